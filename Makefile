@@ -1,0 +1,38 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+
+.PHONY: setup demo test check bench clean
+
+demo: setup
+	@$(BIN)/muster demo
+
+test: check
+	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+check: setup
+	@$(BIN)/ruff format --check src tests bench
+	@$(BIN)/ruff check src tests bench
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup
+	@$(BIN)/python -m bench
+
+setup: $(VENV)/.done
+
+# uv comes from PyPI into the environment itself, so that nothing has to be installed beforehand.
+$(VENV)/.done: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "muster needs Python 3.11 or newer; '$(PYTHON)' is older (set PYTHON=python3.x)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "python3-venv is missing: sudo apt install python3-venv"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv sync --quiet --frozen --python $(BIN)/python
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

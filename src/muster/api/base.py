@@ -1,0 +1,134 @@
+"""The base of every struct, object metadata, conditions, and JSON as it passes through.
+
+Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
+"""
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+#: JSON that muster passes on unread. `Any`, because its shape is the user's, not ours.
+Object = dict[str, Any]
+
+
+class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
+    """A slim view of a JSON object: unknown fields are ignored, absent ones take their default."""
+
+
+class OwnerReference(Struct, frozen=True):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Struct, frozen=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+    finalizers: list[str] = []
+
+
+class Condition(Struct, frozen=True):
+    """A condition of any kind; `status` is "True", "False" or "Unknown"."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    last_probe_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class LabelSelectorRequirement(Struct, frozen=True):
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist; for nodes also Gt, Lt
+    values: list[str] = []
+
+
+class LabelSelector(Struct, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelSelectorRequirement] = []
+
+
+class Resource(Struct, frozen=True):
+    """An object with metadata: what every kind has in common."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` of a cluster-scoped object."""
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+R = TypeVar("R", bound=Resource)
+
+
+class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
+    """A kind as the API server serves it. The instances live in `muster.api.kinds`."""
+
+    group: str  # "" for the core group
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    type: type[R]
+    #: whether `status` is a subresource with a writer of its own
+    status: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
+        """The URL path of a collection, an object or a subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        path = f"{root}{middle}/{self.plural}"
+        if name:
+            path += f"/{name}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+def owner(resource: Resource, kind: "Kind[Any]", *, controller: bool = True) -> Object:
+    """An owner reference to `resource`, as JSON."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": resource.metadata.name,
+        "uid": resource.metadata.uid,
+        "controller": controller,
+        "blockOwnerDeletion": True,
+    }
+
+
+def controller_of(resource: Resource) -> OwnerReference | None:
+    """The owner that controls `resource`, if any."""
+    return next((ref for ref in resource.metadata.owner_references if ref.controller), None)
+
+
+def condition(conditions: list[Condition], type_: str) -> Condition | None:
+    """The condition of this type, if there."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: list[Condition], type_: str) -> bool:
+    found = condition(conditions, type_)
+    return found is not None and found.status == "True"

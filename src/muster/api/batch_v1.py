@@ -1,0 +1,93 @@
+"""The batch group: Jobs, and the labels and annotations of their pods."""
+
+from datetime import datetime
+from typing import Final
+
+from muster.api.base import Condition, LabelSelector, Object, ObjectMeta, Resource, Struct
+
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+#: Keeps a finished pod until the Job has counted it.
+TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
+INDEX_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-failure-count"
+
+
+class OnExitCodes(Struct, frozen=True):
+    operator: str  # In, NotIn
+    values: list[int] = []
+    container_name: str | None = None
+
+
+class OnPodCondition(Struct, frozen=True):
+    type: str
+    status: str = "True"
+
+
+class PodFailurePolicyRule(Struct, frozen=True):
+    action: str  # FailJob, FailIndex, Ignore, Count
+    on_exit_codes: OnExitCodes | None = None
+    on_pod_conditions: list[OnPodCondition] = []
+
+
+class PodFailurePolicy(Struct, frozen=True):
+    rules: list[PodFailurePolicyRule] = []
+
+
+class SuccessPolicyRule(Struct, frozen=True):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Struct, frozen=True):
+    rules: list[SuccessPolicyRule] = []
+
+
+class JobSpec(Struct, frozen=True):
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    pod_replacement_policy: str = ""
+    manual_selector: bool = False
+    selector: LabelSelector | None = None
+    managed_by: str = ""
+    template: Object = {}
+
+
+class UncountedTerminatedPods(Struct, frozen=True):
+    succeeded: list[str] = []
+    failed: list[str] = []
+
+
+class JobStatus(Struct, frozen=True):
+    conditions: list[Condition] = []
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    active: int = 0
+    ready: int = 0
+    terminating: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    uncounted_terminated_pods: UncountedTerminatedPods = UncountedTerminatedPods()
+
+
+class Job(Resource, frozen=True):
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class JobTemplate(Struct, frozen=True):
+    """`metadata` and `spec` of Jobs to be made; `spec` stays JSON (read it as `JobSpec`)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Object = {}

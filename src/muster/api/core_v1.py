@@ -1,0 +1,260 @@
+"""The core group: pods, nodes, and what pods refer to."""
+
+from datetime import datetime
+
+import msgspec
+
+from muster.api.base import Condition, LabelSelectorRequirement, Object, ObjectMeta, Resource, Struct
+
+#: A resource list as written: quantities may be strings or numbers.
+Quantities = dict[str, str | int | float]
+
+
+class ResourceRequirements(Struct, frozen=True):
+    requests: Quantities = {}
+    limits: Quantities = {}
+    claims: list[Object] = []
+
+
+class ContainerPort(Struct, frozen=True):
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = "TCP"
+
+
+class Container(Struct, frozen=True):
+    name: str
+    image: str = ""
+    command: list[str] = []
+    args: list[str] = []
+    working_dir: str = ""
+    env: list[Object] = []
+    env_from: list[Object] = []
+    ports: list[ContainerPort] = []
+    resources: ResourceRequirements = ResourceRequirements()
+    volume_mounts: list[Object] = []
+    startup_probe: Object | None = None
+    liveness_probe: Object | None = None
+    readiness_probe: Object | None = None
+    lifecycle: Object | None = None
+    #: "Always" on an init container makes it a sidecar
+    restart_policy: str = ""
+
+
+class Toleration(Struct, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeSelectorTerm(Struct, frozen=True):
+    match_expressions: list[LabelSelectorRequirement] = []
+    match_fields: list[LabelSelectorRequirement] = []
+
+
+class NodeSelector(Struct, frozen=True):
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class NodeAffinity(Struct, frozen=True):
+    required: NodeSelector | None = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: list[Object] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+
+
+class Affinity(Struct, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: Object | None = None
+    pod_anti_affinity: Object | None = None
+
+
+class SchedulingGate(Struct, frozen=True):
+    name: str
+
+
+class PodSpec(Struct, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    service_account_name: str = ""
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    volumes: list[Object] = []
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[Object] = []
+    resource_claims: list[Object] = []
+    overhead: Quantities = {}
+    #: pod-level resources (KEP-2837)
+    resources: ResourceRequirements = ResourceRequirements()
+    scheduling_gates: list[SchedulingGate] = []
+    host_network: bool = False
+
+
+class PodTemplate(Struct, frozen=True):
+    """A pod template as read; what is copied into pods is the JSON it came from."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class Terminated(Struct, frozen=True):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Running(Struct, frozen=True):
+    started_at: datetime | None = None
+
+
+class Waiting(Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(Struct, frozen=True):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    image: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
+    reason: str = ""
+    message: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    start_time: datetime | None = None
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(Resource, frozen=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def terminal(self) -> bool:
+        """Whether all its containers have ended for good."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Taint(Struct, frozen=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+    time_added: datetime | None = None
+
+
+class NodeSpec(Struct, frozen=True):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeStatus(Struct, frozen=True):
+    capacity: Quantities = {}
+    allocatable: Quantities = {}
+    conditions: list[Condition] = []
+
+
+class Node(Resource, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class NamespaceStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class Namespace(Resource, frozen=True):
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ServiceSpec(Struct, frozen=True):
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    selector: dict[str, str] = {}
+    publish_not_ready_addresses: bool = False
+
+
+class Service(Resource, frozen=True):
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ConfigMap(Resource, frozen=True):
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class Secret(Resource, frozen=True):
+    """`data` is base64; the server folds `stringData` into it."""
+
+    type: str = "Opaque"
+    data: dict[str, str] = {}
+
+
+class ServiceAccount(Resource, frozen=True):
+    pass
+
+
+class ResourceQuotaSpec(Struct, frozen=True):
+    hard: Quantities = {}
+
+
+class ResourceQuotaStatus(Struct, frozen=True):
+    hard: Quantities = {}
+    used: Quantities = {}
+
+
+class ResourceQuota(Resource, frozen=True):
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+class ObjectReference(Struct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Event(Resource, frozen=True):
+    involved_object: ObjectReference = ObjectReference()
+    type: str = "Normal"
+    reason: str = ""
+    message: str = ""
+    action: str = ""
+    reporting_component: str = ""
+    count: int = 1
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None

@@ -1,0 +1,73 @@
+"""Every kind that muster reads or writes, and the tables to find one by name."""
+
+from typing import Any, Final
+
+from muster.api.base import Kind
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import (
+    ConfigMap,
+    Event,
+    Namespace,
+    Node,
+    Pod,
+    ResourceQuota,
+    Secret,
+    Service,
+    ServiceAccount,
+)
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
+from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
+from muster.names import DOMAIN
+
+NAMESPACE: Final = Kind("", "v1", "Namespace", "namespaces", False, Namespace)
+NODE: Final = Kind("", "v1", "Node", "nodes", False, Node)
+POD: Final = Kind("", "v1", "Pod", "pods", True, Pod)
+SERVICE: Final = Kind("", "v1", "Service", "services", True, Service)
+CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps", True, ConfigMap, status=False)
+SECRET: Final = Kind("", "v1", "Secret", "secrets", True, Secret, status=False)
+SERVICE_ACCOUNT: Final = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", True, ServiceAccount, status=False
+)
+EVENT: Final = Kind("", "v1", "Event", "events", True, Event, status=False)
+RESOURCE_QUOTA: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", True, ResourceQuota)
+JOB: Final = Kind("batch", "v1", "Job", "jobs", True, Job)
+PRIORITY_CLASS: Final = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, PriorityClass, status=False
+)
+PDB: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, PodDisruptionBudget)
+LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, Lease, status=False)
+JOBSET: Final = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", True, JobSet)
+POD_GROUP_X: Final = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
+POD_GROUP_SIGS: Final = Kind("scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
+QUEUE: Final = Kind(DOMAIN, "v1alpha1", "Queue", "queues", False, Queue)
+GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang)
+GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
+
+#: Any, because a table of kinds holds kinds of many types.
+ALL: Final[tuple[Kind[Any], ...]] = (
+    NAMESPACE,
+    NODE,
+    POD,
+    SERVICE,
+    CONFIG_MAP,
+    SECRET,
+    SERVICE_ACCOUNT,
+    EVENT,
+    RESOURCE_QUOTA,
+    JOB,
+    PRIORITY_CLASS,
+    PDB,
+    LEASE,
+    JOBSET,
+    POD_GROUP_X,
+    POD_GROUP_SIGS,
+    QUEUE,
+    GANG,
+    GANG_PLAN,
+)
+
+#: by (apiVersion, kind), as objects name themselves
+BY_NAME: Final[dict[tuple[str, str], Kind[Any]]] = {(k.api_version, k.kind): k for k in ALL}
+#: by (group, version, plural), as URLs name them
+BY_PLURAL: Final[dict[tuple[str, str, str], Kind[Any]]] = {(k.group, k.version, k.plural): k for k in ALL}

@@ -1,0 +1,82 @@
+"""Our own kinds (`muster.dev/v1alpha1`): Queue, and the scheduler's records Gang and GangPlan.
+
+The committer alone writes `Gang.spec` and `status.{phase, reason, epoch, attempt}`; the gang
+controller writes the counts and conditions. A GangPlan is created and deleted, never patched.
+"""
+
+from datetime import datetime
+
+from muster.api.base import Condition, Object, Resource, Struct
+
+
+class Source(Struct, frozen=True):
+    """The group object a gang was read from."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class GangPodSet(Struct, frozen=True):
+    name: str
+    group: str = ""
+    count: int = 0
+    min_count: int = 0
+
+
+class GangSpec(Struct, frozen=True):
+    queue: str = "default"
+    priority: int = 0
+    min_count: int = 0
+    pod_sets: list[GangPodSet] = []
+    source: Source = Source()
+
+
+class Reason(Struct, frozen=True):
+    code: str = ""
+    message: str = ""
+
+
+class GangStatus(Struct, frozen=True):
+    phase: str = ""  # Waiting, Held, Starting, Standing, Finished, Degraded
+    reason: Reason | None = None
+    #: the whole explanation (docs/names.md), as JSON
+    explanation: Object | None = None
+    expected_start: datetime | None = None
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    epoch: int = 0
+    attempt: int = 0
+    preemptions: list[Object] = []
+    conditions: list[Condition] = []
+
+
+class Gang(Resource, frozen=True):
+    spec: GangSpec = GangSpec()
+    status: GangStatus = GangStatus()
+
+
+class GangPlanSpec(Struct, frozen=True):
+    gang: str = ""
+    epoch: int = 0
+    attempt: int = 0
+    #: zlib-compressed, base64-encoded JSON; see `muster.runtime.plan`
+    blob: str = ""
+
+
+class GangPlan(Resource, frozen=True):
+    spec: GangPlanSpec = GangPlanSpec()
+
+
+class QueueSpec(Struct, frozen=True):
+    parent: str = "root"
+    weight: int = 1
+    closed: bool = False
+    order: str = "priority"
+
+
+class Queue(Resource, frozen=True):
+    spec: QueueSpec = QueueSpec()

@@ -1,0 +1,82 @@
+"""Kubernetes quantities ("250m", "1.5Gi", "2e3"), exactly.
+
+Grammar: kubernetes/apimachinery, pkg/api/resource/quantity.go. Values are `Fraction`s until the
+last step, so that "0.1" is a tenth; the last step says which way it rounds.
+"""
+
+import math
+import re
+from fractions import Fraction
+from typing import Final
+
+_SUFFIX: Final = {
+    "": Fraction(1),
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+_FORM: Final = re.compile(
+    r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)"
+)
+
+
+def parse(text: str | int | float) -> Fraction:
+    """The exact value; ValueError says what a quantity looks like."""
+    if isinstance(text, bool):
+        raise ValueError(f"{text!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi")
+    if isinstance(text, int):
+        return Fraction(text)
+    match = _FORM.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi")
+    number, exponent, suffix = match.groups()
+    if exponent is not None:
+        return Fraction(number) * Fraction(10) ** int(exponent)
+    return Fraction(number) * _SUFFIX[suffix or ""]
+
+
+#: Resources measured in bytes; everything else but `cpu` is counted in whole units.
+_BYTES: Final = ("memory", "ephemeral-storage", "storage")
+
+
+def unit(resource: str) -> Fraction:
+    """What one integer of this resource means: milli-CPU, MiB for bytes, else one."""
+    if resource == "cpu":
+        return Fraction(1, 1000)
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        return Fraction(2**20)
+    return Fraction(1)
+
+
+def request(resource: str, quantity: str | int | float) -> int:
+    """A request in integer units (milli-CPU, MiB, pieces), rounded up."""
+    return math.ceil(parse(quantity) / unit(resource))
+
+
+def capacity(resource: str, quantity: str | int | float) -> int:
+    """A capacity in integer units (milli-CPU, MiB, pieces), rounded down."""
+    return math.floor(parse(quantity) / unit(resource))
+
+
+def show(resource: str, amount: int) -> str:
+    """An amount in integer units as people write it: 1500 milli-CPU are "1.5", 2048 MiB "2Gi"."""
+    if resource == "cpu":
+        return f"{amount / 1000:g}"
+    if unit(resource) == 2**20:
+        for suffix, size in (("Ti", 2**20), ("Gi", 2**10)):
+            if amount and amount % size == 0:
+                return f"{amount // size}{suffix}"
+        return f"{amount}Mi"
+    return str(amount)

@@ -1,0 +1,100 @@
+"""What the core decides, in order, and how it explains what waits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.core.gang import Code, GangId, NodeName, Place, PodId
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetExplanation:
+    """How far one pod set gets: of `wanted` more pods, `fits` could start now.
+
+    `limited_by` counts nodes by what keeps the next pod off them: a resource's name, `selector`,
+    `affinity`, `taint`, `cordon`, `notReady`, `topology` or `quota`.
+    """
+
+    name: str
+    wanted: int
+    fits: int
+    limited_by: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that the core has verified, and what it would do."""
+
+    change: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    at: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a gang waits: one code, numbers in the message, and what blocks it."""
+
+    code: Code
+    stage: str
+    message: str
+    pod_sets: tuple[PodSetExplanation, ...] = ()
+    blockers: tuple[GangId, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    expected_start: ExpectedStart | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Places → nodes: a gang's start, more of its places, or replacements. Held from now on."""
+
+    gang: GangId
+    nodes: Mapping[Place, NodeName]
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A whole gang (`pods` empty: all of it), or only its surplus pods."""
+
+    gang: GangId
+    pods: frozenset[PodId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """End the victims for `beneficiary`, at `work_lost` resource-seconds; its Assign follows at once."""
+
+    victims: tuple[Victim, ...]
+    beneficiary: GangId
+    work_lost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """These held places are given up: the hold has run out or the place is no longer wanted."""
+
+    gang: GangId
+    places: frozenset[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Nodes promised to a gang from a time on."""
+
+    gang: GangId
+    nodes: Mapping[Place, NodeName]
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A gang's reason changed (only then is it told)."""
+
+    gang: GangId
+    explanation: Explanation
+
+
+Decision = Assign | Evict | Release | Reserve | Wait

@@ -1,0 +1,38 @@
+"""The names muster gives to things in a cluster, each in one place.
+
+Labels and annotations under `muster.dev` are described in `docs/names.md`. Keys that belong to
+Kubernetes or to JobSet stand beside the structs of their API group.
+"""
+
+from typing import Final
+
+DOMAIN: Final = "muster.dev"
+
+QUEUE: Final = f"{DOMAIN}/queue"
+GANG: Final = f"{DOMAIN}/gang"
+ADMISSION: Final = f"{DOMAIN}/admission"
+HOLD: Final = f"{DOMAIN}/hold"
+EXCLUSIVE: Final = f"{DOMAIN}/exclusive"
+CALLER: Final = f"{DOMAIN}/caller"
+RUN_TIME: Final = f"{DOMAIN}/run-time"
+CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
+RESTART_COST: Final = f"{DOMAIN}/restart-cost"
+MIN_RUN_TIME: Final = f"{DOMAIN}/min-run-time"
+PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"
+ON_PARTIAL: Final = f"{DOMAIN}/on-partial"
+GPU_SHARE: Final = f"{DOMAIN}/gpu-share"
+DEADLINE: Final = f"{DOMAIN}/deadline"
+RESTART_BUDGET: Final = f"{DOMAIN}/restart-budget"
+PRETEND: Final = f"{DOMAIN}/pretend"
+PLAN: Final = f"{DOMAIN}/plan"
+
+#: Pod condition that marks what muster ended by its own decision; never counted as a failure.
+PREEMPTED: Final = f"{DOMAIN}/Preempted"
+#: Finalizer of Gang records, from their creation.
+GANG_FINALIZER: Final = f"{DOMAIN}/gang"
+
+#: Value of `spec.schedulerName` that makes a pod ours on a real cluster.
+SCHEDULER: Final = "muster"
+
+GPU: Final = "nvidia.com/gpu"
+GPU_PRODUCT: Final = "nvidia.com/gpu.product"
