@@ -1,1 +1,1 @@
-
+"""Objects → core events, core outcomes → status. One file per dialect of groups."""

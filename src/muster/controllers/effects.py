@@ -1,0 +1,63 @@
+"""What a reconcile function may ask for. `muster.controllers.driver` carries it out in order."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from muster.api.base import Kind, Object
+from muster.kube.client import Patch as Document
+from muster.kube.client import Propagation
+
+AnyKind = Kind[Any]  # Any: effects are lists over many kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """An object to create; that it exists already is success."""
+
+    kind: AnyKind
+    namespace: str
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch to apply; that the object is gone is success. Make it conditional by `resourceVersion`."""
+
+    kind: AnyKind
+    namespace: str
+    name: str
+    body: Document
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object to delete; `uid` keeps a successor of the same name safe."""
+
+    kind: AnyKind
+    namespace: str
+    name: str
+    uid: str
+    propagation: Propagation = "Background"
+    grace_period: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An Event about an object, recorded once the effects before it have succeeded."""
+
+    about: Object = field(repr=False)  # {apiVersion, kind, namespace, name, uid}
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Look at this object again at `at`, even if nothing changes."""
+
+    at: datetime
+
+
+Effect = Create | Patch | Delete | Record | Requeue

@@ -1,0 +1,119 @@
+"""A cache of one kind, kept true by list and watch.
+
+List once, watch from there; when the watch ends, resume from the last revision seen; when that
+revision has expired, list again and tell the difference. Whoever reads `items` therefore sees every
+object at some recent revision, and is told of each change exactly once, in order.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from muster.api.base import Kind, Resource
+from muster.kube.client import Client, EventType
+from muster.kube.clock import Clock, SystemClock
+from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
+
+R = TypeVar("R", bound=Resource)
+log = logging.getLogger(__name__)
+
+PAGE = 2000  # objects per list request
+BACK_OFF = (0.2, 30.0)  # seconds between tries, first and largest
+
+
+class Reflector(Generic[R]):
+    """`on_change(old, new)` is called for each change: old is None for a new object, new for a gone one."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[R],
+        on_change: Callable[[R | None, R | None], None] = lambda old, new: None,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self.kind = kind
+        #: by `namespace/name`; read only
+        self.items: dict[str, R] = {}
+        #: set once the first list is in
+        self.synced = asyncio.Event()
+        #: the revision up to which `items` is true
+        self.resource_version = ""
+        self._client = client
+        self._on_change = on_change
+        self._namespace, self._labels, self._fields = namespace, labels, fields
+        self._clock = clock or SystemClock()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        failures = 0
+        while True:
+            try:
+                if not self.resource_version:
+                    await self._list()
+                await self._watch()
+                failures = 0
+            except Expired:
+                self.resource_version = ""
+            except (ApiError, Unanswered, Unreachable) as error:
+                failures += 1
+                delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures, 10))
+                log.warning("watching %s: %s; again in %.1f s", self.kind.plural, error, delay)
+                await self._clock.sleep(delay * (0.5 + random.random() / 2))  # not all at once
+
+    async def _list(self) -> None:
+        found: dict[str, R] = {}
+        token, version = "", ""
+        while True:
+            page = await self._client.list(
+                self.kind,
+                self._namespace,
+                labels=self._labels,
+                fields=self._fields,
+                limit=PAGE,
+                token=token,
+            )
+            found.update((item.key, item) for item in page.items)
+            version = version or page.resource_version
+            token = page.token
+            if not token:
+                break
+        for key in [key for key in self.items if key not in found]:
+            self._change(key, None)
+        for key, item in found.items():
+            old = self.items.get(key)
+            if old is None or old.metadata.resource_version != item.metadata.resource_version:
+                self._change(key, item)
+        self.resource_version = version
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        async for event in self._client.watch(
+            self.kind,
+            self._namespace,
+            resource_version=self.resource_version,
+            labels=self._labels,
+            fields=self._fields,
+        ):
+            if event.type is EventType.DELETED:
+                self._change(event.object.key, None)
+            elif event.type is not EventType.BOOKMARK:
+                self._change(event.object.key, event.object)
+            self.resource_version = event.object.metadata.resource_version
+
+    def _change(self, key: str, new: R | None) -> None:
+        old = self.items.get(key)
+        if new is None:
+            self.items.pop(key, None)
+        else:
+            self.items[key] = new
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            self._on_change(old, None)  # deleted and made anew while we were not looking
+            old = None
+        if old is not None or new is not None:
+            self._on_change(old, new)

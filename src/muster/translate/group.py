@@ -1,0 +1,48 @@
+"""What every dialect of groups is translated into: a gang, its members, and who can be suspended."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.base import Kind
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Source
+from muster.core.gang import Gang, Place, PodId
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The Job or JobSet whose `spec.suspend` starts and stops a gang as a whole."""
+
+    kind: Kind[Any]  # Any: Job or JobSet
+    name: str
+    uid: str
+    resource_version: str
+    suspended: bool
+    #: created suspended for us (`muster.dev/admission: gang`): ours to unsuspend
+    admission: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live pod of a gang. Without a place it waits until one is free."""
+
+    pod: Pod
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One gang as read from objects. A pod without a group is a gang of one, without `source`."""
+
+    gang: Gang
+    namespace: str
+    #: name of the Gang record and of its plans, `<dialect>-<group>` (docs/names.md)
+    record: str
+    source: Source
+    owner: Owner | None
+    members: dict[PodId, Member]
+    #: places whose Job has no further pod to start
+    retired: frozenset[Place]
+    finished: bool
+    #: pods can be re-created by their controller: they may be evicted
+    controlled: bool
