@@ -1,0 +1,235 @@
+"""The client over HTTP: aiohttp for the connection, msgspec for the bodies.
+
+One request per call and no hidden retries: whoever writes must know whether a write may have taken
+effect, so a connection that could not be made is `Unreachable` and an answer that did not come is
+`Unanswered`. Watches are read in chunks and split at newlines here, because a line (one object) may
+be larger than any buffer that a line reader would allow.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from muster.api.base import Kind, Object, Resource
+from muster.api.kinds import POD
+from muster.kube import errors
+from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
+from muster.kube.decode import list_decoder, object_decoder
+
+R = TypeVar("R", bound=Resource)
+
+CONNECTIONS: Final = 64  # kept open to the server at most
+WATCH_SECONDS: Final = 300  # after which the server ends a watch and we resume it
+TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
+STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_read=WATCH_SECONDS + 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where an API server is and how to prove who we are."""
+
+    server: str  # https://host:port
+    tls: ssl.SSLContext | None = None
+    #: called for each request, so that tokens which expire can be renewed
+    headers: Callable[[], Mapping[str, str]] = field(default=dict)
+    #: the namespace of the context in use
+    namespace: str = "default"
+
+
+class HttpClient:
+    """`muster.kube.client.Client` over HTTP. Make it inside a running event loop, close it at the end."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._session = aiohttp.ClientSession(
+            base_url=connection.server,
+            connector=aiohttp.TCPConnector(ssl=connection.tls or False, limit=CONNECTIONS),
+            timeout=TIMEOUT,
+            headers={"Accept": "application/json", "User-Agent": "muster"},
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
+        return object_decoder(kind).decode(await self._request("GET", kind.path(namespace, name)))
+
+    async def get_json(self, kind: Kind[R], namespace: str, name: str) -> Object:
+        body: Object = msgspec.json.decode(await self._request("GET", kind.path(namespace, name)))
+        return body
+
+    async def list(
+        self,
+        kind: Kind[R],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        token: str = "",
+    ) -> Page[R]:
+        query = _selectors(labels, fields)
+        if limit:
+            query["limit"] = str(limit)
+        if token:
+            query["continue"] = token
+        body = list_decoder(kind).decode(await self._request("GET", kind.path(namespace), query))
+        return Page(body.items, body.metadata.resource_version, body.metadata.continue_)
+
+    async def watch(
+        self,
+        kind: Kind[R],
+        namespace: str = "",
+        *,
+        resource_version: str,
+        labels: str = "",
+        fields: str = "",
+    ) -> AsyncIterator[WatchEvent[R]]:
+        query = {
+            **_selectors(labels, fields),
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        decode = object_decoder(kind).decode
+        async for line in self._lines(kind.path(namespace), query):
+            event = _event_decoder.decode(line)
+            if event.type == "ERROR":
+                status = msgspec.json.decode(event.object)
+                raise errors.from_status(status, int(status.get("code") or 500))
+            yield WatchEvent(EventType(event.type), decode(event.object))
+
+    async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
+        return object_decoder(kind).decode(await self._request("POST", kind.path(namespace), body=obj))
+
+    async def patch(
+        self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
+    ) -> R:
+        media = "application/json-patch+json" if isinstance(patch, list) else "application/merge-patch+json"
+        path = kind.path(namespace, name, subresource)
+        return object_decoder(kind).decode(await self._request("PATCH", path, body=patch, media=media))
+
+    async def delete(
+        self,
+        kind: Kind[R],
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {key: value for key, value in preconditions.items() if value}
+        await self._request("DELETE", kind.path(namespace, name), body=options)
+
+    async def bind(self, namespace: str, name: str, binding: Object) -> None:
+        await self._request("POST", POD.path(namespace, name, "binding"), body=binding)
+
+    async def evict(self, namespace: str, name: str, eviction: Object) -> None:
+        await self._request("POST", POD.path(namespace, name, "eviction"), body=eviction)
+
+    async def log(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        container: str = "",
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[bytes]:
+        query = {"container": container} if container else {}
+        if follow:
+            query["follow"] = "true"
+        if tail is not None:
+            query["tailLines"] = str(tail)
+        if previous:
+            query["previous"] = "true"
+        async for chunk in self._chunks(POD.path(namespace, name, "log"), query):
+            yield chunk
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Patch | None = None,
+        media: str = "application/json",
+    ) -> bytes:
+        headers = dict(self._connection.headers())
+        payload = None
+        if body is not None:
+            payload = msgspec.json.encode(body)
+            headers["Content-Type"] = media
+        try:
+            async with self._session.request(
+                method, path, params=query, data=payload, headers=headers
+            ) as response:
+                content = await response.read()
+                _raise_for_status(response, content)
+                return content
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise errors.Unreachable(f"{self._connection.server}: {error}") from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise errors.Unanswered(f"{method} {path}: {error or type(error).__name__}") from error
+
+    async def _chunks(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """The body of a GET as it arrives."""
+        headers = {**self._connection.headers(), "Accept-Encoding": "identity"}
+        try:
+            async with self._session.get(
+                path, params=query, headers=headers, timeout=STREAM_TIMEOUT
+            ) as response:
+                if response.status >= 400:
+                    _raise_for_status(response, await response.read())
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise errors.Unreachable(f"{self._connection.server}: {error}") from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise errors.Unanswered(f"GET {path}: {error or type(error).__name__}") from error
+
+    async def _lines(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        rest = b""
+        async for chunk in self._chunks(path, query):
+            *lines, rest = (rest + chunk if rest else chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+            await asyncio.sleep(0)  # a busy watch must not starve its neighbours
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_event_decoder: Final = msgspec.json.Decoder(_Event)
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+
+
+def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:
+    if response.status < 400:
+        return
+    try:
+        status = msgspec.json.decode(content, type=dict[str, Any])  # Any: a Status' details are open
+    except msgspec.DecodeError:
+        status = {"message": content.decode(errors="replace")[:500]}
+    after = response.headers.get("Retry-After", "")
+    raise errors.from_status(status, response.status, float(after) if after.isdigit() else None)
