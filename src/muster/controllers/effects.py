@@ -12,12 +12,26 @@ AnyKind = Kind[Any]  # Any: effects are lists over many kinds
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """An Event about an object, recorded once the effects before it have succeeded."""
+
+    about: Object = field(repr=False)  # {apiVersion, kind, namespace, name, uid}
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
-    """An object to create; that it exists already is success."""
+    """An object to create; that it exists already, with the same controller, is success.
+
+    `refused` is recorded, with the server's words added, when the server does not take it.
+    """
 
     kind: AnyKind
     namespace: str
     body: Object
+    refused: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +58,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """An Event about an object, recorded once the effects before it have succeeded."""
+class Absent:
+    """Asks the server itself: go on only if there is no object of this uid; else start over."""
 
-    about: Object = field(repr=False)  # {apiVersion, kind, namespace, name, uid}
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
+    kind: AnyKind
+    namespace: str
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +74,4 @@ class Requeue:
     at: datetime
 
 
-Effect = Create | Patch | Delete | Record | Requeue
+Effect = Create | Patch | Delete | Absent | Record | Requeue

@@ -24,7 +24,10 @@ BACK_OFF = (0.2, 30.0)  # seconds between tries, first and largest
 
 
 class Reflector(Generic[R]):
-    """`on_change(old, new)` is called for each change: old is None for a new object, new for a gone one."""
+    """`on_change(old, new)` is called for each change: old is None for a new object, new for a gone one.
+
+    `on_progress(resource_version)` follows, once `items` is true up to that revision.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Reflector(Generic[R]):
         kind: Kind[R],
         on_change: Callable[[R | None, R | None], None] = lambda old, new: None,
         *,
+        on_progress: Callable[[str], None] = lambda resource_version: None,
         namespace: str = "",
         labels: str = "",
         fields: str = "",
@@ -45,7 +49,7 @@ class Reflector(Generic[R]):
         #: the revision up to which `items` is true
         self.resource_version = ""
         self._client = client
-        self._on_change = on_change
+        self._on_change, self._on_progress = on_change, on_progress
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
 
@@ -90,6 +94,7 @@ class Reflector(Generic[R]):
             if old is None or old.metadata.resource_version != item.metadata.resource_version:
                 self._change(key, item)
         self.resource_version = version
+        self._on_progress(version)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -105,6 +110,7 @@ class Reflector(Generic[R]):
             elif event.type is not EventType.BOOKMARK:
                 self._change(event.object.key, event.object)
             self.resource_version = event.object.metadata.resource_version
+            self._on_progress(self.resource_version)
 
     def _change(self, key: str, new: R | None) -> None:
         old = self.items.get(key)

@@ -1,0 +1,114 @@
+"""What controllers read: one cache per kind, shared by all of them, with indexes.
+
+Each cache is fed by a reflector and therefore shows every object of its kind at some recent revision.
+How far it has come is `version`: a controller that has written revision 17 of a pod, and sees the pod
+cache at 17 or later, sees its own write. That is how the driver keeps a controller from acting twice on
+one observation (`muster.controllers.driver`).
+
+Revisions are compared as integers. etcd and the embedded store both count them so; a server that does
+not is treated as if it were always up to date.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from muster.api.base import Kind, Resource
+from muster.controllers.effects import AnyKind
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A further way to find objects of a kind: those whose `values` include the one asked for."""
+
+    kind: AnyKind
+    name: str
+    values: Callable[[Any], Iterable[str]]  # Any: an object of `kind`
+
+
+class Cache(Generic[R]):
+    """The objects of one kind, by `namespace/name`, by owner and by further indexes."""
+
+    def __init__(self, kind: Kind[R], indexes: Iterable[Index] = ()) -> None:
+        self.kind = kind
+        self.items: dict[str, R] = {}
+        self.version = 0
+        self._indexes = {OWNER: _owner_uids} | {index.name: index.values for index in indexes}
+        self._found: dict[tuple[str, str], dict[str, R]] = {}
+
+    def get(self, key: str) -> R | None:
+        return self.items.get(key)
+
+    def owned_by(self, uid: str) -> list[R]:
+        """Those with an owner reference to this uid, in order of key."""
+        return self.by(OWNER, uid)
+
+    def by(self, index: str, value: str) -> list[R]:
+        """Those that `index` files under `value`, in order of key."""
+        found = self._found.get((index, value))
+        return [found[key] for key in sorted(found)] if found else []
+
+    def change(self, old: R | None, new: R | None) -> None:
+        """Takes in a change: `old` is None for a new object, `new` for one that is gone."""
+        if old is not None:
+            self.items.pop(old.key, None)
+            for entry in self._entries(old):
+                filed = self._found[entry]
+                filed.pop(old.key, None)
+                if not filed:
+                    del self._found[entry]
+        if new is not None:
+            self.items[new.key] = new
+            for entry in self._entries(new):
+                self._found.setdefault(entry, {})[new.key] = new
+
+    def progress(self, resource_version: str) -> None:
+        """The cache is true up to this revision."""
+        self.version = max(self.version, revision(resource_version))
+
+    def _entries(self, item: R) -> set[tuple[str, str]]:
+        return {(name, value) for name, values in self._indexes.items() for value in values(item)}
+
+
+class Caches:
+    """All caches, by kind."""
+
+    def __init__(self, kinds: Iterable[AnyKind], indexes: Iterable[Index] = ()) -> None:
+        wanted = list(indexes)
+        self._caches: dict[AnyKind, Cache[Any]] = {  # Any: one mapping over many kinds
+            kind: Cache(kind, [index for index in wanted if index.kind is kind])
+            for kind in [*kinds, *(index.kind for index in wanted)]
+        }
+
+    def __getitem__(self, kind: Kind[R]) -> Cache[R]:
+        return self._caches[kind]
+
+    def __contains__(self, kind: AnyKind) -> bool:
+        return kind in self._caches
+
+    def __iter__(self) -> Iterator[Cache[Any]]:
+        return iter(self._caches.values())
+
+    def seen(self, versions: Mapping[AnyKind, int]) -> bool:
+        """Whether the caches have come to all these revisions."""
+        return self.behind(versions) is None
+
+    def behind(self, versions: Mapping[AnyKind, int]) -> AnyKind | None:
+        """The first of these kinds whose cache has not come to its revision; None if all have."""
+        return next(
+            (kind for kind, version in versions.items() if self._caches[kind].version < version), None
+        )
+
+
+def revision(resource_version: str) -> int:
+    """A resourceVersion as a number; 0, which every cache has seen, if it is not one."""
+    return int(resource_version) if resource_version.isdigit() else 0
+
+
+OWNER = "owner"
+
+
+def _owner_uids(item: Resource) -> list[str]:
+    return [reference.uid for reference in item.metadata.owner_references]

@@ -1,0 +1,287 @@
+"""Runs controllers: watches, observes, calls their reconcile functions and carries out the effects.
+
+One reflector per kind feeds caches that all controllers share. A change puts the keys that it concerns
+into one queue; a worker takes a key, lets its controller observe and reconcile, and carries out what it
+asks for. A key is never with two workers, and many changes make one reconcile.
+
+**The caches lag behind our own writes**, so a controller that made a pod could look again before the
+pod cache shows it, and make another. Therefore the driver does not reconcile a key again until every
+cache has come to the revision of each write it made for that key (`Written.versions`). A deletion tells
+no revision and needs none: it carries the uid, so asking twice is harmless. The trade-off: a key waits
+for a kind's watch even if the write would not have mattered, and after `LAG_LIMIT` it goes on regardless,
+with a warning, so that a broken watch cannot stop it for good. A create without an answer is settled by
+its name (it "exists already" next time) or, for generated names, by a live list.
+
+Errors are the key's alone: a conflict or refusal, or a crash of the reconcile function, is logged and
+the key tried again after a back-off; a change of its objects is looked at at once.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from muster.api.base import Resource, controller_of
+from muster.controllers.caches import Cache, Caches, Index
+from muster.controllers.effects import AnyKind, Effect
+from muster.controllers.workqueue import WorkQueue
+from muster.controllers.writes import Written, carry_out
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
+from muster.kube.reflector import Reflector
+
+Observed = TypeVar("Observed")
+log = logging.getLogger(__name__)
+
+BACK_OFF = (0.05, 30.0)  # seconds between tries of a failing key, first and largest
+LAG_LIMIT = 300.0  # seconds after which a key no longer waits for the caches, as client-go's expectations
+LONGEST_SLEEP = 60.0  # seconds; timers look at the wall clock again, which may have been set
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one object; `old` is None for a new one, `new` for one that is gone."""
+
+    caches: Caches
+    old: Any  # Any: an object of the kind that is watched
+    new: Any
+
+    @property
+    def objects(self) -> list[Any]:
+        return [item for item in (self.old, self.new) if item is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Which keys a change of a kind concerns."""
+
+    kind: AnyKind
+    keys: Callable[[Change], Iterable[str]]
+
+
+def itself(change: Change) -> list[str]:
+    """The key of the changed object."""
+    return [change.objects[-1].key]
+
+
+def controlled_by(kind: AnyKind) -> Callable[[Change], list[str]]:
+    """The key of the object of `kind` that controls the changed one."""
+
+    def keys(change: Change) -> list[str]:
+        found = (_controller_key(item, kind) for item in change.objects)
+        return [key for key in found if key is not None]
+
+    return keys
+
+
+def nobody(change: Change) -> tuple[str, ...]:
+    """For kinds that are read but whose changes start nothing."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Controller(Generic[Observed]):
+    """A reconcile function and what it looks at.
+
+    Keys are the controller's own; most watch their primary kind with `itself`, so that a key is
+    `namespace/name`. `observe` answers None where there is nothing to do; it and `reconcile` are pure.
+    Changes of one key within `settle` seconds are looked at together.
+    """
+
+    name: str
+    watches: tuple[Watch, ...]
+    observe: Callable[[Caches, str], Observed | None]
+    reconcile: Callable[[Observed, datetime], Sequence[Effect]]
+    indexes: tuple[Index, ...] = ()
+    settle: float = 0.0
+
+
+async def run(
+    client: Client,
+    controllers: Sequence[Controller[Any]],  # Any: each has its own type of observation
+    clock: Clock,
+    *,
+    concurrency: int = 16,
+    synced: asyncio.Event | None = None,
+) -> None:
+    """Runs until cancelled. `synced` is set once all caches are filled and work begins."""
+    async with asyncio.TaskGroup() as group:
+        driver = _Driver(client, controllers, clock, group)
+        for reflector in driver.reflectors:
+            group.create_task(reflector.run(), name=f"watch {reflector.kind.plural}")
+        for reflector in driver.reflectors:
+            await reflector.synced.wait()
+        if synced is not None:
+            synced.set()
+        for number in range(concurrency):
+            group.create_task(driver.work(), name=f"reconcile {number}")
+
+
+class _Key(NamedTuple):
+    controller: int  # position in the list: names need not be unique
+    key: str
+
+
+@dataclass(slots=True)
+class _Standing:
+    """How a key stands between two reconciles."""
+
+    failures: int = 0
+    #: revisions the caches must come to first
+    awaited: dict[AnyKind, int] = field(default_factory=dict)
+    awaited_until: float = 0.0
+    timer: asyncio.Task[None] | None = None
+
+
+class _Driver:
+    def __init__(
+        self,
+        client: Client,
+        controllers: Sequence[Controller[Any]],
+        clock: Clock,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self._client, self._controllers, self._clock, self._group = client, controllers, clock, group
+        self._queue: WorkQueue[_Key] = WorkQueue()
+        self._standing: dict[_Key, _Standing] = {}
+        self._settling: dict[_Key, asyncio.Task[None]] = {}
+        watched: dict[AnyKind, list[tuple[int, Watch]]] = {}
+        for number, controller in enumerate(controllers):
+            for watch in controller.watches:
+                watched.setdefault(watch.kind, []).append((number, watch))
+        indexes = [index for controller in controllers for index in controller.indexes]
+        self._caches = Caches(watched, indexes)
+        #: keys that wait for a kind's cache, by the revision they wait for
+        self._parked: dict[AnyKind, list[tuple[int, _Key]]] = {cache.kind: [] for cache in self._caches}
+        self.reflectors = [
+            Reflector(
+                client,
+                cache.kind,
+                self._takes_in(cache, watched.get(cache.kind, [])),
+                on_progress=self._advances(cache),
+                clock=clock,
+            )
+            for cache in self._caches
+        ]
+
+    async def work(self) -> None:
+        """One worker: a key after the other, until cancelled."""
+        while True:
+            key = await self._queue.take()
+            try:
+                await self._process(key)
+            finally:
+                self._queue.done(key)
+
+    async def _process(self, key: _Key) -> None:
+        standing = self._standing.setdefault(key, _Standing())
+        if self._waits_for_caches(key, standing):
+            return
+        controller = self._controllers[key.controller]
+        written = Written()
+        delay: float | None = None
+        try:
+            observed = controller.observe(self._caches, key.key)
+            if observed is None:
+                self._forget(key)
+                return
+            effects = controller.reconcile(observed, self._clock.now())
+            await carry_out(self._client, effects, written, component=controller.name, now=self._clock.now())
+            standing.failures = 0
+            if written.requeue is not None:
+                delay = (written.requeue - self._clock.now()).total_seconds()
+        except Exception as error:  # the boundary at which one object's trouble stays its own
+            standing.failures += 1
+            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(standing.failures - 1, 16))
+            self._report(controller, key, error, delay)
+        standing.awaited = {
+            kind: version for kind, version in written.versions.items() if kind in self._caches
+        }
+        standing.awaited_until = self._clock.monotonic() + LAG_LIMIT
+        self._set_timer(key, standing, delay)
+
+    def _waits_for_caches(self, key: _Key, standing: _Standing) -> bool:
+        """Puts a key aside whose own writes the caches do not show yet."""
+        behind = self._caches.behind(standing.awaited)
+        if behind is None:
+            return False
+        remaining = standing.awaited_until - self._clock.monotonic()
+        if remaining <= 0:
+            name = self._controllers[key.controller].name
+            log.warning("%s %s: %s are not seen to change; going on", name, key.key, behind.plural)
+            return False
+        heapq.heappush(self._parked[behind], (standing.awaited[behind], key))
+        self._set_timer(key, standing, remaining)
+        return True
+
+    def _takes_in(
+        self, cache: Cache[Any], watches: list[tuple[int, Watch]]
+    ) -> Callable[[Resource | None, Resource | None], None]:
+        def on_change(old: Resource | None, new: Resource | None) -> None:
+            cache.change(old, new)
+            change = Change(self._caches, old, new)
+            for number, watch in watches:
+                for key in watch.keys(change):
+                    self._add(_Key(number, key))
+
+        return on_change
+
+    def _advances(self, cache: Cache[Any]) -> Callable[[str], None]:
+        parked = self._parked[cache.kind]
+
+        def on_progress(resource_version: str) -> None:
+            cache.progress(resource_version)
+            while parked and parked[0][0] <= cache.version:
+                self._queue.add(heapq.heappop(parked)[1])
+
+        return on_progress
+
+    def _add(self, key: _Key) -> None:
+        settle = self._controllers[key.controller].settle
+        if not settle:
+            self._queue.add(key)
+        elif key not in self._settling:
+            self._settling[key] = self._group.create_task(self._settle(key, settle))
+
+    async def _settle(self, key: _Key, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        del self._settling[key]
+        self._queue.add(key)
+
+    def _set_timer(self, key: _Key, standing: _Standing, delay: float | None) -> None:
+        """One timer per key: the last reconcile knows best when to look again."""
+        if standing.timer is not None:
+            standing.timer.cancel()
+        standing.timer = None if delay is None else self._group.create_task(self._wait(key, delay))
+
+    async def _wait(self, key: _Key, delay: float) -> None:
+        due = self._clock.now().timestamp() + delay
+        while (remaining := due - self._clock.now().timestamp()) > 0:
+            await self._clock.sleep(min(remaining, LONGEST_SLEEP))
+        self._queue.add(key)
+
+    def _forget(self, key: _Key) -> None:
+        standing = self._standing.pop(key, None)
+        if standing is not None and standing.timer is not None:
+            standing.timer.cancel()
+
+    def _report(self, controller: Controller[Any], key: _Key, error: Exception, delay: float) -> None:
+        match error:
+            case Conflict():
+                log.debug("%s %s: %s; again in %.2f s", controller.name, key.key, error, delay)
+            case ApiError() | Unanswered() | Unreachable():
+                log.warning("%s %s: %s; again in %.2f s", controller.name, key.key, error, delay)
+            case _:
+                log.error("%s %s crashed; again in %.2f s", controller.name, key.key, delay, exc_info=error)
+
+
+def _controller_key(item: Resource, kind: AnyKind) -> str | None:
+    reference = controller_of(item)
+    if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
+        return None
+    namespace = item.metadata.namespace
+    return f"{namespace}/{reference.name}" if kind.namespaced and namespace else reference.name

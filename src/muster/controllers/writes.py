@@ -1,0 +1,195 @@
+"""Carries effects out against the client, in their order, many at a time where order cannot matter.
+
+A run of effects of one type on different objects of one kind goes out in parallel; the next effect
+starts when the whole run is through. Of a run that fails in part, all parts are tried, then the first
+error is raised and what follows is left undone: the next observation will ask for it again.
+
+What already is as wanted is success: an object to create that exists under the same controller, one to
+patch or delete that is gone, one to delete whose name has gone to a successor.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from muster.api import kinds
+from muster.api.base import Object, Resource, controller_of
+from muster.controllers.caches import revision
+from muster.controllers.effects import Absent, AnyKind, Create, Delete, Effect, Patch, Record, Requeue
+from muster.kube.client import Client
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
+
+log = logging.getLogger(__name__)
+
+PARALLEL = 50  # requests of one run under way at a time
+
+
+@dataclass(slots=True)
+class Written:
+    """What came of the effects: how far the caches must come to show them, and when to look again."""
+
+    versions: dict[AnyKind, int] = field(default_factory=dict)
+    requeue: datetime | None = None
+
+    def saw(self, kind: AnyKind, resource: Resource) -> None:
+        version = revision(resource.metadata.resource_version)
+        self.versions[kind] = max(self.versions.get(kind, 0), version)
+
+
+async def carry_out(
+    client: Client, effects: Sequence[Effect], written: Written, *, component: str, now: datetime
+) -> None:
+    """Carries out `effects` and keeps `written` true even when it raises.
+
+    Raises `Conflict` where the observation was out of date, and what else the client raises.
+    """
+    for run in _runs(effects):
+        first = run[0]
+        if isinstance(first, Requeue):
+            written.requeue = min(written.requeue or first.at, first.at)
+        elif isinstance(first, Record):
+            await _record(client, first, component, now)
+        else:
+            limit = asyncio.Semaphore(PARALLEL)
+            await _all([_one(client, effect, written, component, now, limit) for effect in run])
+
+
+def _runs(effects: Sequence[Effect]) -> list[list[Effect]]:
+    runs: list[list[Effect]] = []
+    names: set[str] = set()
+    previous: object = None
+    for effect in effects:
+        shape, name = _shape(effect)
+        if shape is not None and shape == previous and name not in names:
+            runs[-1].append(effect)
+        else:
+            runs.append([effect])
+            names = set()
+        previous = shape
+        if name:
+            names.add(name)
+    return runs
+
+
+def _shape(effect: Effect) -> tuple[object, str]:
+    """Effects of equal shape and different names may go together; None goes alone."""
+    match effect:
+        case Create(kind, namespace, body):
+            return (Create, kind), f"{namespace}/{body['metadata'].get('name', '')}".rstrip("/")
+        case Patch(kind, namespace, name, _, subresource):
+            return (Patch, kind, subresource), f"{namespace}/{name}"
+        case Delete(kind, namespace, name):
+            return (Delete, kind), f"{namespace}/{name}"
+        case _:
+            return None, ""
+
+
+async def _all(tasks: list[Coroutine[Any, Any, None]]) -> None:
+    """Awaits all of them, then raises the first error."""
+    if len(tasks) == 1:
+        await tasks[0]
+        return
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _one(
+    client: Client, effect: Effect, written: Written, component: str, now: datetime, limit: asyncio.Semaphore
+) -> None:
+    async with limit:
+        match effect:
+            case Create():
+                await _create(client, effect, written, component, now)
+            case Patch(kind, namespace, name, body, subresource):
+                with suppress(NotFound):
+                    patched = await client.patch(kind, namespace, name, body, subresource=subresource)
+                    written.saw(kind, patched)
+            case Delete(kind, namespace, name, uid, propagation, grace):
+                with suppress(NotFound, Conflict):  # gone, or a successor has the name
+                    await client.delete(
+                        kind, namespace, name, uid=uid, propagation=propagation, grace_period=grace
+                    )
+            case Absent(kind, namespace, name, uid):
+                try:
+                    found = await client.get(kind, namespace, name)
+                except NotFound:
+                    return
+                if found.metadata.uid == uid:
+                    raise Conflict(f"{kind.kind} {found.key} of uid {uid} exists after all")
+            case Record() | Requeue():
+                raise AssertionError("carried out by the caller")
+
+
+async def _create(client: Client, effect: Create, written: Written, component: str, now: datetime) -> None:
+    kind, namespace, body = effect.kind, effect.namespace, effect.body
+    try:
+        try:
+            written.saw(kind, await client.create(kind, namespace, body))
+        except AlreadyExists:
+            existing = await client.get(kind, namespace, body["metadata"]["name"])
+            written.saw(kind, existing)
+            if not _same_controller(existing, body):
+                raise
+        except Unanswered:
+            if "name" not in body["metadata"]:
+                await _find_siblings(client, effect, written)
+            raise
+    except NotFound:
+        raise Conflict(f"{kind.kind} came and went while it was created") from None
+    except ApiError as error:
+        if effect.refused is not None:
+            about = effect.refused
+            message = f"{about.message}: {error.message}"
+            await _record(client, Record(about.about, about.type, about.reason, message), component, now)
+        raise
+
+
+def _same_controller(existing: Resource, body: Object) -> bool:
+    controller = controller_of(existing)
+    wanted = [ref["uid"] for ref in body["metadata"].get("ownerReferences", []) if ref.get("controller")]
+    return wanted == ([controller.uid] if controller else [])
+
+
+async def _find_siblings(client: Client, effect: Create, written: Written) -> None:
+    """After a create of a generated name without answer: the caches must show what it may have made."""
+    wanted = {ref["uid"] for ref in effect.body["metadata"].get("ownerReferences", [])}
+    page = await client.list(effect.kind, effect.namespace)
+    for item in page.items:
+        if any(ref.uid in wanted for ref in item.metadata.owner_references):
+            written.saw(effect.kind, item)
+
+
+async def _record(client: Client, record: Record, component: str, now: datetime) -> None:
+    """Records an Event. Nothing depends on one, so a refusal is logged and no more."""
+    about = record.about
+    identity = f"{about.get('uid')}/{record.reason}/{record.message}/{now.isoformat()}"
+    name = f"{about['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    time = now.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    body: Object = {
+        "apiVersion": kinds.EVENT.api_version,
+        "kind": kinds.EVENT.kind,
+        "metadata": {"name": name, "namespace": about.get("namespace") or "default"},
+        "involvedObject": about,
+        "type": record.type,
+        "reason": record.reason,
+        "message": record.message[:1024],  # the API server's own limit
+        "action": "Reconciling",
+        "reportingComponent": component,
+        "reportingInstance": component,
+        "eventTime": time,
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    }
+    try:
+        await client.create(kinds.EVENT, body["metadata"]["namespace"], body)
+    except AlreadyExists:
+        pass
+    except (ApiError, Unanswered, Unreachable) as error:
+        log.warning("event %s about %s not recorded: %s", record.reason, about["name"], error)
