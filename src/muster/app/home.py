@@ -1,0 +1,117 @@
+"""Where the embedded cluster of this user lives, who hosts it, and who is attached.
+
+One directory, `$MUSTER_HOME`. Two file locks tell the truth about processes, because the kernel
+gives them back however a process ends: the host holds `host.lock` for as long as it lives, and each
+attached client holds `clients.lock` shared, so that a host knows whether anybody is left by trying
+to take it alone. `endpoint.json` says where the host listens; it counts only while the lock is held.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from muster.local.credentials import write_private
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A running host."""
+
+    server: str
+    pid: int
+    #: `--nodes` as given, "" for this machine
+    nodes: str = ""
+    #: started by `up`: lives until `down`
+    stays: bool = False
+
+
+class Home:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = root / "store.sqlite"
+        self.logs = root / "logs"
+        self.kubeconfig = root / "kubeconfig"
+        self.host_log = root / "host.log"
+        self._endpoint = root / "endpoint.json"
+        self._host_lock = root / "host.lock"
+        self._clients_lock = root / "clients.lock"
+
+    @classmethod
+    def of_user(cls) -> "Home":
+        """`$MUSTER_HOME`, by default `~/.local/share/muster`."""
+        given = os.environ.get("MUSTER_HOME")
+        return cls(Path(given).absolute() if given else Path.home() / ".local/share/muster")
+
+    def make(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def endpoint(self) -> Endpoint | None:
+        """The host that runs now, if one does and is ready."""
+        if not self.hosted():
+            return None
+        try:
+            return msgspec.json.decode(self._endpoint.read_bytes(), type=Endpoint)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def hosted(self) -> bool:
+        """Whether some process holds the host's lock."""
+        try:
+            with _locked(self._host_lock, fcntl.LOCK_SH | fcntl.LOCK_NB, create=False):
+                return False
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+
+    @contextmanager
+    def hosting(self) -> Iterator[None]:
+        """Holds the host's lock; BlockingIOError if somebody else does."""
+        with _locked(self._host_lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            self._endpoint.unlink(missing_ok=True)  # of a host that was killed
+            try:
+                yield
+            finally:
+                self._endpoint.unlink(missing_ok=True)
+
+    def announce(self, endpoint: Endpoint) -> None:
+        write_private(self._endpoint, msgspec.json.encode(endpoint).decode())
+
+    def last_port(self) -> int:
+        """The port of the last host, so that kubeconfigs in use stay true; 0 if there was none."""
+        try:
+            return int((self.root / "port").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def remember_port(self, port: int) -> None:
+        write_private(self.root / "port", str(port))
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Keeps the host alive; waits while a host without clients is just ending."""
+        with _locked(self._clients_lock, fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def nobody_attached(self) -> Iterator[bool]:
+        """True if no client is attached; none can attach meanwhile."""
+        try:
+            with _locked(self._clients_lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                yield True
+        except BlockingIOError:
+            yield False
+
+
+@contextmanager
+def _locked(path: Path, operation: int, *, create: bool = True) -> Iterator[None]:
+    # Close-on-exec, so that no pod inherits a lock.
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+    try:
+        fcntl.flock(descriptor, operation)
+        yield
+    finally:
+        os.close(descriptor)

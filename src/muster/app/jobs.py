@@ -1,0 +1,350 @@
+"""Jobs as people see them: one line each, whatever objects they are made of.
+
+A job is a JobSet, a Job that no JobSet owns, a PodGroup, or a pod on its own. Everything here is
+derived from objects that the API server has; nothing is remembered.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Condition, Kind, Resource, condition, controller_of, is_true
+from muster.api.batch_v1 import Job, JobSpec
+from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.muster_v1alpha1 import Gang
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.kube.client import Client
+from muster.names import ADMISSION
+
+
+class State(Enum):
+    WAITING = "waiting"
+    SUSPENDED = "suspended"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def finished(self) -> bool:
+        return self in (State.SUCCEEDED, State.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    kind: Kind[Any]  # Any: a job may be of several kinds
+    resource: Resource
+    state: State
+    #: pods over the whole job, all waves
+    wanted: int
+    running: int
+    succeeded: int
+    failed: int
+    restarts: int = 0
+    #: why it failed, or why it waits: (code, message)
+    reason: tuple[str, str] | None = None
+    finished: datetime | None = None
+    #: its gangs; empty where its pods are independent
+    gangs: tuple[Gang, ...] = ()
+    pods: tuple[Pod, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.resource.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.resource.metadata.namespace
+
+    @property
+    def created(self) -> datetime | None:
+        return self.resource.metadata.creation_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What the views are made from."""
+
+    jobsets: Sequence[JobSet] = ()
+    jobs: Sequence[Job] = ()
+    pod_groups: Sequence[tuple[Kind[PodGroup], PodGroup]] = ()
+    pods: Sequence[Pod] = ()
+    gangs: Sequence[Gang] = ()
+
+
+async def fetch(client: Client, namespace: str = "") -> Objects:
+    """All that makes up jobs, at nearly one time."""
+    jobsets, jobs, x, sigs, pods, gangs = await asyncio.gather(
+        client.list(kinds.JOBSET, namespace),
+        client.list(kinds.JOB, namespace),
+        client.list(kinds.POD_GROUP_X, namespace),
+        client.list(kinds.POD_GROUP_SIGS, namespace),
+        client.list(kinds.POD, namespace),
+        client.list(kinds.GANG, namespace),
+    )
+    groups = [(kinds.POD_GROUP_X, group) for group in x.items]
+    groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs.items]
+    return Objects(jobsets.items, jobs.items, groups, pods.items, gangs.items)
+
+
+def views(objects: Objects) -> list[JobView]:
+    """One view per job, oldest first."""
+    pods_of: dict[str, list[Pod]] = defaultdict(list)  # by uid of the controller, or group label
+    alone = []
+    for pod in objects.pods:
+        controller = controller_of(pod)
+        group = _group_of(pod)
+        if controller:
+            pods_of[controller.uid].append(pod)
+        elif group:
+            pods_of[group].append(pod)
+        else:
+            alone.append(pod)
+    jobs_of: dict[str, list[Job]] = defaultdict(list)
+    for job in objects.jobs:
+        controller = controller_of(job)
+        jobs_of[controller.uid if controller else ""].append(job)
+    gangs_of: dict[str, list[Gang]] = defaultdict(list)
+    for gang in objects.gangs:
+        gangs_of[gang.spec.source.uid].append(gang)
+
+    found = [
+        _jobset(jobset, jobs_of[jobset.metadata.uid], pods_of, gangs_of[jobset.metadata.uid])
+        for jobset in objects.jobsets
+    ]
+    found += [_job(job, pods_of[job.metadata.uid], gangs_of[job.metadata.uid]) for job in jobs_of[""]]
+    found += [
+        _pod_group(kind, group, pods_of[_group_key(kind, group)], gangs_of[group.metadata.uid])
+        for kind, group in objects.pod_groups
+    ]
+    found += [_pod(pod) for pod in alone]
+    return sorted(found, key=lambda view: (view.created is None, view.created, view.namespace, view.name))
+
+
+def _jobset(
+    jobset: JobSet, jobs: Iterable[Job], pods_of: dict[str, list[Pod]], gangs: Sequence[Gang]
+) -> JobView:
+    pods = tuple(pod for job in jobs for pod in pods_of[job.metadata.uid])
+    wanted = 0
+    for replicated in jobset.spec.replicated_jobs:
+        spec = msgspec.convert(replicated.template.get("spec", {}), JobSpec)
+        wanted += replicated.replicas * (
+            spec.completions if spec.completions is not None else spec.parallelism
+        )
+    status = jobset.status
+    done = sum(job.status.succeeded for job in jobs)
+    failures = sum(job.status.failed for job in jobs)
+    ended = condition(status.conditions, "Completed") or condition(status.conditions, "Failed")
+    return _view(
+        kinds.JOBSET,
+        jobset,
+        status.conditions,
+        suspended=jobset.spec.suspend,
+        wanted=wanted,
+        done=done,
+        failures=failures,
+        pods=pods,
+        gangs=gangs,
+        restarts=status.restarts + sum(sum(each.job_restarts) for each in status.replicated_jobs_status),
+        ended=ended,
+        success="Completed",
+    )
+
+
+def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
+    ended = condition(job.status.conditions, "Complete") or condition(job.status.conditions, "Failed")
+    spec = job.spec
+    return _view(
+        kinds.JOB,
+        job,
+        job.status.conditions,
+        suspended=spec.suspend,
+        wanted=spec.completions if spec.completions is not None else spec.parallelism,
+        done=job.status.succeeded,
+        failures=job.status.failed,
+        pods=tuple(pods),
+        gangs=gangs,
+        restarts=0,
+        ended=ended,
+        success="Complete",
+    )
+
+
+def _view(
+    kind: Kind[Any],
+    resource: Resource,
+    conditions: list[Condition],
+    *,
+    suspended: bool,
+    wanted: int,
+    done: int,
+    failures: int,
+    pods: tuple[Pod, ...],
+    gangs: Sequence[Gang],
+    restarts: int,
+    ended: Condition | None,
+    success: str,
+) -> JobView:
+    """The view of a JobSet or a Job."""
+    phases = Counter(pod.status.phase for pod in pods if not pod.metadata.deletion_timestamp)
+    reason = _reason(pods, gangs)
+    if ended is not None and ended.status == "True":
+        state = State.SUCCEEDED if ended.type == success else State.FAILED
+        reason = (ended.reason, ended.message) if state is State.FAILED else None
+    elif suspended and _marker(resource, ADMISSION) != "gang":
+        state, reason = State.SUSPENDED, ("Gated", "suspended by its owner (spec.suspend)")
+    elif phases["Running"]:
+        state = State.RUNNING
+    elif any(pod.spec.node_name for pod in pods):
+        state = State.STARTING
+    else:
+        state = State.WAITING
+    return JobView(
+        kind,
+        resource,
+        state,
+        wanted,
+        phases["Running"],
+        done,
+        failures,
+        restarts,
+        reason,
+        ended.last_transition_time if ended else None,
+        tuple(gangs),
+        pods,
+    )
+
+
+def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
+    phases = Counter(pod.status.phase for pod in pods)
+    wanted = max(len(pods), group.spec.min_member)
+    if pods and phases["Succeeded"] + phases["Failed"] == len(pods):
+        state = State.FAILED if phases["Failed"] else State.SUCCEEDED
+    else:
+        state = _live_state(pods, phases)
+    return JobView(
+        kind,
+        group,
+        state,
+        wanted,
+        phases["Running"],
+        phases["Succeeded"],
+        phases["Failed"],
+        reason=None if state.finished else _reason(pods, gangs),
+        finished=_last_end(pods) if state.finished else None,
+        gangs=tuple(gangs),
+        pods=tuple(pods),
+    )
+
+
+def _pod(pod: Pod) -> JobView:
+    phases = Counter([pod.status.phase])
+    state = {"Succeeded": State.SUCCEEDED, "Failed": State.FAILED}.get(pod.status.phase) or _live_state(
+        [pod], phases
+    )
+    reason = (pod.status.reason, pod.status.message) if state is State.FAILED else _reason([pod], ())
+    return JobView(
+        kinds.POD,
+        pod,
+        state,
+        1,
+        phases["Running"],
+        phases["Succeeded"],
+        phases["Failed"],
+        restarts=sum(status.restart_count for status in pod.status.container_statuses),
+        reason=reason,
+        finished=_last_end([pod]) if state.finished else None,
+        pods=(pod,),
+    )
+
+
+def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
+    if phases["Running"]:
+        return State.RUNNING
+    return State.STARTING if any(pod.spec.node_name for pod in pods) else State.WAITING
+
+
+def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | None:
+    """Why the first gang that waits does; of independent pods, the reason that most of them share."""
+    for gang in gangs:
+        if gang.status.reason and gang.status.reason.code:
+            return gang.status.reason.code, gang.status.reason.message
+    reasons: Counter[tuple[str, str]] = Counter()
+    for pod in pods:
+        scheduled = condition(pod.status.conditions, "PodScheduled")
+        if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
+            reasons[scheduled.reason, scheduled.message] += 1
+    if not reasons:
+        return None
+    (code, message), count = max(reasons.items(), key=lambda item: (item[1], item[0]))
+    total = sum(reasons.values())
+    return code, message if total == 1 else f"{count} of {total} waiting pods: {message}"
+
+
+def _group_of(pod: Pod) -> str | None:
+    for group, label in POD_GROUP_LABEL.items():
+        if name := pod.metadata.labels.get(label):
+            return f"{group}/{pod.metadata.namespace}/{name}"
+    return None
+
+
+def _group_key(kind: Kind[PodGroup], group: PodGroup) -> str:
+    return f"{kind.group}/{group.key}"
+
+
+def _marker(resource: Resource, key: str) -> str | None:
+    return resource.metadata.annotations.get(key) or resource.metadata.labels.get(key)
+
+
+def _last_end(pods: Iterable[Pod]) -> datetime | None:
+    ends = [
+        status.state.terminated.finished_at
+        for pod in pods
+        for status in pod.status.container_statuses
+        if status.state.terminated and status.state.terminated.finished_at
+    ]
+    return max(ends, default=None)
+
+
+def find(name: str, among: Sequence[JobView]) -> JobView:
+    """The job of that name, or the only one whose name begins so; LookupError says which there are."""
+    exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
+    found = exact or [view for view in among if view.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(view.name for view in (found or among)[:10])
+    if found:
+        raise LookupError(f"{name} could be any of {names}")
+    raise LookupError(
+        f"no job named {name}; there are: {names}" if names else f"no job named {name}; there is none"
+    )
+
+
+def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
+    """The pod whose container failed first, and that container's exit code."""
+    failures = [
+        (status.state.terminated.finished_at, pod.metadata.name, pod, status.state.terminated.exit_code)
+        for pod in pods
+        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
+        if status.state.terminated
+        and status.state.terminated.exit_code
+        and status.state.terminated.finished_at
+    ]
+    if not failures:
+        return None
+    _, _, pod, code = min(failures, key=lambda failure: failure[:2])
+    return pod, code
+
+
+def unfinished(resource: Resource) -> bool:
+    """Whether a JobSet or Job still has something to do (a suspended one has: it waits)."""
+    conditions: list[Condition] = getattr(getattr(resource, "status", None), "conditions", [])
+    return not any(is_true(conditions, ended) for ended in ("Completed", "Complete", "Failed"))

@@ -1,0 +1,121 @@
+"""Bars in the terminal: who waited and who ran when, to half a character.
+
+Each cell has a left and a right half that waits, runs or is empty; a cell is drawn by what fills it
+most. Failures are marked where the bar ends, so that a restart shows as a break in its row.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Phase(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in seconds; `failed` marks its end."""
+
+    phase: Phase
+    begin: float
+    end: float
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    spans: Sequence[Span]
+    note: str = ""
+
+
+_CELLS: Final = {
+    (None, None): " ",
+    (Phase.RUNNING, Phase.RUNNING): "█",
+    (Phase.RUNNING, None): "▌",
+    (None, Phase.RUNNING): "▐",
+    (Phase.WAITING, Phase.RUNNING): "▐",
+    (Phase.RUNNING, Phase.WAITING): "▌",
+}
+_WAITING: Final = "░"
+_FAILED: Final = "✗"
+_STEPS: Final = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    21600,
+    43200,
+    86400,
+)
+
+
+def draw(rows: Sequence[Row], begin: float, end: float, width: int) -> list[str]:
+    """The rows as text, `width` characters in all before the notes, with a time axis below."""
+    gutter = max((len(row.label) for row in rows), default=0) + 2
+    cells = max(10, width - gutter)
+    span = max(end - begin, 1e-9)
+    lines = []
+    for row in rows:
+        bar = _bar(row.spans, begin, span, cells)
+        lines.append(f"{row.label:<{gutter}}{bar}{'  ' + row.note if row.note else ''}".rstrip())
+    lines.append(" " * gutter + _axis(span, cells))
+    return lines
+
+
+def _bar(spans: Iterable[Span], begin: float, span: float, cells: int) -> str:
+    halves: list[Phase | None] = [None] * (2 * cells)
+    marks = []
+
+    def half(time: float) -> int:
+        return min(2 * cells, max(0, round((time - begin) / span * 2 * cells)))
+
+    for piece in sorted(spans, key=lambda piece: piece.begin):
+        first, last = half(piece.begin), half(piece.end)
+        if piece.phase is Phase.RUNNING and first == last:  # whatever ran is seen
+            first, last = (first, first + 1) if first < 2 * cells else (first - 1, first)
+        halves[first:last] = [piece.phase] * (last - first)
+        if piece.failed:
+            marks.append(min(cells - 1, (last + 1) // 2))
+    text = [_CELLS.get((halves[2 * cell], halves[2 * cell + 1]), _WAITING) for cell in range(cells)]
+    for cell in marks:
+        text[cell] = _FAILED
+    return "".join(text)
+
+
+def _axis(span: float, cells: int) -> str:
+    """`0:00      1:00      2:00`: round times, as many as fit."""
+    step = next((step for step in _STEPS if step / span * cells >= 10), _STEPS[-1])
+    line = [" "] * (cells + 8)
+    tick = 0
+    while tick * step <= span * (1 + 1e-9):
+        at = round(tick * step / span * cells)
+        for offset, char in enumerate(clock(tick * step, fine=step < 1)):
+            if at + offset < len(line):
+                line[at + offset] = char
+        tick += 1
+    return "".join(line).rstrip()
+
+
+def clock(seconds: float, *, fine: bool = False) -> str:
+    """`0:07`, `12:30`, `3:05:00`; `0:07.5` if fine."""
+    whole = int(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    text = f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{text}.{int(seconds * 10) % 10}" if fine else text
