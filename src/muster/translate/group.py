@@ -1,6 +1,6 @@
 """What every dialect of groups is translated into: a gang, its members, and who can be suspended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api.base import Kind
@@ -46,3 +46,6 @@ class Group:
     finished: bool
     #: pods can be re-created by their controller: they may be evicted
     controlled: bool
+    #: pods on a node that hold no place any more, because they are being deleted or belong to an
+    #: earlier attempt: charged to the gang (PodBound with `place` None) until they are gone
+    leaving: dict[PodId, Pod] = field(default_factory=dict)

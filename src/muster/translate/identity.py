@@ -1,0 +1,43 @@
+"""How groups and gangs are named: the key that they are read by, the core's id, the record's name."""
+
+import hashlib
+from enum import Enum
+from typing import Final, NamedTuple
+
+from muster.api.core_v1 import Pod
+from muster.core.gang import PodId
+
+#: A Gang's plans are named after it; this leaves them room within the 253 characters of a name.
+_LONGEST_RECORD: Final = 230
+
+
+class Dialect(Enum):
+    """Where a group is read from, in the order in which namesakes claim `namespace/name` as their id."""
+
+    JOBSET = "jobset"
+    JOB = "job"
+    POD_GROUP = "podgroup"  # scheduling.x-k8s.io
+    KOORDINATOR = "koordinator"  # scheduling.sigs.k8s.io
+    POD = "pod"  # a gang of one
+
+
+class GroupKey(NamedTuple):
+    """What a group is read by. `stage` is the replicatedJob of a JobSet with an order, else ""."""
+
+    dialect: Dialect
+    namespace: str
+    name: str
+    stage: str = ""
+
+    @property
+    def record(self) -> str:
+        """Name of the Gang record: `<dialect>-<group>[-<stage>]`, too long ones cut and told apart."""
+        name = "-".join(filter(None, (self.dialect.value, self.name, self.stage)))
+        if len(name) <= _LONGEST_RECORD:
+            return name
+        digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+        return f"{name[: _LONGEST_RECORD - 11]}-{digest}"
+
+
+def pod_id(pod: Pod) -> PodId:
+    return PodId(pod.metadata.uid)

@@ -1,0 +1,122 @@
+"""What the mirror has seen, with the indexes that reading a group needs.
+
+The mirror puts objects in and takes them out; everything else in this package only reads. Every
+index is keyed by what the objects say about themselves (controller uid, PodGroup label), so that
+objects may arrive in any order and an index never has to be repaired afterwards.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from muster.api.base import Kind, Resource, controller_of
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Namespace, Pod
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+
+#: (namespace, name); the namespace of a cluster-scoped object is "".
+Name = tuple[str, str]
+R = TypeVar("R", bound=Resource)
+
+#: Kinds of groups and of what they are read from.
+KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many types
+    NAMESPACE,
+    PRIORITY_CLASS,
+    JOBSET,
+    JOB,
+    POD_GROUP_X,
+    POD_GROUP_SIGS,
+    POD,
+)
+
+
+class World:
+    """Objects by kind and name, and by what they belong to.
+
+    `schedulers` are the values of `spec.schedulerName` that make a pod ours; None means all pods,
+    as on the embedded cluster, where nobody else schedules.
+    """
+
+    def __init__(self, schedulers: frozenset[str] | None = None) -> None:
+        self.schedulers = schedulers
+        self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
+        self._jobs_of: dict[str, dict[Name, Job]] = {}
+        self._pods_of: dict[str, dict[Name, Pod]] = {}
+        self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
+
+    def put(self, kind: Kind[R], obj: R) -> R | None:
+        """Takes in an object as it is now; returns it as it was, None if it is new."""
+        name = (obj.metadata.namespace, obj.metadata.name)
+        before: R | None = self._objects[kind].get(name)
+        if before is not None:
+            self._unindex(kind, name, before)
+        self._objects[kind][name] = obj
+        for index, key in self._keys(kind, obj):
+            index.setdefault(key, {})[name] = obj
+        return before
+
+    def drop(self, kind: Kind[R], namespace: str, name: str) -> R | None:
+        """Forgets an object; returns it as it was, None if it was not known."""
+        before: R | None = self._objects[kind].pop((namespace, name), None)
+        if before is not None:
+            self._unindex(kind, (namespace, name), before)
+        return before
+
+    @property
+    def namespaces(self) -> Mapping[Name, Namespace]:
+        return self._objects[NAMESPACE]
+
+    @property
+    def priority_classes(self) -> Mapping[Name, PriorityClass]:
+        return self._objects[PRIORITY_CLASS]
+
+    @property
+    def jobsets(self) -> Mapping[Name, JobSet]:
+        return self._objects[JOBSET]
+
+    @property
+    def jobs(self) -> Mapping[Name, Job]:
+        return self._objects[JOB]
+
+    @property
+    def pods(self) -> Mapping[Name, Pod]:
+        return self._objects[POD]
+
+    def pod_groups(self, kind: Kind[PodGroup]) -> Mapping[Name, PodGroup]:
+        """PodGroups of one of the two API groups."""
+        return self._objects[kind]
+
+    def jobs_of(self, uid: str) -> list[Job]:
+        """Jobs controlled by the object with this uid, by name."""
+        return _by_name(self._jobs_of.get(uid))
+
+    def pods_of(self, uid: str) -> list[Pod]:
+        """Pods controlled by the object with this uid, by name."""
+        return _by_name(self._pods_of.get(uid))
+
+    def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Pod]:
+        """Pods whose label names this PodGroup, whether it exists or not, by name."""
+        return _by_name(self._pods_in.get((kind.group, namespace, name)))
+
+    def _unindex(self, kind: Kind[Any], name: Name, obj: Resource) -> None:
+        for index, key in self._keys(kind, obj):
+            del index[key][name]
+            if not index[key]:
+                del index[key]
+
+    def _keys(self, kind: Kind[Any], obj: Resource) -> Iterator[tuple[dict[Any, dict[Name, Any]], Any]]:
+        """The indexes an object stands in, with its key in each. Any: one per type of key and object."""
+        if kind is JOB or kind is POD:
+            controller = controller_of(obj)
+            if controller is not None:
+                yield (self._jobs_of if kind is JOB else self._pods_of), controller.uid
+        if kind is POD:
+            for group, label in POD_GROUP_LABEL.items():
+                name = obj.metadata.labels.get(label)
+                if name:
+                    yield self._pods_in, (group, obj.metadata.namespace, name)
+
+
+def _by_name(found: dict[Name, R] | None) -> list[R]:
+    return [found[name] for name in sorted(found)] if found else []
