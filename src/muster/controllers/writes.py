@@ -77,10 +77,11 @@ def _runs(effects: Sequence[Effect]) -> list[list[Effect]]:
 
 
 def _shape(effect: Effect) -> tuple[object, str]:
-    """Effects of equal shape and different names may go together; None goes alone."""
+    """Effects of equal shape may go together unless they have one name; those of shape None go alone."""
     match effect:
         case Create(kind, namespace, body):
-            return (Create, kind), f"{namespace}/{body['metadata'].get('name', '')}".rstrip("/")
+            name = body["metadata"].get("name")
+            return (Create, kind), f"{namespace}/{name}" if name else ""
         case Patch(kind, namespace, name, _, subresource):
             return (Patch, kind, subresource), f"{namespace}/{name}"
         case Delete(kind, namespace, name):
