@@ -1,31 +1,181 @@
 """The registry of dialects: to which group a pod belongs, and which groups a change touches.
 
 A dialect is a module with `read(key, world, before) -> Group | None`. Adding one adds its file, a
-member of `Dialect`, and a line in `_READ` here.
+member of `Dialect`, and its lines in `_READ`, `group_of` and `keys_touched` here.
+
+A pod belongs to the PodGroup that its label names; else to the JobSet or Job that controls it, if that
+is a gang; else it is a gang of one. A pod whose Job or JobSet has not been seen yet belongs to nobody:
+taking it for a gang of one would bind it alone a moment before its gang is known.
 """
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from muster.api.base import Kind, Resource
+from muster.api.base import Kind, Resource, controller_of
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, PRIORITY_CLASS
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.core.gang import GangId
+from muster.translate import bare, job, jobset, marks, podgroup
 from muster.translate.group import Group
-from muster.translate.identity import GroupKey
+from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
+
+_READ: dict[Dialect, Callable[[GroupKey, World, Group | None], Group | None]] = {
+    Dialect.JOBSET: jobset.read,
+    Dialect.JOB: job.read,
+    Dialect.POD_GROUP: podgroup.read,
+    Dialect.KOORDINATOR: podgroup.read,
+    Dialect.POD: bare.read,
+}
+_RANK = list(Dialect)
+_POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in podgroup.KINDS.items()}
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
     """The group as the world shows it now; None = there is no such gang (any more).
 
-    `before` is the last reading: members without an annotation keep the places they had in it.
+    `before` is the last reading: members without an annotation keep the places they had in it. Its
+    gang's id may change when a namesake of another dialect comes or goes; the caller then removes the
+    old one from the core.
     """
-    raise NotImplementedError
+    if key.dialect is Dialect.POD:
+        pod = world.pods.get((key.namespace, key.name))
+        if pod is None or group_of(pod, world) != key:
+            return None
+    group = _READ[key.dialect](key, world, before)
+    if group is None or not any(_exists(namesake, world) for namesake in _namesakes(key, above=True)):
+        return group
+    # `namespace/name` is the id of the first namesake by dialect; the others go by their record
+    return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}")))
 
 
 def group_of(pod: Pod, world: World) -> GroupKey | None:
     """The group of a pod; None = not ours to place, or its owner has not been seen yet."""
-    raise NotImplementedError
+    meta = pod.metadata
+    if not job.ours(pod.spec.scheduler_name, world):
+        return None
+    for api_group, label in POD_GROUP_LABEL.items():
+        if name := meta.labels.get(label):
+            return GroupKey(_POD_GROUP_DIALECTS[api_group], meta.namespace, name)
+    alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
+    controller = controller_of(pod)
+    if controller is None or controller.kind != JOB.kind:
+        return alone
+    parent = world.jobs.get((meta.namespace, controller.name))
+    if parent is None or parent.metadata.uid != controller.uid:
+        return None
+    known, group = _group_of_job(parent, world)
+    return (group or alone) if known else None
 
 
 def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, world: World) -> set[GroupKey]:
     """Groups to read again after `world` has taken in the change from `old` to `new`. Any: any kind."""
-    raise NotImplementedError
+    keys: set[GroupKey] = set()
+    for obj in (old, new):
+        if obj is not None:
+            keys.update(_touched_by(kind, obj, world))
+    if kind is JOB or kind is JOBSET:
+        if old is None or new is None or _groups(old, world) != _groups(new, world):
+            keys.update(_of_pods(kind, new or old, world))
+    elif kind is NAMESPACE and (_gang_by_default(old) != _gang_by_default(new)):
+        keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
+    elif kind is PRIORITY_CLASS:
+        keys.update(_everything(world))
+    lower = (namesake for key in keys for namesake in _namesakes(key, above=False))
+    return keys | {namesake for namesake in lower if _exists(namesake, world)}
+
+
+def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupKey]:  # Any: any kind
+    """The groups that read this object, apart from those that only its coming and going concerns."""
+    meta = obj.metadata
+    if kind is POD:
+        assert isinstance(obj, Pod)
+        key = group_of(obj, world)
+        if key is not None:
+            yield key
+        # it may have been a gang of one until now
+        yield GroupKey(Dialect.POD, meta.namespace, meta.name)
+    elif kind is JOB:
+        assert isinstance(obj, Job)
+        yield GroupKey(Dialect.JOB, meta.namespace, meta.name)
+        _, group = _group_of_job(obj, world)
+        if group is not None:
+            yield group
+    elif kind is JOBSET:
+        assert isinstance(obj, JobSet)
+        yield GroupKey(Dialect.JOBSET, meta.namespace, meta.name)
+        yield from jobset.keys(obj, world)
+    elif kind.kind == "PodGroup":
+        yield GroupKey(_POD_GROUP_DIALECTS[kind.group], meta.namespace, meta.name)
+
+
+def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
+    """Whether all of a Job's owners have been seen, and the gang that its pods belong to."""
+    meta = parent.metadata
+    controller = controller_of(parent)
+    if controller is None or controller.kind != JOBSET.kind:
+        return True, GroupKey(Dialect.JOB, meta.namespace, meta.name) if job.is_gang(parent, world) else None
+    owner = world.jobsets.get((meta.namespace, controller.name))
+    if owner is None or owner.metadata.uid != controller.uid:
+        return False, None
+    return True, jobset.key_of(owner, parent, world)
+
+
+def _groups(obj: Resource, world: World) -> list[GroupKey]:
+    """The gangs that a Job or JobSet is."""
+    if isinstance(obj, JobSet):
+        return jobset.keys(obj, world)
+    assert isinstance(obj, Job)
+    _, group = _group_of_job(obj, world)
+    return [group] if group is not None else []
+
+
+def _of_pods(kind: Kind[Any], obj: Resource | None, world: World) -> Iterator[GroupKey]:  # Any: Job, JobSet
+    """The keys of all pods below a Job or JobSet, as members and as gangs of one."""
+    assert obj is not None, "a change has an object"
+    jobs = [obj] if kind is JOB else world.jobs_of(obj.metadata.uid)
+    for one in jobs:
+        for pod in world.pods_of(one.metadata.uid):
+            yield from _touched_by(POD, pod, world)
+
+
+def _gang_by_default(namespace: Resource | None) -> bool:
+    return namespace is not None and marks.own_gang(namespace.metadata) is True
+
+
+def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:
+    for key in _everything(world):
+        if key.namespace == namespace:
+            yield key
+
+
+def _everything(world: World) -> Iterator[GroupKey]:
+    """Every key that there can be. A scan: namespaces and priority classes hardly ever change."""
+    for kind, objects in ((JOBSET, world.jobsets), (JOB, world.jobs), (POD, world.pods)):
+        for obj in objects.values():
+            yield from _touched_by(kind, obj, world)
+
+
+def _namesakes(key: GroupKey, *, above: bool) -> Iterator[GroupKey]:
+    """Keys of other dialects that would have the same id: those before it in rank, or after it."""
+    if not key.stage:
+        rank = _RANK.index(key.dialect)
+        for dialect in _RANK[:rank] if above else _RANK[rank + 1 :]:
+            yield key._replace(dialect=dialect)
+
+
+def _exists(key: GroupKey, world: World) -> bool:
+    """Whether there is such a gang."""
+    name = (key.namespace, key.name)
+    if key.dialect is Dialect.JOBSET:
+        return (found := world.jobsets.get(name)) is not None and key in jobset.keys(found, world)
+    if key.dialect is Dialect.JOB:
+        return (parent := world.jobs.get(name)) is not None and job.is_gang(parent, world)
+    if key.dialect is Dialect.POD:
+        return (pod := world.pods.get(name)) is not None and group_of(pod, world) == key
+    kind = podgroup.KINDS[key.dialect]
+    return name in world.pod_groups(kind) or bool(world.pods_in(kind, *name))

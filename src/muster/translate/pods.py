@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from muster.api.base import LabelSelectorRequirement
-from muster.api.core_v1 import NodeSelectorTerm, Pod, PodSpec
+from muster.api.batch_v1 import COMPLETION_INDEX
+from muster.api.core_v1 import Container, NodeSelectorTerm, Pod, PodSpec
 from muster.api.core_v1 import Toleration as PodToleration
 from muster.core.events import PodBound
 from muster.core.gang import (
@@ -68,12 +69,16 @@ def pod_bound(pod: Pod, gang: GangId | None = None, place: Place | None = None) 
     )
 
 
-def scheduling_gates(spec: PodSpec) -> Gate | None:
-    """Gated while somebody else's scheduling gate is on the pod."""
-    if not spec.scheduling_gates:
-        return None
-    names = ", ".join(sorted(gate.name for gate in spec.scheduling_gates))
-    return Gate(Code.GATED, f"scheduling gate {names} is on the pod; whoever set it has to remove it")
+def completion_index(pod: Pod) -> int | None:
+    """The index that an Indexed Job gave the pod."""
+    meta = pod.metadata
+    text = meta.annotations.get(COMPLETION_INDEX, meta.labels.get(COMPLETION_INDEX, ""))
+    return int(text) if text.isdecimal() else None
+
+
+def scheduling_gates(spec: PodSpec) -> str:
+    """Names of the scheduling gates on a pod or a template; "" if it may be scheduled."""
+    return ", ".join(sorted(gate.name for gate in spec.scheduling_gates))
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -83,11 +88,8 @@ _DECODE: Final = msgspec.msgpack.Decoder(PodSpec).decode
 def _what_counts(spec: PodSpec) -> PodSpec:
     """The spec without what differs between pods of one template and has no say in where they can run."""
     return PodSpec(
-        containers=[
-            msgspec.structs.replace(c, image="", command=[], args=[], env=[], env_from=[])
-            for c in spec.containers
-        ],
-        init_containers=spec.init_containers,
+        containers=[_what_counts_of(container) for container in spec.containers],
+        init_containers=[_what_counts_of(container) for container in spec.init_containers],
         volumes=[volume for volume in spec.volumes if _needs_a_claim(volume)],
         node_selector=spec.node_selector,
         affinity=spec.affinity,
@@ -97,6 +99,15 @@ def _what_counts(spec: PodSpec) -> PodSpec:
         overhead=spec.overhead,
         resources=spec.resources,
         host_network=spec.host_network,
+    )
+
+
+def _what_counts_of(container: Container) -> Container:
+    return Container(
+        name=container.name,
+        ports=container.ports,
+        resources=container.resources,
+        restart_policy=container.restart_policy,
     )
 
 

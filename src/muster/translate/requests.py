@@ -6,7 +6,6 @@ is rounded up once. One `pods` per pod is not part of it: the core counts pods i
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -20,7 +19,7 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def requests(spec: PodSpec) -> Amounts:
-    """Requests in integer units (milli-CPU, MiB, pieces), rounded up. Raises ValueError for a bad quantity."""
+    """Integer units (milli-CPU, MiB, pieces), rounded up. Raises ValueError for what is no quantity."""
     total = _plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead))
     amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
@@ -70,8 +69,11 @@ def _read(quantities: Quantities) -> _Sum:
 
 
 def _plus(one: _Sum, other: _Sum) -> _Sum:
-    return dict(Counter(one) + Counter(other)) if one and other else one or other  # type: ignore[type-var]
+    return {key: one.get(key, _ZERO) + other.get(key, _ZERO) for key in {*one, *other}}
 
 
 def _most(one: _Sum, other: _Sum) -> _Sum:
-    return {key: max(one.get(key, Fraction(0)), other.get(key, Fraction(0))) for key in {*one, *other}}
+    return {key: max(one.get(key, _ZERO), other.get(key, _ZERO)) for key in {*one, *other}}
+
+
+_ZERO = Fraction(0)

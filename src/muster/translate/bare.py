@@ -1,0 +1,60 @@
+"""Pods without a group: each is a gang of one.
+
+Its bind is all the transaction it needs, so it has no Gang record (unless it has victims) and its
+`Group.source` is empty; the reason why it waits stands in its PodScheduled condition.
+"""
+
+from muster.api.base import controller_of
+from muster.api.muster_v1alpha1 import Source
+from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
+from muster.translate import marks
+from muster.translate.group import Group, Member
+from muster.translate.identity import GroupKey
+from muster.translate.job import MAIN
+from muster.translate.pods import asked, live, occupies, scheduling_gates
+from muster.translate.priority import priority
+from muster.translate.world import World
+
+
+def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
+    """The gang of one pod. (That the pod is in no group is the registry's to know.)"""
+    pod = world.pods.get((key.namespace, key.name))
+    if pod is None:
+        return None
+    meta = pod.metadata
+    shape, refusal = asked(pod.spec)
+    number = priority(pod.spec, world)
+    gates = scheduling_gates(pod.spec)
+    gate = None
+    if not pod.spec.node_name:
+        gate = (
+            marks.refusal(meta)
+            or refusal
+            or (number if isinstance(number, Gate) else None)
+            or marks.hold(meta)
+            or (
+                Gate(Code.GATED, f"scheduling gate {gates}; whoever set it has to remove it")
+                if gates
+                else None
+            )
+        )
+    place = None if gates else Place(MAIN, 0)
+    return Group(
+        gang=Gang(
+            id=GangId(f"{key.namespace}/{key.name}"),
+            pod_sets=(PodSet(MAIN, shape, 1, 1),),
+            min_count=1,
+            submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+            priority=number if isinstance(number, int) else 0,
+            gate=gate,
+        ),
+        namespace=key.namespace,
+        record=key.record,
+        source=Source(),
+        owner=None,
+        members={PodId(meta.uid): Member(pod, place)} if live(pod) else {},
+        retired=frozenset(),
+        finished=not live(pod) and not occupies(pod),
+        controlled=controller_of(pod) is not None,
+        leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
+    )

@@ -1,0 +1,155 @@
+"""JobSets (`jobset.x-k8s.io/v1alpha2`): one gang, or one per stage where Jobs start in an order.
+
+A replicatedJob is a pod set; the place of slot s of its job j is j·p + s. With dependsOn or InOrder the
+replicatedJobs do not run together, so a gang over all of them would wait for itself: each becomes a
+stage, a gang of its own (as KEP-969 has it). A restart replaces the Jobs; pods of the old ones keep their
+nodes until they are gone, but their places belong to the new ones at once.
+"""
+
+from muster.api.base import Object, is_true
+from muster.api.batch_v1 import Job
+from muster.api.fields import InvalidObject
+from muster.api.jobset_v1alpha2 import (
+    JOB_INDEX,
+    JOB_RESTART_ATTEMPT,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+    JobSet,
+    ReplicatedJob,
+)
+from muster.api.kinds import JOBSET
+from muster.core.gang import Code, Gate, Shape
+from muster.translate.group import Group
+from muster.translate.identity import Dialect, GroupKey
+from muster.translate.job import (
+    MOST_PLACES,
+    Demand,
+    Filled,
+    Part,
+    asks_for_gang,
+    assemble,
+    at,
+    demand,
+    job_spec,
+    owner_of,
+)
+from muster.translate.world import World
+
+
+def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
+    """A JobSet that is a gang, or one stage of it."""
+    jobset = world.jobsets.get((key.namespace, key.name))
+    if jobset is None or key not in keys(jobset, world):
+        return None
+    parts = {
+        replicated.name: Part(_demand(replicated, world), max(replicated.replicas, 0))
+        for replicated in jobset.spec.replicated_jobs
+        if key.stage in ("", replicated.name)
+    }
+    filled = Filled()
+    started = False
+    plannable = sum(part.count for part in parts.values()) <= MOST_PLACES
+    for job in world.jobs_of(jobset.metadata.uid):
+        part = parts.get(job.metadata.labels.get(REPLICATED_JOB_NAME, ""))
+        index = _number(job, JOB_INDEX)
+        if part is None or not plannable:
+            continue
+        pods = world.pods_of(job.metadata.uid)
+        if index >= part.replicas or _replaced(job, jobset):
+            filled.leave(pods)
+            continue
+        started = started or not job.spec.suspend
+        name, size = job.metadata.labels[REPLICATED_JOB_NAME], part.demand.places
+        filled.take(name, index * size, size, job, pods, before)
+    return assemble(
+        key,
+        jobset,
+        JOBSET,
+        parts,
+        filled,
+        owner_of(jobset, JOBSET),
+        jobset.spec.suspend,
+        finished=jobset_finished(jobset),
+        order=None if started else _order(jobset, key.stage),
+    )
+
+
+def keys(jobset: JobSet, world: World) -> list[GroupKey]:
+    """The groups that a JobSet is: none, one, or one per stage."""
+    if not asks_for_gang(jobset.metadata, _templates(jobset), world):
+        return []
+    whole = GroupKey(Dialect.JOBSET, jobset.metadata.namespace, jobset.metadata.name)
+    if not staged(jobset):
+        return [whole]
+    return [whole._replace(stage=replicated.name) for replicated in jobset.spec.replicated_jobs]
+
+
+def key_of(jobset: JobSet, job: Job, world: World) -> GroupKey | None:
+    """The group that the pods of one of its Jobs belong to; None if the JobSet is no gang."""
+    found = keys(jobset, world)
+    if found and staged(jobset):
+        stage = job.metadata.labels.get(REPLICATED_JOB_NAME, "")
+        return next((key for key in found if key.stage == stage), None)
+    return found[0] if found else None
+
+
+def staged(jobset: JobSet) -> bool:
+    """Whether its Jobs start in an order."""
+    spec = jobset.spec
+    return spec.startup_policy.startup_policy_order == "InOrder" or any(
+        replicated.depends_on for replicated in spec.replicated_jobs
+    )
+
+
+def jobset_finished(jobset: JobSet) -> bool:
+    return bool(jobset.status.terminal_state) or any(
+        is_true(jobset.status.conditions, type_) for type_ in ("Completed", "Failed")
+    )
+
+
+def _templates(jobset: JobSet) -> list[Object]:
+    """The pod templates, as JSON."""
+    return [at(replicated.template, "spec", "template") for replicated in jobset.spec.replicated_jobs]
+
+
+def _demand(replicated: ReplicatedJob, world: World) -> Demand:
+    try:
+        spec = job_spec(replicated.template)
+    except InvalidObject as error:
+        return Demand(Shape(requests=()), 0, refusal=Gate(Code.INVALID, str(error)))
+    return demand(spec, world)
+
+
+def _replaced(job: Job, jobset: JobSet) -> bool:
+    """Whether the JobSet has begun to restart this Job: it is being deleted, or of an earlier attempt."""
+    if job.metadata.deletion_timestamp is not None or _number(job, RESTART_ATTEMPT) < jobset.status.restarts:
+        return True
+    name = job.metadata.labels.get(REPLICATED_JOB_NAME, "")
+    index = _number(job, JOB_INDEX)
+    for status in jobset.status.replicated_jobs_status:
+        if status.name == name and index < len(status.job_restarts):
+            return _number(job, JOB_RESTART_ATTEMPT) < status.job_restarts[index]
+    return False
+
+
+def _number(job: Job, label: str) -> int:
+    text = job.metadata.labels.get(label, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _order(jobset: JobSet, stage: str) -> Gate | None:
+    """MembersMissing for a stage whose Jobs are not started before those of another."""
+    replicated = jobset.spec.replicated_jobs
+    if not stage or stage == replicated[0].name:
+        return None
+    first = replicated[0].name
+    if jobset.spec.suspend:
+        return Gate(Code.MEMBERS_MISSING, f"{first} starts first: the JobSet is resumed with its places")
+    position = [one.name for one in replicated].index(stage)
+    if jobset.spec.startup_policy.startup_policy_order == "InOrder":
+        after = [replicated[position - 1].name]
+    else:
+        after = [dependency.name for dependency in replicated[position].depends_on]
+    if not after:
+        return None
+    return Gate(Code.MEMBERS_MISSING, f"starts after {', '.join(after)}, holding its places meanwhile")

@@ -1,0 +1,54 @@
+"""What people write under `muster.dev` on a job object, a group, a namespace or a pod.
+
+Each mark may be a label or an annotation; a label wins. A value that cannot be read is refused, not
+guessed at.
+"""
+
+from typing import Final
+
+from muster import names
+from muster.api.base import ObjectMeta
+from muster.core.gang import Code, Gate
+from muster.translate.world import World
+
+#: The only queue there is until queues are there.
+DEFAULT_QUEUE: Final = "default"
+
+
+def mark(meta: ObjectMeta, key: str) -> str | None:
+    return meta.labels.get(key, meta.annotations.get(key))
+
+
+def own_gang(meta: ObjectMeta) -> bool | None:
+    """Whether an object asks to be a gang; None = it does not say. Any value but "false" asks for it."""
+    value = mark(meta, names.GANG)
+    return None if value is None else value != "false"
+
+
+def namespace_gang(namespace: str, world: World) -> bool:
+    """What a namespace says for the Jobs and JobSets in it that do not say."""
+    found = world.namespaces.get(("", namespace))
+    return found is not None and own_gang(found.metadata) is True
+
+
+def refusal(meta: ObjectMeta) -> Gate | None:
+    """Invalid, if a mark on the object cannot be honoured."""
+    gang = mark(meta, names.GANG)
+    if gang not in (None, "true", "false"):
+        return Gate(Code.INVALID, f'{names.GANG} is {gang!r}; write "true" or "false"')
+    queue = mark(meta, names.QUEUE)
+    if queue not in (None, DEFAULT_QUEUE):
+        return Gate(Code.INVALID, f"queue {queue} does not exist: queues are not there yet")
+    for key in (names.EXCLUSIVE, names.GPU_SHARE):
+        if mark(meta, key) is not None:
+            return Gate(Code.INVALID, f"{key} is not supported yet")
+    return None
+
+
+def hold(meta: ObjectMeta) -> Gate | None:
+    """Gated, while the object is held or being deleted."""
+    if mark(meta, names.HOLD) == "true":
+        return Gate(Code.GATED, f"held by {names.HOLD}; take it away to let it start")
+    if meta.deletion_timestamp is not None:
+        return Gate(Code.GATED, "is being deleted")
+    return None

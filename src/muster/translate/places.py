@@ -1,0 +1,81 @@
+"""Which pod fills which place.
+
+A place is worth one running pod, not one particular pod: the second wave of a Job, and the
+replacement of a lost pod, take the places of those before them. A pod takes, in this order,
+
+1. the place that its annotation names (it was bound to it);
+2. the place it had in the last reading, so that a plan in the making is not shuffled under it;
+3. of its Job, the slot of its completion index, if that is below the number of slots;
+4. the lowest free place.
+
+Without 2 the rule would need no memory, and would still give bound pods the same places for ever; but
+waiting pods would move up whenever a lower place falls free, while binds to the old ones are under way.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from muster import names
+from muster.api.core_v1 import Pod
+from muster.core.gang import Place, PodId
+from muster.translate.group import Group
+from muster.translate.pods import completion_index
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Neighbouring places of one pod set, and the pods that want them, in the order of their claims."""
+
+    pod_set: str
+    start: int
+    size: int
+    pods: Sequence[Pod]
+    #: the pods are of one Job: they prefer the slot of their completion index
+    slots: bool = False
+
+
+def fill(block: Block, before: Group | None) -> dict[PodId, Place | None]:
+    """The place of each pod; None for those that found none free."""
+    free = set(range(block.start, block.start + block.size))
+    found: dict[PodId, Place | None] = {}
+
+    def claim(wish: Callable[[Pod], Place | None]) -> None:
+        for pod in block.pods:
+            uid = PodId(pod.metadata.uid)
+            place = None if uid in found else wish(pod)
+            if place is not None and place.pod_set == block.pod_set and place.index in free:
+                free.remove(place.index)
+                found[uid] = place
+
+    claim(planned)
+    if before is not None:
+        claim(lambda pod: _last(pod, before))
+    if block.slots:
+        claim(lambda pod: _slot(pod, block))
+    rest = iter(sorted(free))
+    for pod in block.pods:
+        uid = PodId(pod.metadata.uid)
+        if uid not in found:
+            index = next(rest, None)
+            found[uid] = None if index is None else Place(block.pod_set, index)
+    return found
+
+
+def planned(pod: Pod) -> Place | None:
+    """The place that `muster.dev/plan: <epoch>.<attempt>/<pod set>/<index>` names."""
+    match pod.metadata.annotations.get(names.PLAN, "").split("/"):
+        case [_, pod_set, index] if index.isdecimal():
+            return Place(pod_set, int(index))
+    return None
+
+
+def _last(pod: Pod, before: Group) -> Place | None:
+    member = before.members.get(PodId(pod.metadata.uid))
+    return member.place if member is not None else None
+
+
+def _slot(pod: Pod, block: Block) -> Place | None:
+    index = completion_index(pod)
+    if index is None or index >= block.size:
+        return None
+    return Place(block.pod_set, block.start + index)

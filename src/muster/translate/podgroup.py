@@ -1,0 +1,211 @@
+"""PodGroups, of scheduler-plugins and of Koordinator: gangs of whatever pods name them.
+
+The demand is only known from the pods, so the gang waits until `minMember` of them are there. Pods of
+equal shape form a pod set, which is named after its shape and not after a pod or a number: pods come and
+go, and the places that are written on bound pods must mean the same for ever.
+
+A pod that has succeeded counts towards the minimum as one that runs does, and so does one that failed
+with nobody to make another. A PodGroup that a pod names and that is not there (the object may be
+applied after the pods) is a gang that waits: MembersMissing.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from muster.api.base import Kind, controller_of
+from muster.api.core_v1 import Pod
+from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.muster_v1alpha1 import Source
+from muster.api.scheduling import PodGroup
+from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet, Shape
+from muster.translate import marks
+from muster.translate.group import Group, Member
+from muster.translate.identity import Dialect, GroupKey
+from muster.translate.job import MOST_PLACES, job_finished, ours
+from muster.translate.places import Block, fill, planned
+from muster.translate.pods import asked, live, occupies, scheduling_gates
+from muster.translate.priority import priority
+from muster.translate.world import World
+
+KINDS: dict[Dialect, Kind[PodGroup]] = {
+    Dialect.POD_GROUP: POD_GROUP_X,
+    Dialect.KOORDINATOR: POD_GROUP_SIGS,
+}
+
+
+def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
+    """The gang of a PodGroup, or of the pods that name one that is not there."""
+    kind = KINDS[key.dialect]
+    group = world.pod_groups(kind).get((key.namespace, key.name))
+    named = world.pods_in(kind, key.namespace, key.name)
+    pods = _sort([pod for pod in named if ours(pod.spec.scheduler_name, world)], world)
+    if group is None and not (pods.ready or pods.gated or pods.ended or pods.leaving):
+        return None
+    places = _place(pods, before)
+    there = len(pods.ready) + len(pods.ended)
+    wanted = group.spec.min_member if group is not None else there
+    numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
+    members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
+    return Group(
+        gang=Gang(
+            id=GangId(f"{key.namespace}/{key.name}"),
+            pod_sets=tuple(places.pod_sets),
+            # a place that nobody fills any more counts as satisfied and must not stand for a member
+            min_count=wanted + places.abandoned,
+            submitted=_submitted(group, pods),
+            priority=max(numbers, default=0),
+            gate=_gate(key, group, pods, wanted, world),
+        ),
+        namespace=key.namespace,
+        record=key.record,
+        source=Source(
+            api_version=kind.api_version,
+            kind=kind.kind,
+            name=key.name,
+            uid=group.metadata.uid if group is not None else "",
+        ),
+        owner=None,
+        members=members,
+        retired=frozenset(places.retired),
+        finished=bool(pods.ended) and not members and not pods.leaving and there >= wanted,
+        controlled=bool(members) and all(controller_of(m.pod) is not None for m in members.values()),
+        leaving=pods.leaving,
+    )
+
+
+@lru_cache(maxsize=4096)
+def pod_set_name(shape: Shape) -> str:
+    """The same for the same shape, for ever: it is written on bound pods."""
+    return f"pods-{hashlib.sha256(repr(shape).encode()).hexdigest()[:8]}"
+
+
+@dataclass(slots=True)
+class _Pods:
+    """The pods of a group by what they mean to it, in order of name."""
+
+    ready: list[Pod] = field(default_factory=list)
+    gated: list[Pod] = field(default_factory=list)
+    #: succeeded, or failed with nobody to make another
+    ended: list[Pod] = field(default_factory=list)
+    leaving: dict[PodId, Pod] = field(default_factory=dict)
+
+
+def _sort(pods: list[Pod], world: World) -> _Pods:
+    found = _Pods()
+    for pod in pods:
+        if pod.terminal:
+            if _for_good(pod, world):
+                found.ended.append(pod)
+        elif not live(pod):
+            if occupies(pod):
+                found.leaving[PodId(pod.metadata.uid)] = pod
+        elif scheduling_gates(pod.spec):
+            found.gated.append(pod)
+        else:
+            found.ready.append(pod)
+    return found
+
+
+def _for_good(pod: Pod, world: World) -> bool:
+    """Whether an ended pod will have no successor."""
+    controller = controller_of(pod)
+    if pod.status.phase == "Succeeded" or controller is None:
+        return True
+    if controller.kind != JOB.kind:
+        return False
+    job = world.jobs.get((pod.metadata.namespace, controller.name))
+    return job is None or job.metadata.uid != controller.uid or job_finished(job)
+
+
+@dataclass(slots=True)
+class _Places:
+    pod_sets: list[PodSet] = field(default_factory=list)
+    members: dict[PodId, Member] = field(default_factory=dict)
+    retired: set[Place] = field(default_factory=set)
+    #: of the retired places, those that no pod has: a bound pod of a higher index still runs
+    abandoned: int = 0
+
+
+def _place(pods: _Pods, before: Group | None) -> _Places:
+    by_shape: dict[Shape, list[Pod]] = {}
+    for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
+        by_shape.setdefault(asked(pod.spec).shape, []).append(pod)
+    places = _Places()
+    for shape, alike in by_shape.items():
+        name = pod_set_name(shape)
+        count = _count(name, alike)
+        # those that run claim their places before those that have ended
+        found = fill(Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal)), before)
+        places.pod_sets.append(PodSet(name, shape, count))
+        taken = set()
+        for pod in alike:
+            place = found[PodId(pod.metadata.uid)]
+            if not pod.terminal:
+                places.members[PodId(pod.metadata.uid)] = Member(pod, place)
+                taken.add(place)
+        places.retired |= {Place(name, index) for index in range(count)} - taken
+        places.abandoned += count - len(alike)
+    return places
+
+
+def _count(pod_set: str, pods: list[Pod]) -> int:
+    """One place per pod, and those up to the highest that is written on a bound pod."""
+    written = (place.index for place in map(planned, pods) if place is not None and place.pod_set == pod_set)
+    return max(len(pods), 1 + max((index for index in written if index < MOST_PLACES), default=-1))
+
+
+def _submitted(group: PodGroup | None, pods: _Pods) -> float:
+    """The group's age, or that of the oldest pod."""
+    if group is not None:
+        created = [group.metadata.creation_timestamp]
+    else:
+        created = [pod.metadata.creation_timestamp for pod in (*pods.ready, *pods.gated, *pods.ended)]
+    return min((time.timestamp() for time in created if time is not None), default=0.0)
+
+
+def _gate(key: GroupKey, group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> Gate | None:
+    return _refused(group, pods, wanted, world) or _held(group) or _missing(key, group, pods, wanted)
+
+
+def _refused(group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> Gate | None:
+    if group is not None:
+        if gate := marks.refusal(group.metadata):
+            return gate
+        if wanted < 1:
+            return Gate(Code.INVALID, f"spec.minMember is {wanted}; write how many pods must run together")
+    if len(pods.ready) + len(pods.ended) > MOST_PLACES:
+        return Gate(Code.INVALID, f"more than {MOST_PLACES} pods name it; make several groups of them")
+    for pod in pods.ready:
+        if pod.spec.node_name:
+            continue
+        number = priority(pod.spec, world)
+        gate = (
+            marks.refusal(pod.metadata)
+            or asked(pod.spec).refusal
+            or (number if isinstance(number, Gate) else None)
+        )
+        if gate is not None:
+            return Gate(gate.code, f"pod {pod.metadata.name}: {gate.message}")
+    return None
+
+
+def _held(group: PodGroup | None) -> Gate | None:
+    return marks.hold(group.metadata) if group is not None else None
+
+
+def _missing(key: GroupKey, group: PodGroup | None, pods: _Pods, wanted: int) -> Gate | None:
+    there = len(pods.ready) + len(pods.ended)
+    if group is None:
+        return Gate(
+            Code.MEMBERS_MISSING,
+            f"there is no PodGroup {key.name} of {KINDS[key.dialect].group}, which its pods name "
+            f"({there + len(pods.gated)} so far)",
+        )
+    if there >= wanted:
+        return None
+    if there + len(pods.gated) >= wanted:
+        return Gate(
+            Code.GATED, f"{len(pods.gated)} of its pods have scheduling gates; {wanted} must have none"
+        )
+    return Gate(Code.MEMBERS_MISSING, f"{there} of {wanted} pods exist")

@@ -1,0 +1,30 @@
+"""Priority classes → the number that a gang is ordered by.
+
+Source: kubernetes, plugin/pkg/admission/priority. The API server does the same when a pod is created;
+for templates, and for pods that it has not touched, it is done here.
+"""
+
+from typing import Final
+
+from muster.api.core_v1 import PodSpec
+from muster.core.gang import Code, Gate
+from muster.translate.world import World
+
+#: The classes that every cluster has, whether they are written out or not.
+SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def priority(spec: PodSpec, world: World) -> int | Gate:
+    """The pod's own number, else its class's, else the global default's, else 0. Invalid: no such class."""
+    if spec.priority is not None:
+        return spec.priority
+    if not spec.priority_class_name:
+        # several defaults can exist for a moment; the API server takes the lowest
+        defaults = [found.value for found in world.priority_classes.values() if found.global_default]
+        return min(defaults, default=0)
+    found = world.priority_classes.get(("", spec.priority_class_name))
+    if found is not None:
+        return found.value
+    if spec.priority_class_name in SYSTEM:
+        return SYSTEM[spec.priority_class_name]
+    return Gate(Code.INVALID, f"PriorityClass {spec.priority_class_name} does not exist")
