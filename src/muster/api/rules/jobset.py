@@ -1,0 +1,359 @@
+"""JobSets: defaults, what is accepted, and what is refused because muster does not do it.
+
+The rules are those of JobSet's own webhook and schema, all errors at once. In-place restart, elastic Jobs,
+volumeClaimPolicies and exclusive placement are refused rather than ignored: a job that silently ran
+without them would be wrong. What of a JobSet may change later is in `jobset_changes`.
+
+Source: kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go and api/jobset/v1alpha2/jobset_types.go.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from muster import names
+from muster.api import duration
+from muster.api.base import Object
+from muster.api.batch_v1 import JobSpec
+from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.api.jobset_v1alpha2 import (
+    COORDINATOR,
+    EXCLUSIVE_TOPOLOGY,
+    FailurePolicyRule,
+    JobSet,
+    JobSetSpec,
+    ReplicatedJob,
+)
+from muster.api.rules import jobset_changes
+from muster.api.rules.metadata import DNS_1035, SUBDOMAIN, shown
+
+REASONS: Final = (
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+    "PodFailurePolicy",
+)
+ACTIONS: Final = (
+    "FailJobSet",
+    "RestartJobSet",
+    "RestartJobSetAndIgnoreMaxRestarts",
+    "RestartJob",
+    "RestartJobAndIgnoreMaxRestarts",
+)
+RESTARTS_ONE: Final = ACTIONS[3:]
+#: With RestartJob the status has a counter per Job, so their number is bounded.
+MOST_COUNTED_REPLICAS: Final = 1024
+_MOST_PODS: Final = 2**31 - 1
+_MOST_DEPENDENCIES: Final = 5
+_LABEL: Final = 63
+_RULE_NAME: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_RULE_NAME_LENGTH: Final = 128
+_RANDOM: Final = "-abcde"  # what is appended to the names of a Job's pods
+_GENERATED: Final = "abcde"  # what the server appends to a generateName
+
+
+def default(obj: Object) -> Object:
+    """Completes a JobSet in place."""
+    spec = _map(obj, "spec")
+    _map(spec, "successPolicy").setdefault("operator", "All")
+    _map(spec, "startupPolicy").setdefault("startupPolicyOrder", "AnyOrder")
+    network = _map(spec, "network")
+    network.setdefault("enableDNSHostnames", True)
+    network.setdefault("publishNotReadyAddresses", True)
+    name = (obj.get("metadata") or {}).get("name")
+    if name:  # a generated name is not known yet; the controller falls back to it
+        network.setdefault("subdomain", name)
+    for replicated in spec.get("replicatedJobs") or []:
+        replicated.setdefault("replicas", 1)
+        replicated.setdefault("groupName", "default")
+        job = _map(_map(replicated, "template"), "spec")
+        job.setdefault("completionMode", "Indexed")
+        _map(_map(job, "template"), "spec").setdefault("restartPolicy", "OnFailure")
+    failure = spec.get("failurePolicy")
+    if failure is not None:
+        failure.setdefault("restartStrategy", "Recreate")
+        for position, rule in enumerate(failure.get("rules") or []):
+            if not rule.get("name"):
+                rule["name"] = f"failurePolicyRule{position}"
+    return obj
+
+
+def validate(obj: Object, old: Object | None) -> list[FieldError]:
+    """Every field at fault. `obj` has its defaults."""
+    jobset = convert(obj, JobSet)
+    spec = jobset.spec
+    jobs, errors = _job_specs(spec)
+    meta = obj.get("metadata") or {}
+    name = meta.get("name") or f"{meta.get('generateName', '')}{_GENERATED}"
+    errors += unsupported(jobset)
+    errors += _annotations(jobset)
+    errors += _replicated_jobs(spec, jobs, name)
+    errors += _network(spec)
+    errors += _policies(spec)
+    errors += _coordinator(spec, jobs, name)
+    if not _managed_by(spec.managed_by):
+        errors.append(
+            _invalid(
+                ("spec", "managedBy"), spec.managed_by, "write a domain and a path, at most 63 characters"
+            )
+        )
+    if spec.ttl_seconds_after_finished is not None and spec.ttl_seconds_after_finished < 0:
+        errors.append(
+            _invalid(
+                ("spec", "ttlSecondsAfterFinished"), spec.ttl_seconds_after_finished, "must not be negative"
+            )
+        )
+    if old is not None:
+        errors += jobset_changes.validate(obj, old)
+    return errors
+
+
+def unsupported(jobset: JobSet) -> list[FieldError]:
+    """What JobSet has and muster does not; the controller asks too, for servers without these rules."""
+    errors = []
+    policy = jobset.spec.failure_policy
+    if policy is not None and policy.restart_strategy == "InPlaceRestart":
+        message = 'Unsupported value: "InPlaceRestart": muster restarts by "Recreate" or "BlockingRecreate"'
+        errors.append(FieldError(("spec", "failurePolicy", "restartStrategy"), message))
+    if jobset.spec.volume_claim_policies:
+        message = "Forbidden: muster makes no volume claims; name existing ones in the pods' volumes"
+        errors.append(FieldError(("spec", "volumeClaimPolicies"), message))
+    message = f"Forbidden: exclusive placement is written {names.EXCLUSIVE}: LAYER with muster"
+    if EXCLUSIVE_TOPOLOGY in jobset.metadata.annotations:
+        errors.append(FieldError(("metadata", "annotations", EXCLUSIVE_TOPOLOGY), message))
+    for position, replicated in enumerate(jobset.spec.replicated_jobs):
+        at: Path = ("spec", "replicatedJobs", position, "template", "metadata", "annotations")
+        metadata = replicated.template.get("metadata") or {}
+        if EXCLUSIVE_TOPOLOGY in (metadata.get("annotations") or {}):
+            errors.append(FieldError((*at, EXCLUSIVE_TOPOLOGY), message))
+    return errors
+
+
+def _job_specs(spec: JobSetSpec) -> tuple[list[JobSpec], list[FieldError]]:
+    """The templates as Jobs; an unreadable one is an error and stands in as an empty one."""
+    jobs, errors = [], []
+    for position, replicated in enumerate(spec.replicated_jobs):
+        at: Path = ("spec", "replicatedJobs", position, "template", "spec")
+        try:
+            jobs.append(convert(replicated.template.get("spec") or {}, JobSpec, at))
+        except InvalidObject as error:
+            jobs.append(JobSpec())
+            errors += error.errors
+    return jobs, errors
+
+
+def _annotations(jobset: JobSet) -> list[FieldError]:
+    errors = []
+    at: Path = ("metadata", "annotations")
+    deadline = jobset.metadata.annotations.get(names.DEADLINE)
+    if deadline is not None:
+        try:
+            duration.parse(deadline)
+        except ValueError as error:
+            errors.append(FieldError((*at, names.DEADLINE), f"Invalid value: {error}"))
+    budget = jobset.metadata.annotations.get(names.RESTART_BUDGET)
+    if budget is not None and not (budget.isdecimal() and len(budget) < 10):
+        errors.append(
+            _invalid((*at, names.RESTART_BUDGET), budget, 'write a number of failures, such as "5"')
+        )
+    return errors
+
+
+def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:
+    errors = []
+    before: set[str] = set()
+    in_order = spec.startup_policy.startup_policy_order == "InOrder"
+    for position, (replicated, job) in enumerate(zip(spec.replicated_jobs, jobs, strict=True)):
+        at: Path = ("spec", "replicatedJobs", position)
+        if replicated.name in before:
+            errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(replicated.name)}"))
+        if replicated.replicas < 0:
+            errors.append(_invalid((*at, "replicas"), replicated.replicas, "must not be negative"))
+        elif replicated.replicas * job.parallelism > _MOST_PODS:
+            message = f"times parallelism {job.parallelism} must not be more than {_MOST_PODS}"
+            errors.append(_invalid((*at, "replicas"), replicated.replicas, message))
+        errors += _label(replicated.group_name, (*at, "groupName"), replicated.group_name)
+        errors += _lengths(replicated, job, name, at)
+        errors += _dependencies(replicated, before, at)
+        if in_order and replicated.depends_on:
+            message = "Forbidden: startupPolicyOrder InOrder and dependsOn exclude each other"
+            errors.append(FieldError((*at, "dependsOn"), message))
+        before.add(replicated.name)
+    return errors
+
+
+def _lengths(replicated: ReplicatedJob, job: JobSpec, name: str, at: Path) -> list[FieldError]:
+    """The longest names that come of it: of Jobs and, as these are hostnames, of pods."""
+    last = f"{name}-{replicated.name}-{max(0, replicated.replicas - 1)}"
+    errors = _label(last, (*at, "name"), replicated.name, f"its Jobs would be called {shown(last)}")
+    if not errors and job.completion_mode == "Indexed" and job.completions is not None:
+        pod = f"{last}-{max(0, job.completions - 1)}{_RANDOM}"
+        errors = _label(pod, (*at, "name"), replicated.name, f"its pods would be called {shown(pod)}")
+    return errors
+
+
+def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list[FieldError]:
+    if replicated.depends_on and not before:
+        return [FieldError((*at, "dependsOn"), "Forbidden: the first replicatedJob comes before all others")]
+    errors = []
+    if len(replicated.depends_on) > _MOST_DEPENDENCIES:
+        message = f"Too many: {len(replicated.depends_on)}: must have at most {_MOST_DEPENDENCIES} items"
+        errors.append(FieldError((*at, "dependsOn"), message))
+    for position, dependency in enumerate(replicated.depends_on):
+        here: Path = (*at, "dependsOn", position)
+        if dependency.name not in before:
+            message = "name a replicatedJob that stands before this one"
+            errors.append(_invalid((*here, "name"), dependency.name, message))
+        errors += _one_of(dependency.status, ("Ready", "Complete"), (*here, "status"))
+    return errors
+
+
+def _network(spec: JobSetSpec) -> list[FieldError]:
+    subdomain = spec.network.subdomain
+    if not subdomain or (
+        len(subdomain) <= _LABEL and SUBDOMAIN.fullmatch(subdomain) and DNS_1035.fullmatch(subdomain)
+    ):
+        return []
+    return _label(subdomain, ("spec", "network", "subdomain"), subdomain)
+
+
+def _policies(spec: JobSetSpec) -> list[FieldError]:
+    known = {replicated.name for replicated in spec.replicated_jobs}
+    success, startup, failure = spec.success_policy, spec.startup_policy, spec.failure_policy
+    at: Path = ("spec", "successPolicy")
+    errors = _one_of(success.operator, ("All", "Any"), (*at, "operator"))
+    errors += _targets(success.target_replicated_jobs, known, at)
+    orders = ("AnyOrder", "InOrder")
+    errors += _one_of(startup.startup_policy_order, orders, ("spec", "startupPolicy", "startupPolicyOrder"))
+    if failure is None:
+        return errors
+    at = ("spec", "failurePolicy")
+    strategies = ("Recreate", "BlockingRecreate", "InPlaceRestart")
+    errors += _one_of(failure.restart_strategy, strategies, (*at, "restartStrategy"))
+    if failure.max_restarts < 0:
+        errors.append(_invalid((*at, "maxRestarts"), failure.max_restarts, "must not be negative"))
+    names_before: set[str] = set()
+    for position, rule in enumerate(failure.rules):
+        errors += _rule(rule, spec, names_before, known, (*at, "rules", position))
+        names_before.add(rule.name)
+    return errors
+
+
+def _rule(
+    rule: FailurePolicyRule, spec: JobSetSpec, before: set[str], known: set[str], at: Path
+) -> list[FieldError]:
+    errors = []
+    if len(rule.name) > _RULE_NAME_LENGTH or not _RULE_NAME.fullmatch(rule.name):
+        form = (
+            f"write 1 to {_RULE_NAME_LENGTH} letters, digits, '_', ',' or ':', beginning with a letter and "
+            "ending with a letter, digit or '_'"
+        )
+        errors.append(_invalid((*at, "name"), rule.name, form))
+    if rule.name in before:
+        errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(rule.name)}"))
+    errors += _one_of(rule.action, ACTIONS, (*at, "action"))
+    for position, reason in enumerate(rule.on_job_failure_reasons):
+        errors += _one_of(reason, REASONS, (*at, "onJobFailureReasons", position))
+    errors += _targets(rule.target_replicated_jobs, known, at)
+    if rule.action in RESTARTS_ONE:
+        errors += [
+            FieldError(
+                (*at, "action"),
+                f"Invalid value: {shown(rule.action)}: needs at most {MOST_COUNTED_REPLICAS} replicas, "
+                f"{replicated.name} has {replicated.replicas}",
+            )
+            for replicated in spec.replicated_jobs
+            if replicated.replicas > MOST_COUNTED_REPLICAS
+        ]
+    return errors
+
+
+def _targets(targets: list[str], known: set[str], at: Path) -> list[FieldError]:
+    return [
+        _invalid((*at, "targetReplicatedJobs", position), target, "there is no replicatedJob of this name")
+        for position, target in enumerate(targets)
+        if target not in known
+    ]
+
+
+def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:
+    coordinator = spec.coordinator
+    if coordinator is None:
+        return []
+    at: Path = ("spec", "coordinator")
+    found = next(
+        (
+            (replicated, job)
+            for replicated, job in zip(spec.replicated_jobs, jobs, strict=True)
+            if replicated.name == coordinator.replicated_job
+        ),
+        None,
+    )
+    if found is None:
+        message = "there is no replicatedJob of this name"
+        return [_invalid((*at, "replicatedJob"), coordinator.replicated_job, message)]
+    replicated, job = found
+    errors = []
+    if not 0 <= coordinator.job_index < replicated.replicas:
+        message = f"{replicated.name} has {replicated.replicas} Jobs, counted from 0"
+        errors.append(_invalid((*at, "jobIndex"), coordinator.job_index, message))
+    if job.completion_mode != "Indexed" or job.completions is None:
+        message = f"the Jobs of {replicated.name} must be Indexed and state their completions"
+        errors.append(_invalid((*at, "replicatedJob"), coordinator.replicated_job, message))
+    elif not 0 <= coordinator.pod_index < job.completions:
+        message = f"the Jobs of {replicated.name} have {job.completions} indices, counted from 0"
+        errors.append(_invalid((*at, "podIndex"), coordinator.pod_index, message))
+    host = f"{name}-{replicated.name}-{coordinator.job_index}-{coordinator.pod_index}"
+    endpoint = f"{host}.{spec.network.subdomain or name}"
+    if len(endpoint) > _LABEL:
+        message = (
+            f"Too long: its endpoint {shown(endpoint)} becomes the label {COORDINATOR} and has "
+            f"{len(endpoint)} characters, {len(endpoint) - _LABEL} more than {_LABEL}"
+        )
+        errors.append(FieldError(at, message))
+    return errors
+
+
+def _managed_by(value: str) -> bool:
+    if not value:
+        return True
+    domain, slash, path = value.partition("/")
+    return bool(len(value) <= 63 and slash and path and SUBDOMAIN.fullmatch(domain))
+
+
+def _label(name: str, path: Path, value: str, what: str = "") -> list[FieldError]:
+    """`name` as a DNS-1035 label; the error quotes the field's `value` and says what the name is."""
+    start = f"{what}, and " if what else ""
+    if len(name) > _LABEL:
+        excess = len(name) - _LABEL
+        message = f"{start}a DNS label has at most {_LABEL} characters: {excess} too many"
+        return [_invalid(path, value, message)]
+    if not DNS_1035.fullmatch(name):
+        message = (
+            f"{start}a DNS-1035 label consists of lower case letters, digits or '-', starts with a letter "
+            "and ends with a letter or digit"
+        )
+        return [_invalid(path, value, message)]
+    return []
+
+
+def _one_of(value: str, known: Iterable[str], path: Path) -> list[FieldError]:
+    known = tuple(known)
+    if value in known:
+        return []
+    listed = ", ".join(f'"{one}"' for one in known)
+    return [FieldError(path, f"Unsupported value: {shown(value)}: supported values: {listed}")]
+
+
+def _invalid(path: Path, value: str | int, message: str) -> FieldError:
+    quoted = shown(value) if isinstance(value, str) else str(value)
+    return FieldError(path, f"Invalid value: {quoted}: {message}")
+
+
+def _map(parent: Object, field: str) -> Object:
+    """The object in this field, made if it is absent or null."""
+    if parent.get(field) is None:
+        parent[field] = {}
+    value: Object = parent[field]
+    return value
