@@ -24,7 +24,11 @@ GPU_SHARE: Final = f"{DOMAIN}/gpu-share"
 DEADLINE: Final = f"{DOMAIN}/deadline"
 RESTART_BUDGET: Final = f"{DOMAIN}/restart-budget"
 PRETEND: Final = f"{DOMAIN}/pretend"
+#: JobSet: the directory that its pods share on the embedded cluster; deleted with the JobSet.
+SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 PLAN: Final = f"{DOMAIN}/plan"
+#: Epoch of the last leader that took the object over; touching it refuses an earlier leader's late writes.
+EPOCH: Final = f"{DOMAIN}/epoch"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.
 PREEMPTED: Final = f"{DOMAIN}/Preempted"

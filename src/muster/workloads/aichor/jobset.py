@@ -1,0 +1,170 @@
+"""An AIchor manifest as a JobSet: one replicated job per type, one Job per `count`.
+
+Restarts. AIchor's `backoffLimit: N` is N failures over the whole experiment. As a gang, each failure
+restarts all of it, which is JobSet's `maxRestarts`. Otherwise only the failed index is retried: each
+Job gets the limit N for itself, and the annotation `muster.dev/restart-budget` tells muster's JobSet
+controller to count over all of them. What muster ends by its own decision carries the condition
+`muster.dev/Preempted`, which the Jobs do not count. The time limit is the whole experiment's, so it
+is on the JobSet (`muster.dev/deadline`) and not on Jobs, whose clock starts anew with each restart.
+"""
+
+from fractions import Fraction
+from math import ceil
+from typing import Final
+
+from muster import names
+from muster.api import duration, quantity
+from muster.api.base import Object
+from muster.workloads import markers
+from muster.workloads.aichor import variables
+from muster.workloads.aichor.manifest import Manifest, Resources, Type
+from muster.workloads.jobfile import Mode, Options
+
+_SHARED: Final = "shared"
+_SHM: Final = "shm"
+
+
+def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) -> Object:
+    """The JobSet called `name`. The manifest has no errors, and every existing volume has a directory."""
+    annotations: dict[str, str] = {}
+    if manifest.deadline is not None:
+        annotations[names.DEADLINE] = duration.show(manifest.deadline)
+    if mode == "independent":
+        annotations[names.RESTART_BUDGET] = str(manifest.backoff_limit)
+    if manifest.shared_volume is not None:
+        annotations[names.SHARED_VOLUME] = shared_directory(name, options)
+    peers = hosts(manifest, name)
+    jobset: Object = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": options.namespace, "annotations": annotations},
+        "spec": {
+            "failurePolicy": {"maxRestarts": manifest.backoff_limit if mode == "gang" else 0},
+            "replicatedJobs": [
+                {
+                    "name": t.name,
+                    "replicas": t.count,
+                    "template": _job(manifest, t, peers, name, mode, options),
+                }
+                for t in manifest.types
+            ],
+        },
+    }
+    if mode == "gang":
+        markers.as_gang(jobset)
+    elif "independent" in (options.mode, manifest.mode):
+        markers.as_independent(jobset)
+    return jobset
+
+
+def hosts(manifest: Manifest, name: str) -> list[str]:
+    """`host.subdomain` of all places of the first wave, in the order of the file."""
+    return [
+        f"{name}-{t.name}-{job}-{index}.{name}"
+        for t in manifest.types
+        for job in range(t.count)
+        for index in range(t.width)
+    ]
+
+
+def shared_directory(name: str, options: Options) -> str:
+    """The directory that all pods of the JobSet see, under muster's own state."""
+    return f"{options.home}/shared/{options.namespace}/{name}"
+
+
+def _job(
+    manifest: Manifest, type_: Type, peers: list[str], name: str, mode: Mode, options: Options
+) -> Object:
+    """The JobTemplateSpec of one type."""
+    ignore = {"action": "Ignore", "onPodConditions": [{"type": names.PREEMPTED, "status": "True"}]}
+    return {
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": type_.completions,
+            "parallelism": type_.parallelisms,
+            "backoffLimit": 0 if mode == "gang" else manifest.backoff_limit,
+            "podFailurePolicy": {"rules": [ignore]},
+            "template": _pod(manifest, type_, peers, name, options),
+        }
+    }
+
+
+def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: Options) -> Object:
+    resources = type_.resources
+    volumes, mounts = _volumes(manifest, resources, name, options)
+    container: Object = {
+        "name": type_.name,
+        "command": ["/bin/sh", "-c", _shell_line(manifest.command)],
+        "env": [
+            *variables.of_every_pod(peers),
+            *({"name": key, "value": value} for key, value in manifest.env.items()),
+        ],
+        "resources": _requirements(resources),
+    }
+    if manifest.image:
+        container["image"] = manifest.image
+    spec: Object = {"restartPolicy": "Never", "containers": [container]}
+    if volumes:
+        container["volumeMounts"] = mounts
+        spec["volumes"] = volumes
+    selector = dict(resources.selectors)
+    if resources.gpus and resources.gpu_product:
+        selector[names.GPU_PRODUCT] = resources.gpu_product
+    if selector:
+        spec["nodeSelector"] = selector
+    if resources.tolerations:
+        spec["tolerations"] = resources.tolerations
+    if manifest.priority_class:
+        spec["priorityClassName"] = manifest.priority_class
+    template: Object = {"spec": spec}
+    markers.for_scheduler(template)
+    markers.for_caller(template, options.caller)
+    return template
+
+
+def _shell_line(command: str) -> str:
+    """The command so that the shell sees what was written: Kubernetes reads `$$` as an escaped `$`."""
+    return command.replace("$$", "$$$$")
+
+
+def _requirements(resources: Resources) -> Object:
+    requests = {"cpu": _cpu(resources.cpus), "memory": _gib(resources.memory)}
+    limits = {"cpu": _cpu(resources.cpus * resources.cpu_limit_ratio), "memory": _gib(resources.memory)}
+    if resources.gpus:
+        requests[names.GPU] = limits[names.GPU] = str(resources.gpus)
+    if resources.ephemeral_request:
+        requests["ephemeral-storage"] = resources.ephemeral_request
+    if resources.ephemeral_limit:
+        limits["ephemeral-storage"] = resources.ephemeral_limit
+    return {"requests": requests, "limits": limits}
+
+
+def _cpu(cores: Fraction) -> str:
+    return quantity.show("cpu", ceil(cores * 1000))
+
+
+def _gib(amount: Fraction) -> str:
+    return quantity.show("memory", ceil(amount * 1024))
+
+
+def _volumes(
+    manifest: Manifest, resources: Resources, name: str, options: Options
+) -> tuple[list[Object], list[Object]]:
+    volumes: list[Object] = []
+    mounts: list[Object] = []
+    if manifest.shared_volume is not None:
+        directory = {"path": shared_directory(name, options), "type": "DirectoryOrCreate"}
+        volumes.append({"name": _SHARED, "hostPath": directory})
+        mounts.append({"name": _SHARED, "mountPath": manifest.shared_volume.mount_point})
+    for index, volume in enumerate(manifest.existing_volumes):
+        source: Object = (
+            {"hostPath": {"path": options.volumes[volume.name], "type": "Directory"}}
+            if volume.name in options.volumes
+            else {"persistentVolumeClaim": {"claimName": volume.name}}
+        )
+        volumes.append({"name": f"existing-{index}", **source})
+        mounts.append({"name": f"existing-{index}", "mountPath": volume.mount_point})
+    if resources.shm_gb:
+        volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": _gib(resources.shm_gb)}})
+        mounts.append({"name": _SHM, "mountPath": "/dev/shm"})
+    return volumes, mounts

@@ -1,0 +1,81 @@
+"""What a job asks of the cluster: its pod sets, each a template and how many of it there are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+from muster import names
+from muster.api import quantity
+from muster.api.base import Object
+from muster.workloads.jobfile import JobFile
+
+#: Pods of one job file over all their waves, and those that run at once.
+MAX_PODS: Final = 1_000_000
+MAX_PLACES: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one shape."""
+
+    #: the type, replicated job, Job or pod
+    name: str
+    #: kind and name of the object they belong to
+    owner: tuple[str, str]
+    #: {metadata, spec}
+    template: Object
+    #: how many run at the same time: the places of a gang
+    count: int
+    #: how many run in all, wave after wave
+    pods: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one pod."""
+        containers = self.template.get("spec", {}).get("containers", [])
+        return sum(_amount(container) for container in containers)
+
+
+def demand(job: JobFile) -> list[PodSet]:
+    """The pod sets of all jobs of a file, in its order. The objects are valid."""
+    return [pod_set for owner in job.primary for pod_set in pod_sets(owner)]
+
+
+def pod_sets(owner: Object) -> Iterator[PodSet]:
+    """The pod sets of one JobSet, Job or pod."""
+    identity = (owner["kind"], owner["metadata"]["name"])
+    match owner["kind"]:
+        case "JobSet":
+            for replicated in owner["spec"].get("replicatedJobs", []):
+                yield _of_job(
+                    replicated["name"], identity, replicated["template"]["spec"], _replicas(replicated)
+                )
+        case "Job":
+            yield _of_job(owner["metadata"]["name"], identity, owner["spec"], 1)
+        case _:
+            yield PodSet(owner["metadata"]["name"], identity, owner, 1, 1)
+
+
+def _replicas(replicated: Object) -> int:
+    replicas = replicated.get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def _of_job(name: str, owner: tuple[str, str], spec: Object, replicas: int) -> PodSet:
+    parallelism = spec.get("parallelism")
+    width = 1 if parallelism is None else int(parallelism)
+    completions = spec.get("completions")
+    pods = width if completions is None else int(completions)
+    return PodSet(name, owner, spec["template"], replicas * min(width, pods), replicas * pods)
+
+
+def _amount(container: dict[str, Any]) -> int:  # Any: a container as written
+    resources = container.get("resources") or {}
+    amount = (resources.get("requests") or {}).get(names.GPU) or (resources.get("limits") or {}).get(
+        names.GPU
+    )
+    try:
+        return ceil(quantity.parse(amount)) if amount is not None else 0
+    except ValueError:
+        return 0

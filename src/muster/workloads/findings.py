@@ -1,0 +1,69 @@
+"""What there is to say about a job file: errors, warnings and notes, each at its line and field."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from muster.api.fields import Path, dotted
+
+
+class Severity(Enum):
+    ERROR = "error"
+    #: it runs, but not as the file may be meant
+    WARNING = "warning"
+    #: what muster did with the file
+    NOTE = "note"
+    #: what one may want to add to it
+    HINT = "hint"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about one place of a file. Line and column count from 1; 0 means the file as a whole."""
+
+    file: str
+    line: int
+    column: int
+    path: Path
+    message: str
+    severity: Severity = Severity.ERROR
+
+    @property
+    def field(self) -> str:
+        """The field as people write it: `spec.types.worker.count`."""
+        return dotted(self.path)
+
+    def __str__(self) -> str:
+        place = self.file if not self.line else f"{self.file}:{self.line}"
+        return f"{place}: {self.field}: {self.message}" if self.path else f"{place}: {self.message}"
+
+
+class JobFileError(ValueError):
+    """A job file that cannot be used; `findings` has everything that is wrong with it."""
+
+    #: Errors shown in the message; the rest is counted.
+    SHOWN: Final = 20
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = list(findings)
+        lines = [str(finding) for finding in self.findings[: self.SHOWN]]
+        if len(self.findings) > self.SHOWN:
+            lines.append(f"and {len(self.findings) - self.SHOWN} more")
+        super().__init__("\n".join(lines))
+
+    @classmethod
+    def of(cls, file: str, message: str, line: int = 0, column: int = 1) -> "JobFileError":
+        """One error that belongs to no field."""
+        return cls([Finding(file, line, column if line else 0, (), message)])
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean count?`, or the names there are when none is near."""
+    names = sorted(known)
+    folded = {candidate.lower(): candidate for candidate in reversed(names)}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {folded[close[0]]}?"
+    return f"; known: {', '.join(names)}" if names else ""

@@ -1,0 +1,17 @@
+"""What a job file format is: a name, what it recognises, and how it becomes a JobFile."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from muster.api.base import Object
+from muster.workloads.jobfile import JobFile, Options
+from muster.workloads.source import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    name: str
+    #: whether the first document of a file is of this format
+    claims: Callable[[Object], bool]
+    #: raises `JobFileError`
+    load: Callable[[Sequence[Document], Options], JobFile]

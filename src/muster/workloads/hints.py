@@ -1,0 +1,56 @@
+"""Signs that pods of an independent job will wait for each other, and would be better off as a gang."""
+
+import re
+from typing import Final
+
+from muster.api.base import Object
+from muster.workloads.demand import PodSet, demand
+from muster.workloads.findings import Finding, Severity
+from muster.workloads.jobfile import JobFile, Role
+
+_RENDEZVOUS: Final = re.compile(
+    r"\b(torchrun|torch\.distributed|deepspeed|mpirun|horovodrun|MASTER_ADDR|MUSTER_PEERS|MUSTER_COORDINATOR)\b"
+)
+
+
+def rendezvous(job: JobFile) -> Finding | None:
+    """One line on how to make the job a gang, if something hints that it needs all pods at once."""
+    if job.gang is not False:
+        return None
+    sets = [pod_set for pod_set in demand(job) if pod_set.count]
+    if sum(pod_set.count for pod_set in sets) < 2:
+        return None
+    sign = _sign(sets)
+    if sign is None:
+        return None
+    where = next(item for item in job.items if item.role is Role.PRIMARY)
+    remedy = "--gang, or scheduling: {mode: gang} in spec," if job.format == "aichor" else "--gang"
+    return where.report(
+        (), f"{sign}: if its pods wait for each other, {remedy} starts all or none", Severity.HINT
+    )
+
+
+def _sign(sets: list[PodSet]) -> str | None:
+    for pod_set in sets:
+        for text in _texts(pod_set.template):
+            if match := _RENDEZVOUS.search(text):
+                return f"{pod_set.name} uses {match[1]}"
+    gpu_pods = sum(pod_set.count for pod_set in sets if pod_set.gpus)
+    if gpu_pods > 1:
+        return f"{gpu_pods} pods with GPUs"
+    if len(sets) > 1 and all(pod_set.owner[0] == "JobSet" for pod_set in sets):
+        return f"{len(sets)} groups of jobs ({', '.join(pod_set.name for pod_set in sets[:4])})"
+    return None
+
+
+def _texts(template: Object) -> list[str]:
+    """Commands, and names of variables that the author set."""
+    texts: list[str] = []
+    for container in template.get("spec", {}).get("containers", []):
+        texts += [str(part) for part in (*(container.get("command") or []), *(container.get("args") or []))]
+        texts += [str(v.get("name")) for v in container.get("env") or [] if not _ours(v)]
+    return texts
+
+
+def _ours(variable: Object) -> bool:
+    return str(variable.get("name")).startswith("MUSTER_")

@@ -1,0 +1,83 @@
+"""From the documents of a file to a JobFile: read each object, make gangs, put all in order.
+
+Objects pass through as written, except for what `--gang`, the caller and generated names add. What is
+needed is created before what needs it: namespaces and priority classes, configuration, PodGroups,
+then the jobs in the order of the file.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
+from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.formats import Format
+from muster.workloads.jobfile import Item, JobFile, Options, Role
+from muster.workloads.kubernetes import gangs, templates
+from muster.workloads.kubernetes.objects import JOBS, Entry, read
+from muster.workloads.source import Document
+
+_FIRST: Final = (
+    kinds.NAMESPACE,
+    kinds.PRIORITY_CLASS,
+    kinds.RESOURCE_QUOTA,
+    kinds.SERVICE_ACCOUNT,
+    kinds.CONFIG_MAP,
+    kinds.SECRET,
+    kinds.SERVICE,
+    kinds.PDB,
+    kinds.POD_GROUP_X,
+    kinds.POD_GROUP_SIGS,
+)
+_RANK: Final = {kind: rank for rank, kind in enumerate(_FIRST)}
+
+
+def claims(value: Object) -> bool:
+    """Whether a document is a Kubernetes object, or means to be one."""
+    return "kind" in value or "apiVersion" in value
+
+
+def load(documents: Sequence[Document], options: Options) -> JobFile:
+    """The JobFile of a file of objects; raises `JobFileError` with everything that is wrong with it."""
+    entries, findings = read(documents, options)
+    jobs = [entry for entry in entries if entry.kind in JOBS]
+    if not findings:
+        findings = [
+            *_nothing_to_run(documents, jobs),
+            *_too_many(jobs),
+            *(finding for job in jobs for finding in templates.prepare(job, options)),
+        ]
+    if findings:
+        raise JobFileError(findings)
+    groups, errors = gangs.apply(entries, options)
+    if errors:
+        raise JobFileError(errors)
+    ordered = sorted([*groups, *entries], key=lambda entry: _RANK.get(entry.kind, len(_RANK)))
+    return JobFile(
+        name=jobs[0].name,
+        format=FORMAT.name,
+        items=tuple(
+            Item(entry.object, Role.PRIMARY if entry.kind in JOBS else Role.SUPPORT, entry.report)
+            for entry in ordered
+        ),
+        gang=gangs.summary(jobs),
+    )
+
+
+def _nothing_to_run(documents: Sequence[Document], jobs: list[Entry]) -> list[Finding]:
+    if jobs:
+        return []
+    return [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
+
+
+def _too_many(jobs: list[Entry]) -> list[Finding]:
+    sets = [pod_set for job in jobs for pod_set in pod_sets(job.object)]
+    if sum(pod_set.pods for pod_set in sets) > MAX_PODS:
+        return [jobs[0].report((), f"the file has more than {MAX_PODS:,} pods in all; lower its counts")]
+    if sum(pod_set.count for pod_set in sets) > MAX_PLACES:
+        return [jobs[0].report((), f"the file has more than {MAX_PLACES:,} pods at a time; lower its counts")]
+    return []
+
+
+FORMAT: Final = Format("kubernetes", claims, load)

@@ -1,0 +1,251 @@
+"""Reading one Kubernetes object of a file: its kind, its name, and the types of the fields muster reads.
+
+Fields that muster does not read pass through unread. Null means absent, as it does to Kubernetes.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.api.base import Kind, Object
+from muster.api.batch_v1 import JobSpec
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.workloads import dns
+from muster.workloads.findings import Finding, Severity, nearest
+from muster.workloads.jobfile import Options
+from muster.workloads.source import Document
+
+#: Kinds whose end is the end of the run.
+JOBS: Final[tuple[Kind[Any], ...]] = (kinds.JOBSET, kinds.JOB, kinds.POD)
+#: Any, because a table of kinds holds kinds of many types.
+SUPPORTED: Final[tuple[Kind[Any], ...]] = (
+    *JOBS,
+    kinds.POD_GROUP_X,
+    kinds.POD_GROUP_SIGS,
+    kinds.CONFIG_MAP,
+    kinds.SECRET,
+    kinds.SERVICE,
+    kinds.SERVICE_ACCOUNT,
+    kinds.PRIORITY_CLASS,
+    kinds.RESOURCE_QUOTA,
+    kinds.PDB,
+    kinds.NAMESPACE,
+)
+_BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}
+_BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in SUPPORTED}
+_INT32: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object, and where it stands in the file."""
+
+    kind: Kind[Any]  # Any: of any kind
+    object: Object
+    document: Document
+    at: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.object["metadata"].get("namespace", ""))
+
+    def report(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
+        """A finding about a field of the object."""
+        return self.document.finding((*self.at, *path), message, severity)
+
+
+def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], list[Finding]]:
+    """Every object of a file, and what is wrong with them."""
+    entries: list[Entry] = []
+    findings: list[Finding] = []
+    names = _Names(options.suffix)
+    for document, value, at in _flat(documents):
+        found = _kind(document, value, at)
+        if isinstance(found, Finding):
+            findings.append(found)
+            continue
+        entry = Entry(found, _without_nulls(value), document, at)
+        errors = names.settle(entry, options.namespace) or list(_mistyped(entry))
+        findings += errors
+        entries.append(entry)
+    return entries, findings
+
+
+def _flat(documents: Sequence[Document]) -> Iterator[tuple[Document, Any, Path]]:  # Any: a user's YAML
+    """Each object, those of a List taken out of it."""
+    for document in documents:
+        value = document.value
+        if isinstance(value, dict) and value.get("kind") == "List" and isinstance(value.get("items"), list):
+            for index, item in enumerate(value["items"]):
+                yield document, item, ("items", index)
+        else:
+            yield document, value, ()
+
+
+def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # Any: a user's YAML
+    if not isinstance(value, dict):
+        return document.finding(at, "is not an object: a mapping with apiVersion and kind is needed")
+    name, version = value.get("kind"), value.get("apiVersion")
+    if not isinstance(name, str) or not name:
+        return document.finding((*at, "kind"), f"is missing; one of {', '.join(sorted(_BY_KIND))}")
+    if name not in _BY_KIND:
+        return document.finding(
+            (*at, "kind"), f"{name} is not supported in a job file{nearest(name, _BY_KIND)}"
+        )
+    found = _BY_NAME.get((str(version), name))
+    if found is None:
+        versions = " or ".join(kind.api_version for kind in SUPPORTED if kind.kind == name)
+        return document.finding((*at, "apiVersion"), f"is {version!r}; {name} is known as {versions}")
+    return found
+
+
+def _without_nulls(value: Any) -> Any:  # Any: a user's YAML
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+class _Names:
+    """Names of the file's objects: generated where asked for, each given once."""
+
+    def __init__(self, suffix: str) -> None:
+        self._suffix = suffix
+        self._taken: dict[tuple[str, str, str], int] = {}
+
+    def settle(self, entry: Entry, namespace: str) -> list[Finding]:
+        """Complete the object's name and namespace, or say what is wrong with them."""
+        metadata = entry.object.setdefault("metadata", {})
+        if not isinstance(metadata, dict):
+            return [entry.report(("metadata",), "takes a mapping with a name")]
+        if entry.kind.namespaced:
+            metadata.setdefault("namespace", namespace)
+        else:
+            metadata.pop("namespace", None)
+        name, prefix = metadata.get("name"), metadata.pop("generateName", None)
+        if not name and isinstance(prefix, str) and prefix:
+            name = self._generated(entry, prefix)
+            metadata["name"] = name
+        for step in ("name", "namespace"):
+            if (error := _misnamed(entry, step, metadata.get(step))) is not None:
+                return [error]
+        identity = (entry.kind.path(), str(metadata.get("namespace", "")), str(name))
+        line = entry.document.mark(entry.at).line
+        if (other := self._taken.setdefault(identity, line)) != line:
+            return [
+                entry.report(
+                    ("metadata", "name"),
+                    f"a {entry.kind.kind} {name} stands in line {other} already; rename one",
+                )
+            ]
+        return []
+
+    def _generated(self, entry: Entry, prefix: str) -> str:
+        namespace = str(entry.object["metadata"].get("namespace", ""))
+        name, number = f"{prefix}{self._suffix}", 1
+        while (entry.kind.path(), namespace, name) in self._taken:
+            number += 1
+            name = f"{prefix}{self._suffix}-{number}"
+        return name
+
+
+def _misnamed(entry: Entry, step: str, name: object) -> Finding | None:
+    path = ("metadata", step)
+    if step == "namespace" and not entry.kind.namespaced:
+        return None
+    if not isinstance(name, str) or not name:
+        return entry.report(path, "is missing; write a name of lowercase letters, digits and hyphens")
+    if not dns.is_name(name):
+        better = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")[: dns.LABEL]
+        advice = f", such as {better}" if dns.is_name(better) else ""
+        return entry.report(path, f"{name[:80]!r}: use lowercase letters, digits, hyphens and dots{advice}")
+    if len(name) > dns.NAME:
+        return entry.report(path, f"has {len(name)} characters, {len(name) - dns.NAME} more than {dns.NAME}")
+    return None
+
+
+def _mistyped(entry: Entry) -> Iterator[Finding]:
+    """The first field of the wrong type, in the object and in the templates within it."""
+    try:
+        convert(entry.object, entry.kind.type)
+        for path, template, type_ in _templates(entry):
+            convert(template, type_, path)
+        yield from _numbers(entry)
+    except InvalidObject as error:
+        for each in error.errors:
+            yield entry.report(_within(entry.object, each), _plainly(each.message))
+
+
+def _templates(entry: Entry) -> Iterator[tuple[Path, Object, type]]:
+    """What the object's struct leaves as JSON, with the struct it is read as later."""
+    if entry.kind is kinds.JOB:
+        yield ("spec", "template"), entry.object.get("spec", {}).get("template", {}), PodTemplate
+    if entry.kind is kinds.JOBSET:
+        for index, replicated in enumerate(entry.object.get("spec", {}).get("replicatedJobs", [])):
+            at: Path = ("spec", "replicatedJobs", index, "template", "spec")
+            spec = replicated.get("template", {}).get("spec", {})
+            yield at, spec, JobSpec
+            yield (*at, "template"), spec.get("template", {}), PodTemplate
+
+
+def _numbers(entry: Entry) -> Iterator[Finding]:
+    """Counts that Kubernetes would refuse."""
+    for path, spec in _counted(entry):
+        for name in ("replicas", "parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"):
+            value = spec.get(name)
+            if isinstance(value, int) and value < 0:
+                yield entry.report((*path, name), f"is {value}; the least is 0")
+            elif isinstance(value, int) and value > _INT32:
+                yield entry.report((*path, name), f"is {value}; the most is {_INT32}")
+
+
+def _counted(entry: Entry) -> Iterator[tuple[Path, Object]]:
+    if entry.kind is kinds.JOB:
+        yield ("spec",), entry.object.get("spec", {})
+    if entry.kind is kinds.JOBSET:
+        for index, replicated in enumerate(entry.object.get("spec", {}).get("replicatedJobs", [])):
+            at: Path = ("spec", "replicatedJobs", index)
+            yield at, replicated
+            yield (*at, "template", "spec"), replicated.get("template", {}).get("spec", {})
+
+
+def _within(value: Object, error: FieldError) -> Path:
+    """The error's path, cut where the object ends."""
+    path: list[str | int] = []
+    current: Any = value  # Any: a user's YAML
+    for step in error.path:
+        try:
+            current = current[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        path.append(step)
+    return tuple(path)
+
+
+_WORDS: Final = {
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "float": "a number",
+    "null": "nothing",
+}
+
+
+def _plainly(message: str) -> str:
+    """msgspec's message in the words of YAML."""
+    if match := re.fullmatch(r"Expected `([\w| ]+)`, got `(\w+)`", message):
+        wanted = " or ".join(_WORDS.get(word, word) for word in match[1].split(" | ") if word != "null")
+        return f"takes {wanted}, not {_WORDS.get(match[2], match[2])}"
+    if match := re.fullmatch(r"Object missing required field `(\w+)`", message):
+        return f"needs {match[1]}"
+    return message

@@ -1,0 +1,80 @@
+"""Reads a job file of any format into objects for a cluster.
+
+    job = load("train.yaml", suffix="3f9a1c20", mode="gang")
+    job.objects      # what to create, in order
+    job.notes        # what to tell the user
+
+The first document decides the format. Nothing here talks to a cluster, and the same file, suffix and
+options always give the same objects.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from muster.workloads import aichor, hints, kubernetes, source
+from muster.workloads.findings import JobFileError
+from muster.workloads.formats import Format
+from muster.workloads.jobfile import Caller, JobFile, Mode, Options
+
+#: In this order; the first that recognises a file reads it.
+FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, kubernetes.FORMAT)
+
+
+def load(
+    file: str | os.PathLike[str],
+    *,
+    text: str | None = None,
+    suffix: str | None = None,
+    namespace: str = "default",
+    mode: Mode | None = None,
+    queue: str | None = None,
+    volumes: Mapping[str, str] | None = None,
+    local: bool = True,
+    home: str = "",
+    caller: Caller | None = None,
+) -> JobFile:
+    """The job file `file`, or `text` read from elsewhere and called `file` in errors.
+
+    suffix     what makes names unique; by default the first digits of the text's SHA-256
+    mode       --gang or --independent
+    volumes    --volume name=DIR
+    local      for the embedded cluster
+    home       its state directory ($MUSTER_HOME), where shared volumes live
+
+    Raises `JobFileError` with every error that was found.
+    """
+    called = os.fspath(file)
+    content = source.read(Path(file)) if text is None else text
+    options = Options(
+        suffix=suffix or hashlib.sha256(content.encode()).hexdigest()[:8],
+        namespace=namespace,
+        mode=mode,
+        queue=queue,
+        volumes=volumes or {},
+        local=local,
+        home=home,
+        caller=caller,
+    )
+    if queue is not None:
+        raise JobFileError.of(called, "queues are not supported yet; leave --queue out")
+    documents = source.parse(content, called)
+    job = _format(documents[0]).load(documents, options)
+    hint = hints.rendezvous(job) if mode is None else None
+    return job if hint is None else replace(job, notes=(*job.notes, hint))
+
+
+def _format(document: source.Document) -> Format:
+    value: Any = document.value  # Any: a user's YAML
+    if not isinstance(value, dict):
+        raise JobFileError(
+            [document.finding((), "is not a job file: a mapping with spec, or with kind, is needed")]
+        )
+    for each in FORMATS:
+        if each.claims(value):
+            return each
+    known = ", ".join(each.name for each in FORMATS)
+    raise JobFileError([document.finding(("kind",), f"is of no format that is known; known: {known}")])

@@ -1,0 +1,48 @@
+"""What is written on objects on the way to the cluster: gang or not, who submits, which scheduler.
+
+Every format uses these, so that `--gang` means the same everywhere. A gang is created suspended and
+marked as ours to start; an object that its author suspended is left so, and waits for its author.
+"""
+
+from typing import Final
+
+from muster import names
+from muster.api.base import Object
+from muster.workloads.jobfile import Caller, Mode
+
+_MODE: Final[dict[str, Mode]] = {"true": "gang", "false": "independent"}
+
+
+def mode_of(owner: Object) -> Mode | None:
+    """What the object itself says, if anything."""
+    metadata = owner.get("metadata", {})
+    value = metadata.get("labels", {}).get(names.GANG) or metadata.get("annotations", {}).get(names.GANG)
+    return _MODE.get(str(value))
+
+
+def as_gang(owner: Object) -> None:
+    """The pods of this Job or JobSet start together; muster starts it, unless its author suspended it."""
+    _label(owner, names.GANG, "true")
+    if not owner["spec"].get("suspend"):
+        _label(owner, names.ADMISSION, "gang")
+        owner["spec"]["suspend"] = True
+
+
+def as_independent(owner: Object) -> None:
+    """Each pod of this Job or JobSet starts as soon as there is room, whatever its namespace says."""
+    _label(owner, names.GANG, "false")
+
+
+def for_caller(template: Object, caller: Caller | None) -> None:
+    """The pods of this template run where, and with the PATH with which, they were submitted."""
+    if caller is not None:
+        template.setdefault("metadata", {}).setdefault("annotations", {})[names.CALLER] = caller.annotation()
+
+
+def for_scheduler(template: Object) -> None:
+    """The pods of this template are muster's to place on a cluster that has other schedulers too."""
+    template.setdefault("spec", {}).setdefault("schedulerName", names.SCHEDULER)
+
+
+def _label(owner: Object, key: str, value: str) -> None:
+    owner.setdefault("metadata", {}).setdefault("labels", {})[key] = value

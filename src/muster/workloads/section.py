@@ -1,0 +1,191 @@
+"""Reading a mapping field by field, so that one pass finds everything that is wrong with it.
+
+Each read names the field and what it takes; a wrong value is reported and the default returned, and
+`close` reports the fields that nobody asked for, with the nearest name that somebody did.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from muster.api import duration, quantity
+from muster.api.fields import Path
+from muster.workloads.findings import Finding, nearest
+from muster.workloads.source import Document
+
+T = TypeVar("T")
+
+
+class Section:
+    """A mapping of a document being read; findings gather in the list it was given."""
+
+    def __init__(self, document: Document, value: Any, path: Path, findings: list[Finding]) -> None:
+        self._document = document
+        self._findings = findings
+        self.path = path
+        self._value: dict[str, Any] = {}  # Any: a user's YAML
+        if isinstance(value, dict):
+            self._value = value
+        elif value is not None:
+            self.error((), f"takes a mapping, not {_kind(value)}")
+        self._asked: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return self._value.get(name) is not None
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def names(self) -> list[str]:
+        """The fields as written, in order; for a mapping whose keys are the user's."""
+        self._asked.update(self._value)
+        return list(self._value)
+
+    def error(self, name: str | Path, message: str) -> None:
+        """Report an error about a field of this section."""
+        step = (name,) if isinstance(name, str) else name
+        self._findings.append(self._document.finding((*self.path, *step), message))
+
+    def section(self, name: str) -> "Section":
+        """A mapping within this one; empty if it is absent."""
+        return Section(self._document, self._get(name), (*self.path, name), self._findings)
+
+    def sections(self, name: str) -> list["Section"]:
+        """A list of mappings."""
+        items = self._typed(name, list, "a list") or []
+        return [
+            Section(self._document, item, (*self.path, name, i), self._findings)
+            for i, item in enumerate(items)
+        ]
+
+    def raw(self, name: str) -> Any:  # Any: a user's YAML
+        """A field whose value is not looked at here."""
+        return self._get(name)
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self._get(name)
+        if isinstance(value, str) or value is None:
+            return value or default
+        self.error(name, f'takes text, not {_kind(value)}; put it in quotes: "{_plain(value)}"')
+        return default
+
+    def texts(self, name: str) -> dict[str, str]:
+        """A mapping of text to text."""
+        section = self.section(name)
+        return {key: section.text(key) for key in section.names()}
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self._typed(name, bool, "true or false")
+        return default if value is None else value
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self.text(name, default)
+        if value in choices or value == default:
+            return value
+        self.error(name, f"{value!r} is not one of {', '.join(choices)}")
+        return default
+
+    def integer(self, name: str, default: int, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
+        value = self._get(name)
+        if value is None:
+            return default
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.error(name, f"takes a whole number, not {_kind(value)}")
+        elif value < minimum:
+            self.error(name, f"is {value}; the least is {minimum}")
+        elif value > maximum:
+            self.error(name, f"is {value}; the most is {maximum}")
+        else:
+            return value
+        return default
+
+    def number(
+        self, name: str, default: Fraction, *, above: int = 0, least: int | None = None, maximum: int = 10**6
+    ) -> Fraction:
+        """A number with or without fraction, exactly as written: more than `above`, or at least `least`."""
+        value = self._get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.error(name, f"takes a number, not {_kind(value)}")
+            return default
+        exact = Fraction(str(value))
+        if least is not None and exact < least:
+            self.error(name, f"is {value}; the least is {least}")
+        elif least is None and exact <= above:
+            self.error(name, f"is {value}; it must be more than {above}")
+        elif exact > maximum:
+            self.error(name, f"is {value}; the most is {maximum}")
+        else:
+            return exact
+        return default
+
+    def quantity(self, name: str) -> str:
+        """A Kubernetes quantity such as 10Gi; "" if absent."""
+        return self._parsed(name, _quantity, "")
+
+    def seconds(self, name: str) -> int | None:
+        """A duration such as 6h, in seconds."""
+        return self._parsed(name, _seconds, None)
+
+    def close(self) -> None:
+        """Report every field that was not asked for."""
+        for name in self._value:
+            if name not in self._asked:
+                self.error(name, f"unknown field{nearest(name, self._asked)}")
+
+    def _get(self, name: str) -> Any:
+        self._asked.add(name)
+        return self._value.get(name)
+
+    def _typed(self, name: str, type_: type, wanted: str) -> Any:
+        value = self._get(name)
+        if value is None or isinstance(value, type_):
+            return value
+        self.error(name, f"takes {wanted}, not {_kind(value)}")
+        return None
+
+    def _parsed(self, name: str, parse: Callable[[Any], T], default: T) -> T:
+        value = self._get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str | int | float):
+            self.error(name, f"takes text, not {_kind(value)}")
+            return default
+        try:
+            return parse(value)
+        except ValueError as error:
+            self.error(name, str(error))
+            return default
+
+
+def _quantity(value: str | int | float) -> str:
+    if quantity.parse(value) < 0:
+        raise ValueError(f"{value} is less than nothing")
+    return str(value)
+
+
+def _seconds(value: str | int) -> int | None:
+    return duration.parse(value)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f'the text "{value[:40]}"'
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return "nothing"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)[:40]
