@@ -4,13 +4,26 @@ Everything here is bounded, because it is written into objects: a message, a blo
 that grew with the cluster would make the API server refuse the very thing that explains the trouble.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
+from typing import Final
 
-from muster.api.base import Object
+import msgspec
+
+from muster import names
+from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
+from muster.api.kinds import GANG
 from muster.core.decisions import Explanation
 from muster.translate.group import Group
+
+LONGEST_MESSAGE: Final = 1024  # characters
+#: pod sets, blockers and remedies of an explanation, each
+MOST_LISTED: Final = 50
+#: what keeps pods off nodes, per pod set
+MOST_LIMITS: Final = 20
+#: pod sets of a record
+MOST_POD_SETS: Final = 500
 
 
 class Phase(Enum):
@@ -25,28 +38,147 @@ class Phase(Enum):
 
 
 def gang_record(group: Group) -> Object:
-    """The body that creates the Gang record: with finalizer, owned by its group object."""
-    raise NotImplementedError
+    """The body that creates the Gang record: with its finalizer, owned by its group object.
+
+    The owner reference does not block the owner's deletion: the finalizer goes only after the owner has.
+    """
+    metadata: Object = {
+        "name": group.record,
+        "namespace": group.namespace,
+        "finalizers": [names.GANG_FINALIZER],
+    }
+    owner = _owner(group)
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    return {
+        "apiVersion": GANG.api_version,
+        "kind": GANG.kind,
+        "metadata": metadata,
+        "spec": gang_spec(group),
+    }
 
 
 def gang_spec(group: Group) -> Object:
     """`spec` of the Gang record; also the body of a merge patch, under "spec", when it has changed."""
-    raise NotImplementedError
+    gang = group.gang
+    return {
+        "queue": gang.queue,
+        "priority": gang.priority,
+        "minCount": gang.min_count,
+        "podSets": [
+            {
+                "name": pod_set.name,
+                "group": group.source.name,
+                "count": pod_set.count,
+                "minCount": pod_set.min_count,
+            }
+            for pod_set in gang.pod_sets[:MOST_POD_SETS]
+        ],
+        "source": msgspec.to_builtins(group.source),
+    }
 
 
 def gang_status(
-    phase: Phase, explanation: Explanation | None = None, *, epoch: int = 0, attempt: int = 0
+    phase: Phase,
+    explanation: Explanation | None = None,
+    *,
+    epoch: int | None = None,
+    attempt: int | None = None,
 ) -> Object:
-    """Merge patch for `gangs/status`: phase, reason, explanation, expectedStart, epoch, attempt, no more.
+    """Merge patch for `gangs/status`: phase, reason, explanation, expectedStart, epoch and attempt if given.
 
-    Without an explanation, the one that is there is taken away.
+    Without an explanation, the one that is there is taken away. Nothing else is touched: counts and
+    conditions are the gang controller's.
     """
-    raise NotImplementedError
+    status: Object = {"phase": phase.value, "reason": None, "explanation": None, "expectedStart": None}
+    if explanation is not None:
+        shown = explained(explanation)
+        status |= {
+            "reason": {"code": shown["code"], "message": shown["message"]},
+            "explanation": shown,
+            "expectedStart": shown["expectedStart"] and shown["expectedStart"]["at"],
+        }
+    if epoch is not None:
+        status["epoch"] = epoch
+    if attempt is not None:
+        status["attempt"] = attempt
+    return {"status": status}
+
+
+def explained(explanation: Explanation) -> Object:
+    """An explanation as JSON (docs/names.md)."""
+    expected = explanation.expected_start
+    return {
+        "code": explanation.code.value,
+        "stage": explanation.stage,
+        "message": _cut(explanation.message),
+        "podSets": [
+            {
+                "name": pod_set.name,
+                "wanted": pod_set.wanted,
+                "fits": pod_set.fits,
+                "limitedBy": dict(sorted(pod_set.limited_by.items())[:MOST_LIMITS]),
+            }
+            for pod_set in explanation.pod_sets[:MOST_LISTED]
+        ],
+        "blockers": [str(gang) for gang in explanation.blockers[:MOST_LISTED]],
+        "remedies": [
+            {"change": _cut(remedy.change), "effect": _cut(remedy.effect)}
+            for remedy in explanation.remedies[:MOST_LISTED]
+        ],
+        "expectedStart": None
+        if expected is None
+        else {
+            "at": datetime.fromtimestamp(expected.at, UTC).isoformat().replace("+00:00", "Z"),
+            "basis": _cut(expected.basis),
+        },
+    }
 
 
 def unschedulable(pod: Pod, explanation: Explanation, now: datetime) -> Object | None:
     """Merge patch for `pods/status`: PodScheduled=False; None where the pod says so already.
 
-    It is conditional on the pod's resourceVersion, as lists are replaced as a whole.
+    It is conditional on the pod's uid and resourceVersion, as a merge patch replaces the whole list of
+    conditions. The reasons are Kubernetes' own: SchedulingGated, else Unschedulable.
     """
-    raise NotImplementedError
+    gated = bool(pod.spec.scheduling_gates)
+    old = condition(pod.status.conditions, "PodScheduled")
+    new = Condition(
+        type="PodScheduled",
+        status="False",
+        reason="SchedulingGated" if gated else "Unschedulable",
+        message=_cut(f"{explanation.code.value}: {explanation.message}"),
+        last_transition_time=old.last_transition_time if old is not None and old.status == "False" else now,
+    )
+    if old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message):
+        return None
+    others = [one for one in pod.status.conditions if one.type != new.type]
+    return {
+        "metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version},
+        "status": {"conditions": msgspec.to_builtins([*others, new])},
+    }
+
+
+def _owner(group: Group) -> Object | None:
+    """The group object, else the controller that all its pods have in common, else nobody."""
+    source = group.source
+    if source.uid:
+        api_version, kind, name, uid = source.api_version, source.kind, source.name, source.uid
+    else:
+        controllers = {controller_of(member.pod) for member in group.members.values()}
+        found = controllers.pop() if len(controllers) == 1 else None
+        if found is None:
+            return None
+        api_version, kind, name, uid = found.api_version, found.kind, found.name, found.uid
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
