@@ -36,7 +36,10 @@ class ExpectedStart:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a gang waits: one code, numbers in the message, and what blocks it."""
+    """Why a gang waits: one code, numbers in the message, and what blocks it.
+
+    `stage` is the step that said no: `gate`, `placement` or `commit`.
+    """
 
     code: Code
     stage: str
@@ -49,7 +52,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Places → nodes: a gang's start, more of its places, or replacements. Held from now on."""
+    """Places → nodes: a gang's start, more of its places, or replacements. Told once, held from now on.
+
+    For a place that was assigned before, the new node counts.
+    """
 
     gang: GangId
     nodes: Mapping[Place, NodeName]
@@ -74,7 +80,11 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """These held places are given up: the hold has run out or the place is no longer wanted."""
+    """These held places are given up.
+
+    The hold has run out, the gang is gated or no longer wants the place so, or the node is gone. An Assign
+    for the same places may follow in the same cycle.
+    """
 
     gang: GangId
     places: frozenset[Place]

@@ -8,7 +8,7 @@ from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, Tain
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node is there (new or changed). `capacity` is its allocatable, `pods` among it."""
+    """A node is there (new or changed). `capacity` is its allocatable; without `pods` it sets no limit."""
 
     name: NodeName
     capacity: Amounts
@@ -39,7 +39,11 @@ class GangRemoved:
 
 @dataclass(frozen=True, slots=True)
 class PodBound:
-    """A live pod occupies a node: a member at its place, or a foreign pod (`gang` is None)."""
+    """A live pod occupies a node: a member at its place, or a foreign pod (`gang` is None).
+
+    It counts where it really is, whatever node its place was promised, and whether or not the gang and the
+    node are known yet. Of the resource `pods` it takes one, requested or not.
+    """
 
     pod: PodId
     node: NodeName
@@ -58,7 +62,10 @@ class PodEnded:
 
 @dataclass(frozen=True, slots=True)
 class PlacesRetired:
-    """The places of a gang whose Job has no further pod to start: satisfied, and holding nothing."""
+    """All places, as of now, whose Job has no further pod to start: satisfied, and holding nothing.
+
+    The set replaces what was told before: a Job that starts anew has its places back.
+    """
 
     gang: GangId
     places: frozenset[Place]

@@ -1,9 +1,51 @@
-"""The scheduler: applies events to its state, and decides for whole gangs."""
+"""The scheduler: applies events to its state, and decides for whole gangs.
 
-from dataclasses import dataclass
+`apply` takes facts in, in any order that watches can produce; `decide` is one cycle over everything that
+is known. Both are pure: the same events and times give the same decisions on any machine.
+"""
 
-from muster.core.decisions import Decision
-from muster.core.events import Event
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
+
+import numpy as np
+
+from muster.core.decisions import Assign, Decision, Explanation, Release, Wait
+from muster.core.eligibility import Eligibility
+from muster.core.events import (
+    CommitFailed,
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PlacesLost,
+    PlacesRetired,
+    PlanFound,
+    PodBound,
+    PodEnded,
+)
+from muster.core.explain import Explainer
+from muster.core.gang import Code, GangId, Place, PodId
+from muster.core.gangs import (
+    BackOff,
+    GangState,
+    Hold,
+    Wants,
+    fill,
+    give_back,
+    hold,
+    occupy,
+    place_shape,
+    stands,
+    vacate,
+)
+from muster.core.ledger import Ledger
+from muster.core.nodes import Columns, Nodes
+from muster.core.order import serve
+from muster.core.placement import Want, place
+from muster.core.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +57,314 @@ class Config:
 class Scheduler:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
+        self.nodes = Nodes()
+        self.ledger = Ledger(self.nodes)
+        self.eligibility = Eligibility(self.nodes)
+        self.slots = Slots(self.nodes, self.eligibility)
+        self.gangs: dict[GangId, GangState] = {}
+        self.pods: dict[PodId, PodBound] = {}
+        self._wants = Wants()
+        self._explainer = Explainer(self.nodes, self.eligibility, self.slots, self.ledger)
+        #: gangs whose state changed since the last cycle
+        self._touched: set[GangId] = set()
+        #: gangs that lack something
+        self._lacking: dict[GangId, GangState] = {}
+        #: gangs with a hold or a back-off that ends
+        self._timed: set[GangId] = set()
+        #: wants that did not fit, and explanations, both as of `_as_of`
+        self._misfits: set[Want] = set()
+        self._explained: dict[Want, Explanation] = {}
+        self._as_of = -1
+
+    # Events
 
     def apply(self, event: Event) -> None:
-        raise NotImplementedError
+        """Take one fact in. Told twice, it changes nothing."""
+        match event:
+            case NodeChanged():
+                if self.nodes.change(event):
+                    self._end_endless_back_offs()
+            case NodeRemoved():
+                if self.nodes.remove(event.name):
+                    self._touched |= {s.id for s in self.gangs.values() if event.name in s.nodes}
+            case PodBound():
+                self._pod_bound(event)
+            case PodEnded():
+                self._pod_ended(event)
+            case GangSubmitted():
+                self._gang_submitted(event)
+            case GangRemoved():
+                self._gang_removed(event)
+            case PlacesRetired():
+                state = self._state(event.gang)
+                state.retired = event.places
+                for retired in event.places:
+                    state.planned.pop(retired, None)
+            case PlanFound():
+                state = self._state(event.gang)
+                for place_, node in event.nodes.items():
+                    if not (place_ in state.filled or place_ in state.holds or place_ in state.retired):
+                        state.planned[place_] = node
+            case PlacesLost():
+                self._places_lost(event)
+            case CommitFailed():
+                self._commit_failed(event)
+
+    def _pod_bound(self, event: PodBound) -> None:
+        known = self.pods.get(event.pod)
+        if known == event:
+            return
+        if known is not None:
+            self._remove_pod(known)
+        self.pods[event.pod] = event
+        self.ledger.take(event.node, event.requests)
+        if event.gang is not None:
+            state = self._state(event.gang)
+            if event.place is not None:
+                give_back(state, [event.place], self.ledger)
+            fill(state, event.pod, event.place)
+            occupy(state, event.node, event.requests, 1)
+
+    def _pod_ended(self, event: PodEnded) -> None:
+        known = self.pods.get(event.pod)
+        if known is None:
+            return
+        vacated = self._remove_pod(known)
+        if vacated is None or known.gang is None:
+            return
+        state = self._state(known.gang)
+        shape = place_shape(state, vacated)
+        if shape is not None and vacated not in state.holds and known.node in self.nodes.facts:
+            self.ledger.take(known.node, shape.requests)
+            hold(state, vacated, Hold(known.node, shape.requests, False, event.at + self.config.hold))
+
+    def _remove_pod(self, pod: PodBound) -> Place | None:
+        """Returns the place that nobody fills now."""
+        del self.pods[pod.pod]
+        self.ledger.give(pod.node, pod.requests)
+        if pod.gang is None:
+            return None
+        state = self._state(pod.gang)
+        occupy(state, pod.node, pod.requests, -1)
+        return vacate(state, pod.pod)
+
+    def _gang_submitted(self, event: GangSubmitted) -> None:
+        state = self._state(event.gang.id)
+        gang = event.gang
+        if state.gang is not None:
+            gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
+        if gang == state.gang:
+            return
+        state.gang = gang
+        state.lapsed.clear()
+        if state.back_off is not None and state.back_off.until == inf:
+            state.back_off = None
+
+    def _gang_removed(self, event: GangRemoved) -> None:
+        state = self._state(event.gang)
+        give_back(state, list(state.holds), self.ledger)
+        state.gang = state.back_off = state.explanation = None
+        state.retired = frozenset()
+        state.planned.clear()
+
+    def _places_lost(self, event: PlacesLost) -> None:
+        state = self._state(event.gang)
+        give_back(state, event.places, self.ledger)
+        for lost in event.places:
+            state.planned.pop(lost, None)
+        old = state.back_off
+        excluded = event.excluded | (old.excluded if old is not None else frozenset())
+        until = max(event.until, old.until) if old is not None else event.until
+        state.back_off = BackOff(until, "", excluded, gang=False)
+
+    def _commit_failed(self, event: CommitFailed) -> None:
+        state = self._state(event.gang)
+        give_back(state, list(state.holds), self.ledger)
+        state.planned.clear()
+        state.back_off = BackOff(event.until, event.message, event.excluded, gang=True)
+
+    def _end_endless_back_offs(self) -> None:
+        for gang in self._timed:
+            state = self.gangs[gang]
+            if state.back_off is not None and state.back_off.until == inf:
+                state.back_off = None
+                self._touched.add(gang)
+
+    def _state(self, gang: GangId) -> GangState:
+        """The state of a gang that an event is about."""
+        self._touched.add(gang)
+        return self.gangs.setdefault(gang, GangState(gang))
+
+    # Decisions
 
     def decide(self, now: float) -> list[Decision]:
-        raise NotImplementedError
+        """One cycle. Decisions in the order in which they are to be carried out.
+
+        1. Merge new nodes in.
+        2. Give back what is held no longer: holds that have run out, places that are not wanted now.
+        3. Find out what each gang lacks.
+        4. In order of claim, then rank, place each gang whole: its minimum at once and as many more as
+           fit, or nothing. What does not fit is passed over.
+        5. Explain what stays.
+        """
+        self.nodes.settle()
+        lapsed, releases = self._release(now)
+        self._settle()
+        if self._as_of != self.nodes.revision:
+            self._misfits.clear()
+        served = serve(self._lacking.values(), lapsed)
+        placed = [self._place(state, now) for state in served]
+        self._settle()
+        waits = self._explain(served)
+        return [*releases, *(assign for assign in placed if assign is not None), *waits]
+
+    def wake_at(self) -> float | None:
+        """When a hold or a back-off ends next: `decide` may then have something new to say."""
+        times = (time for gang in self._timed for time in self.gangs[gang].deadlines if time != inf)
+        return min(times, default=None)
+
+    def _release(self, now: float) -> tuple[set[GangId], list[Release]]:
+        """Gangs whose hold has run out just now, and all promises that end."""
+        lapsed: set[GangId] = set()
+        releases = []
+        for gang in sorted(self._timed | self._touched):
+            state = self.gangs[gang]
+            standing = bool(state.holds) and stands(state)
+            ended = []
+            for place_, promise in state.holds.items():
+                shape = place_shape(state, place_)
+                if promise.told and promise.until is None and standing:
+                    promise.until = now + self.config.hold
+                if promise.until is not None and promise.until <= now:
+                    lapsed.add(gang)
+                    state.lapsed.add(place_)
+                    ended.append(place_)
+                elif (
+                    shape is None
+                    or shape.requests != promise.requests
+                    or promise.node not in self.nodes.facts
+                ):
+                    ended.append(place_)
+            if ended:
+                self._touched.add(gang)
+                told = give_back(state, ended, self.ledger)
+                if told:
+                    releases.append(Release(gang, frozenset(told)))
+            if state.back_off is not None and state.back_off.until <= now:
+                state.back_off = None
+                self._touched.add(gang)
+        return lapsed, releases
+
+    def _settle(self) -> None:
+        """Bring what touched gangs lack, and when they need attention again, up to date."""
+        for gang in self._touched:
+            state = self.gangs[gang]
+            self._wants.settle(state)
+            if state.want is not None or (state.gang is not None and state.gang.gate is not None):
+                self._lacking[gang] = state
+            else:
+                self._lacking.pop(gang, None)
+                state.explanation = None
+            if state.deadlines:
+                self._timed.add(gang)
+            else:
+                self._timed.discard(gang)
+            if state.forgettable:
+                del self.gangs[gang]
+        self._touched.clear()
+
+    def _place(self, state: GangState, now: float) -> Assign | None:
+        want = state.want
+        if want is None or (state.back_off is not None and state.back_off.gang):
+            return None
+        untold = {p: promise for p, promise in state.holds.items() if not promise.told}
+        plain = not (untold or state.planned or state.avoids)
+        if plain and want in self._misfits:
+            return None
+        mark = self.ledger.mark()
+        for promise in untold.values():
+            self.ledger.give(promise.node, promise.requests)
+        preferred = self._preferred(state, untold)
+        placed = place(want, state.vacant, preferred, self._avoided(state), self.ledger, self.slots)
+        if placed is None or not (placed or untold):
+            self.ledger.rollback(mark)
+            if plain:
+                self._misfits.add(want)
+            return None
+        self.ledger.commit(mark)
+        return self._assign(state, placed, untold, now)
+
+    def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
+        """Columns of the places that have a node of their own: held since they were vacated, or planned."""
+        nodes = {p: node for p, node in state.planned.items() if p not in state.holds}
+        nodes.update({p: promise.node for p, promise in untold.items()})
+        return {
+            p: self.nodes.column[node]
+            for p, node in nodes.items()
+            if node in self.nodes.column and place_shape(state, p) is not None
+        }
+
+    def _avoided(self, state: GangState) -> Columns | None:
+        columns = [self.nodes.column[node] for node in state.avoids if node in self.nodes.column]
+        return np.array(sorted(columns), np.intp) if columns else None
+
+    def _assign(
+        self, state: GangState, placed: Mapping[Place, int], untold: Mapping[Place, Hold], now: float
+    ) -> Assign | None:
+        """Hold what was placed. The ledger is charged with it already, and no longer with `untold`."""
+        assert state.gang is not None
+        for place_, promise in untold.items():
+            del state.holds[place_]
+            occupy(state, promise.node, promise.requests, -1)
+        if untold:
+            self._misfits.clear()  # a place that moved has left room behind
+        requests = {pod_set.name: pod_set.shape.requests for pod_set in state.gang.pod_sets}
+        fresh = now + self.config.hold if state.pods else None
+        for place_, column in placed.items():
+            until = untold[place_].until if place_ in untold else fresh
+            hold(state, place_, Hold(self.nodes.names[column], requests[place_.pod_set], True, until))
+        state.planned.clear()
+        state.lapsed -= placed.keys()
+        self._touched.add(state.id)
+        return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}) if placed else None
+
+    def _explain(self, served: Iterable[GangState]) -> list[Wait]:
+        """What changed in the reasons of gangs that wait. Equal wants share one explanation."""
+        earlier = self._explained
+        if self._as_of != self.nodes.revision:
+            self._explained = {}
+        waits = []
+        for state in served:
+            explanation = self._reason(state, earlier)
+            same = explanation is state.explanation or explanation == state.explanation
+            if explanation is not None and not same:
+                waits.append(Wait(state.id, explanation))
+            state.explanation = explanation
+        self._as_of = self.nodes.revision
+        return waits
+
+    def _reason(self, state: GangState, earlier: Mapping[Want, Explanation]) -> Explanation | None:
+        gang, want = state.gang, state.want
+        if gang is None:
+            return None
+        if gang.gate is not None:
+            return None if stands(state) else Explanation(gang.gate.code, "gate", gang.gate.message)
+        if want is None or not state.waits:
+            return None
+        explanation = self._explained.get(want)
+        if explanation is None:
+            explanation = self._explainer.explain(want, self.gangs.values())
+            if explanation == (known := earlier.get(want)):
+                explanation = known  # the same object: gangs that share it are told nothing, fast
+            self._explained[want] = explanation
+        if state.id in explanation.blockers:
+            others = tuple(gang for gang in explanation.blockers if gang != state.id)
+            explanation = replace(explanation, blockers=others)
+        back_off = state.back_off
+        if back_off is not None and back_off.gang and explanation.code not in _BEFORE_COMMIT_FAILED:
+            return Explanation(Code.COMMIT_FAILED, "commit", back_off.message, explanation.pod_sets)
+        return explanation
+
+
+#: Reasons that stand before a failed commit in the order of docs/names.md, as far as the core finds them.
+_BEFORE_COMMIT_FAILED: Final = (Code.INVALID, Code.NOTHING_MATCHES)

@@ -1,0 +1,234 @@
+"""What is known about each gang: which of its places are bound, held, retired or vacant.
+
+Facts about a gang can arrive before the gang itself (a pod that is already bound, an open plan), so a
+state may exist without a `gang`; it counts as soon as the gang appears. All use of nodes by a gang's
+held places is charged here, so that a hold and its charge cannot part.
+
+A place is
+
+- *satisfied* while a live pod is bound to it, or once it is retired;
+- *held* while it is promised on a node: `told` since an Assign, or `untold`, freshly vacated by a pod of
+  a gang that stood and waiting for its Assign;
+- else *vacant*.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from muster.core.decisions import Explanation
+from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.ledger import Ledger
+from muster.core.nodes import PODS
+from muster.core.placement import Part, Want
+
+
+@dataclass(slots=True)
+class Hold:
+    """A promised place. `until` None: as long as the start it belongs to."""
+
+    node: NodeName
+    requests: Amounts
+    told: bool
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Not to be started before `until`, and not on `excluded` nodes until then."""
+
+    until: float
+    message: str
+    excluded: frozenset[NodeName]
+    #: whole gangs back off; the lost places of a start that goes on only avoid nodes
+    gang: bool
+
+
+@dataclass(slots=True)
+class GangState:
+    id: GangId
+    gang: Gang | None = None
+    #: live pods and the place each fills, None for a member without one
+    pods: dict[PodId, Place | None] = field(default_factory=dict)
+    #: how many live pods fill each place; more than one while an old pod leaves
+    filled: Counter[Place] = field(default_factory=Counter)
+    holds: dict[Place, Hold] = field(default_factory=dict)
+    #: nodes of an open plan for places that are not held yet
+    planned: dict[Place, NodeName] = field(default_factory=dict)
+    retired: frozenset[Place] = frozenset()
+    #: places whose hold has run out: no longer claimed as surplus until something stirs in the gang
+    lapsed: set[Place] = field(default_factory=set)
+    back_off: BackOff | None = None
+    #: what was last told about why it waits
+    explanation: Explanation | None = None
+    #: what it still wants, and the indices of each part's vacant places; set by `settle`
+    want: Want | None = None
+    vacant: tuple[Sequence[int], ...] = ()
+    #: priority, then age, then id; lowest first
+    rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
+    #: what its pods and holds use, by resource, and the nodes they use it on
+    usage: Counter[str] = field(default_factory=Counter)
+    nodes: Counter[NodeName] = field(default_factory=Counter)
+
+    @property
+    def begun(self) -> bool:
+        """It has a pod on a node, or a promise of one: what it lacks is claimed before any new start."""
+        return bool(self.pods or self.holds or self.planned)
+
+    @property
+    def waits(self) -> bool:
+        """Its minimum is neither satisfied nor promised."""
+        return self.want is not None and (self.want.need > 0 or any(p.need for p in self.want.parts))
+
+    @property
+    def avoids(self) -> frozenset[NodeName]:
+        return self.back_off.excluded if self.back_off is not None else frozenset()
+
+    @property
+    def deadlines(self) -> list[float]:
+        """When its holds and its back-off end."""
+        times = [promise.until for promise in self.holds.values() if promise.until is not None]
+        return times if self.back_off is None else [*times, self.back_off.until]
+
+    @property
+    def forgettable(self) -> bool:
+        return self.gang is None and not (self.pods or self.holds or self.planned or self.retired)
+
+
+def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
+    """Note what a gang uses (`times` -1: no longer); the ledger is charged by the caller."""
+    state.usage[PODS] += times
+    for resource, amount in requests:
+        if resource != PODS:
+            state.usage[resource] += times * amount
+    state.nodes[node] += times
+    if not state.nodes[node]:
+        del state.nodes[node]
+
+
+def fill(state: GangState, pod: PodId, place: Place | None) -> None:
+    """A live pod is on a node. Something stirs in the gang: its lapsed places count again."""
+    state.pods[pod] = place
+    if place is not None:
+        state.filled[place] += 1
+        state.planned.pop(place, None)
+    state.lapsed.clear()
+
+
+def vacate(state: GangState, pod: PodId) -> Place | None:
+    """The pod is there no longer. Returns the place that nobody fills now."""
+    place = state.pods.pop(pod)
+    state.lapsed.clear()
+    if place is None:
+        return None
+    state.filled[place] -= 1
+    if state.filled[place]:
+        return None
+    del state.filled[place]
+    return place
+
+
+def hold(state: GangState, place: Place, promise: Hold) -> None:
+    state.holds[place] = promise
+    occupy(state, promise.node, promise.requests, 1)
+
+
+def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list[Place]:
+    """End these holds. Returns the places that an Assign had promised."""
+    told = []
+    for place in sorted(places):
+        promise = state.holds.pop(place, None)
+        if promise is not None:
+            ledger.give(promise.node, promise.requests)
+            occupy(state, promise.node, promise.requests, -1)
+            if promise.told:
+                told.append(place)
+    return told
+
+
+def place_shape(state: GangState, place: Place) -> Shape | None:
+    """What a pod of this place asks for; None if the gang, as it is now, has no open place of that name."""
+    if state.gang is None or state.gang.gate is not None or place in state.retired:
+        return None
+    for pod_set in state.gang.pod_sets:
+        if pod_set.name == place.pod_set and place.index < pod_set.count:
+            return pod_set.shape
+    return None
+
+
+def stands(state: GangState) -> bool:
+    """Every minimum is satisfied by live pods and retired places."""
+    gang = state.gang
+    if gang is None:
+        return False
+    satisfied = Counter(place.pod_set for place in {*state.filled, *state.retired} if _inside(gang, place))
+    return sum(satisfied.values()) >= gang.min_count and all(
+        satisfied[p.name] >= p.min_count for p in gang.pod_sets
+    )
+
+
+def _inside(gang: Gang, place: Place) -> bool:
+    return any(p.name == place.pod_set and place.index < p.count for p in gang.pod_sets)
+
+
+class Wants:
+    """Computes what gangs want; equal wants are one object."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[tuple[tuple[Part, ...], int], Want] = WeakValueDictionary()
+
+    def settle(self, state: GangState) -> None:
+        """Bring `state.want` and `state.vacant` up to date. No want: nothing is lacking, or it is gated.
+
+        A place whose hold is untold is vacant: it still wants its Assign.
+        """
+        state.want, state.vacant = None, ()
+        gang = state.gang
+        if gang is None:
+            return
+        state.rank = (-gang.priority, gang.submitted, state.id)
+        if gang.gate is not None:
+            return
+        taken = {*state.filled, *state.retired}
+        taken |= {place for place, hold in state.holds.items() if hold.told}
+        vacant = [self._vacant(pod_set, taken) for pod_set in gang.pod_sets]
+        done = [p.count - len(v) for p, v in zip(gang.pod_sets, vacant, strict=True)]
+        overall = max(gang.min_count - sum(done), 0)
+        needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]
+        # What the other sets cannot contribute to the overall minimum, this set must.
+        room = sum(len(v) for v in vacant)
+        needs = [max(n, overall - (room - len(v))) for n, v in zip(needs, vacant, strict=True)]
+        if state.lapsed:
+            vacant, needs = self._without_lapsed(state, vacant, needs, overall)
+        parts = tuple(
+            Part(p.name, p.shape, len(v), n)
+            for p, v, n in zip(gang.pod_sets, vacant, needs, strict=True)
+            if v or n
+        )
+        if not parts and not overall:
+            return
+        key = (parts, max(overall, sum(needs)))
+        want = self._known.get(key)
+        if want is None:
+            want = self._known[key] = Want(*key)
+        state.want = want
+        state.vacant = tuple(v for v, n in zip(vacant, needs, strict=True) if v or n)
+
+    def _vacant(self, pod_set: PodSet, taken: set[Place]) -> Sequence[int]:
+        if not taken:
+            return range(pod_set.count)
+        return [i for i in range(pod_set.count) if Place(pod_set.name, i) not in taken]
+
+    def _without_lapsed(
+        self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int
+    ) -> tuple[list[Sequence[int]], list[int]]:
+        """Leave lapsed places out as long as the minimum can do without them."""
+        assert state.gang is not None
+        if overall > 0 or any(needs):
+            return vacant, needs
+        kept: list[Sequence[int]] = [
+            [i for i in v if Place(p.name, i) not in state.lapsed]
+            for p, v in zip(state.gang.pod_sets, vacant, strict=True)
+        ]
+        return kept, needs

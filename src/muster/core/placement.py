@@ -1,0 +1,175 @@
+"""Placing a whole gang at once: all that it needs, or nothing.
+
+Each pod set is one vector operation whatever its size: nodes in packing order (`slots.py`), each filled with
+whole slots, until the set is placed. Vector bin packing is NP-hard; this greedy is exact for gangs of
+one shape (the slots of a node do not depend on the order), and for several shapes it may say no where a
+yes exists, never the other way round. Larger pods go first, which is what keeps that rare.
+
+Order of claims: places with a node of their own (a replacement's held node, an open plan's node), then
+each pod set's own minimum, then the gang's minimum, then whatever else fits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.gang import Place, Shape
+from muster.core.ledger import Ledger
+from muster.core.nodes import Columns, Ints
+from muster.core.slots import NO_SLOT, Slots, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one pod set still wants: up to `count` places, of which `need` are its minimum."""
+
+    pod_set: str
+    shape: Shape
+    count: int
+    need: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Want:
+    """What a gang still wants; `need` is its minimum over all parts, at least the sum of theirs.
+
+    Equal wants are one object (`gangs.py` sees to it), so that what was found out about one holds for
+    all: ten thousand identical pods are tried once per cycle.
+    """
+
+    parts: tuple[Part, ...]
+    need: int
+
+
+def place(
+    want: Want,
+    vacant: Sequence[Sequence[int]],
+    preferred: Mapping[Place, int],
+    excluded: Columns | None,
+    ledger: Ledger,
+    slots: Slots,
+) -> dict[Place, int] | None:
+    """Places → columns, at least the minimum and as many more as fit, charged to the ledger.
+
+    `vacant` lists the indices of each part's places, ascending. None if the minimum does not fit; then the
+    ledger is as it was.
+    """
+    vectors = [slots.of(part.shape) for part in want.parts]
+    fitting = [min(part.count, vector.total) for part, vector in zip(want.parts, vectors, strict=True)]
+    if sum(fitting) < want.need or any(n < part.need for n, part in zip(fitting, want.parts, strict=True)):
+        return None
+    mark = ledger.mark()
+    trial = Trial(want.parts, excluded, ledger, slots)
+    for place_, column in sorted(preferred.items()):
+        trial.prefer(place_, column)
+    larger_first = sorted(range(len(vectors)), key=lambda p: -vectors[p].size)
+    for p in larger_first:
+        trial.fill(p, want.parts[p].need - trial.placed[p])
+    for p in reversed(larger_first):
+        trial.fill(p, want.need - sum(trial.placed))
+    if sum(trial.placed) < want.need or any(
+        n < part.need for n, part in zip(trial.placed, want.parts, strict=True)
+    ):
+        ledger.rollback(mark)
+        return None
+    for p in larger_first:
+        trial.fill(p, want.parts[p].count - trial.placed[p])
+    ledger.commit(mark)
+    return trial.places(vacant)
+
+
+class Trial:
+    """Pods put on nodes one part at a time; every step is charged to the ledger at once."""
+
+    def __init__(self, parts: Sequence[Part], excluded: Columns | None, ledger: Ledger, slots: Slots) -> None:
+        self._parts = parts
+        self._excluded = excluded
+        self._ledger = ledger
+        self._slots = slots
+        self._fixed: dict[Place, int] = {}
+        self._columns: list[list[int]] = [[] for _ in parts]
+        #: pods placed so far, by part
+        self.placed = [0] * len(parts)
+
+    def prefer(self, place: Place, column: int) -> None:
+        """Put this place on its own node, if it still fits there."""
+        for p, part in enumerate(self._parts):
+            if part.pod_set == place.pod_set:
+                vector = self._slots.of(part.shape)
+                barred = self._excluded is not None and column in self._excluded
+                if vector.slots.item(column) and not barred:
+                    self._ledger.take_at(column, vector.demand)
+                    self._fixed[place] = column
+                    self.placed[p] += 1
+
+    def fill(self, p: int, count: int) -> None:
+        """Put up to `count` more pods of a part where packing order says, as far as they fit."""
+        part = self._parts[p]
+        count = min(count, part.count - self.placed[p])
+        if count <= 0:
+            return
+        vector = self._slots.of(part.shape)
+        if count == 1:
+            column = tightest(vector, self._excluded)
+            if column is not None:
+                self._ledger.take_at(column, vector.demand)
+                self._columns[p].append(column)
+                self.placed[p] += 1
+            return
+        columns, times = tightest_group(vector, count, self._excluded)
+        if len(columns):
+            self._ledger.take_at(columns, vector.demand, times)
+            self._columns[p].extend(np.repeat(columns, times).tolist())
+            self.placed[p] += int(times.sum())
+
+    def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
+        """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
+        places = dict(self._fixed)
+        for part, indices, columns in zip(self._parts, vacant, self._columns, strict=True):
+            free = (place for i in indices if (place := Place(part.pod_set, i)) not in self._fixed)
+            places.update(zip(free, sorted(columns), strict=False))
+        return places
+
+
+def tightest(vector: Vector, excluded: Columns | None = None) -> int | None:
+    """The column for one more pod."""
+    key = _allowed(vector.key, excluded)
+    if not len(key):
+        return None
+    column = int(key.argmin())
+    return None if key.item(column) == NO_SLOT else column
+
+
+def tightest_group(
+    vector: Vector, count: int, excluded: Columns | None = None
+) -> tuple[Columns, npt.NDArray[np.int64]]:
+    """Distinct columns, and the pods for each, that hold `count` pods or as many as fit.
+
+    A node has at least one slot, so the `count` smallest keys suffice: they are selected, not sorted,
+    and only they are put in order.
+    """
+    key = _allowed(vector.key, excluded)
+    threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else NO_SLOT
+    candidates = np.flatnonzero(key < threshold)
+    if threshold != NO_SLOT:
+        # Of the nodes at the threshold those with the smallest names, as argpartition would not.
+        at_threshold = np.flatnonzero(key == threshold)[: count - len(candidates)]
+        candidates = np.concatenate((candidates, at_threshold))
+    ordered = np.sort(key[candidates].astype(np.int64) << 32 | candidates) & 0xFFFF_FFFF
+    times = vector.slots[ordered].astype(np.int64)
+    filled = np.cumsum(times)
+    cut = int(np.searchsorted(filled, count)) + 1
+    ordered, times = ordered[:cut], times[:cut]
+    if cut <= len(filled) and filled[cut - 1] > count:
+        times[-1] -= filled[cut - 1] - count
+    return ordered, times
+
+
+def _allowed(key: Ints, excluded: Columns | None) -> Ints:
+    if excluded is None:
+        return key
+    key = key.copy()
+    key[excluded] = NO_SLOT
+    return key
