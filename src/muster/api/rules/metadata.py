@@ -1,0 +1,138 @@
+"""Rules for `metadata`, which hold for objects of every kind.
+
+Source: kubernetes/apimachinery, pkg/api/validation/objectmeta.go and pkg/util/validation.
+"""
+
+import re
+from typing import Final
+
+from muster.api.base import Object
+from muster.api.fields import FieldError, Path
+
+SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?")
+_MAX_ANNOTATIONS: Final = 256 * 1024
+
+#: Kinds whose names must be one DNS label, since they become part of a host name.
+_LABEL_KINDS: Final = ("Namespace",)
+_DNS_1035_KINDS: Final = ("Service",)
+
+
+def validate(obj: Object, old: Object | None) -> list[FieldError]:
+    """`obj` has been read as its struct before, so that types are right."""
+    meta = obj["metadata"]
+    errors: list[FieldError] = []
+    if old is None:
+        errors += _name(obj["kind"], meta["name"])
+    errors += labels(meta.get("labels") or {}, ("metadata", "labels"))
+    annotations = meta.get("annotations") or {}
+    for key in annotations:
+        errors += qualified(key.lower(), ("metadata", "annotations"))
+    size = sum(len(key) + len(value) for key, value in annotations.items())
+    if size > _MAX_ANNOTATIONS:
+        errors.append(
+            FieldError(
+                ("metadata", "annotations"),
+                f"Too long: {size} bytes, may not be more than {_MAX_ANNOTATIONS}",
+            )
+        )
+    for finalizer in meta.get("finalizers") or []:
+        if finalizer not in ("orphan", "foregroundDeletion"):
+            errors += qualified(finalizer, ("metadata", "finalizers"))
+    errors += _owners(meta.get("ownerReferences") or [])
+    return errors
+
+
+def labels(values: dict[str, str], path: Path) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for key, value in values.items():
+        errors += qualified(key, path)
+        if len(value) > 63 or not _VALUE.fullmatch(value):
+            errors.append(
+                FieldError(
+                    (*path, key),
+                    f"Invalid value: {shown(value)}: a label's value has at most 63 letters, digits, "
+                    "'-', '_' or '.', and starts and ends with a letter or digit",
+                )
+            )
+    return errors
+
+
+def qualified(key: str, path: Path) -> list[FieldError]:
+    """A name with an optional prefix: `example.com/name`."""
+    prefix, slash, name = key.rpartition("/")
+    right = len(name) <= 63 and _QUALIFIED.fullmatch(name)
+    if slash:
+        right = right and len(prefix) <= 253 and SUBDOMAIN.fullmatch(prefix)
+    if right:
+        return []
+    return [
+        FieldError(
+            path,
+            f"Invalid value: {shown(key)}: write a name of at most 63 letters, digits, '-', '_' or '.', "
+            "with an optional DNS prefix as in 'example.com/name'",
+        )
+    ]
+
+
+def subdomain(name: str, path: Path) -> list[FieldError]:
+    if len(name) <= 253 and SUBDOMAIN.fullmatch(name):
+        return []
+    return [
+        FieldError(
+            path,
+            f"Invalid value: {shown(name)}: a lowercase RFC 1123 subdomain must consist of at most 253 "
+            "lower case letters, digits, '-' or '.', and start and end with a letter or digit",
+        )
+    ]
+
+
+def label(name: str, path: Path) -> list[FieldError]:
+    if len(name) <= 63 and LABEL.fullmatch(name):
+        return []
+    return [
+        FieldError(
+            path,
+            f"Invalid value: {shown(name)}: a lowercase RFC 1123 label must consist of at most 63 lower "
+            "case letters, digits or '-', and start and end with a letter or digit",
+        )
+    ]
+
+
+def shown(value: str) -> str:
+    """A value as errors quote it, not longer than a line."""
+    return f'"{value}"' if len(value) <= 80 else f'"{value[:77]}..." ({len(value)} characters)'
+
+
+def _name(kind: str, name: str) -> list[FieldError]:
+    path = ("metadata", "name")
+    if kind in _LABEL_KINDS:
+        return label(name, path)
+    if kind in _DNS_1035_KINDS:
+        if len(name) <= 63 and DNS_1035.fullmatch(name):
+            return []
+        return [
+            FieldError(
+                path,
+                f"Invalid value: {shown(name)}: a DNS-1035 label must consist of at most 63 lower case "
+                "letters, digits or '-', start with a letter, and end with a letter or digit",
+            )
+        ]
+    return subdomain(name, path)
+
+
+def _owners(references: list[Object]) -> list[FieldError]:
+    errors = [
+        FieldError(("metadata", "ownerReferences", position, field), "Required value: must not be empty")
+        for position, reference in enumerate(references)
+        for field in ("apiVersion", "kind", "name", "uid")
+        if not reference.get(field)
+    ]
+    if sum(bool(reference.get("controller")) for reference in references) > 1:
+        errors.append(
+            FieldError(("metadata", "ownerReferences"), "Invalid value: only one may be controller")
+        )
+    return errors

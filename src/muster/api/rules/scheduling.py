@@ -1,0 +1,77 @@
+"""Priority classes, disruption budgets, PodGroups, and the scheduler's own plans."""
+
+from typing import Final
+
+from muster.api.base import Object
+from muster.api.fields import FieldError
+from muster.api.rules.metadata import shown
+
+#: Priorities above are for the classes that Kubernetes itself brings.
+HIGHEST_PRIORITY: Final = 1_000_000_000
+SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def default_priority_class(obj: Object) -> Object:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    return obj
+
+
+def validate_priority_class(obj: Object, old: Object | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    name, value = obj["metadata"]["name"], obj.get("value", 0)
+    if name.startswith("system-"):
+        errors.append(
+            FieldError(
+                ("metadata", "name"), "Forbidden: names that start with 'system-' belong to Kubernetes"
+            )
+        )
+    if not -(2**31) <= value <= HIGHEST_PRIORITY:
+        errors.append(FieldError(("value",), f"Forbidden: {value}: may not be more than {HIGHEST_PRIORITY}"))
+    if obj.get("preemptionPolicy") not in ("Never", "PreemptLowerPriority"):
+        errors.append(
+            FieldError(
+                ("preemptionPolicy",),
+                f"Unsupported value: {shown(str(obj.get('preemptionPolicy')))}: "
+                'supported values: "Never", "PreemptLowerPriority"',
+            )
+        )
+    if old is not None:
+        errors += [
+            FieldError((field,), "Invalid value: field is immutable")
+            for field in ("value", "preemptionPolicy")
+            if obj.get(field) != old.get(field)
+        ]
+    return errors
+
+
+def validate_budget(obj: Object, old: Object | None) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    errors: list[FieldError] = []
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        errors.append(
+            FieldError(("spec",), "Invalid value: minAvailable and maxUnavailable cannot both be set")
+        )
+    for field in ("minAvailable", "maxUnavailable"):
+        value = spec.get(field)
+        if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
+            errors.append(
+                FieldError(
+                    ("spec", field), f"Invalid value: {shown(value)}: write a number or a percentage (50%)"
+                )
+            )
+        elif isinstance(value, int) and value < 0:
+            errors.append(FieldError(("spec", field), f"Invalid value: {value}: must not be negative"))
+    return errors
+
+
+def validate_pod_group(obj: Object, old: Object | None) -> list[FieldError]:
+    least = (obj.get("spec") or {}).get("minMember")
+    if least is not None and least < 0:
+        return [FieldError(("spec", "minMember"), f"Invalid value: {least}: must not be negative")]
+    return []
+
+
+def validate_plan(obj: Object, old: Object | None) -> list[FieldError]:
+    if old is not None and obj.get("spec") != old.get("spec"):
+        return [FieldError(("spec",), "Forbidden: a plan is created and deleted, never changed")]
+    return []

@@ -1,0 +1,64 @@
+"""Binding: a pod gets its node, its address and its condition in one write.
+
+Source: kubernetes, pkg/registry/core/pod/storage/storage.go (assignPod, setPodHostAndAnnotations).
+"""
+
+from datetime import datetime
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.fields import FieldError
+from muster.kube.errors import BadRequest
+from muster.local.metadata import time_text
+from muster.local.refusals import conflict, invalid
+
+
+def target(name: str, binding: Object) -> str:
+    """The node that a Binding names."""
+    about = binding.get("target")
+    kind = about.get("kind", "Node") if isinstance(about, dict) else ""
+    node = about.get("name") if isinstance(about, dict) else None
+    if kind != "Node" or not isinstance(node, str) or not node:
+        raise invalid(
+            kinds.POD, name, [FieldError(("target", "name"), "Required value: the Node to bind the pod to")]
+        )
+    if (binding.get("metadata") or {}).get("name", name) != name:
+        raise BadRequest(f"the Binding is for {binding['metadata']['name']!r}, not for {name!r}")
+    return node
+
+
+def check(pod: Object) -> None:
+    """Raises `Conflict` if the pod cannot be bound any more, or not yet."""
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    why = ""
+    if "deletionTimestamp" in pod["metadata"]:
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif spec.get("nodeName"):
+        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    elif spec.get("schedulingGates"):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    elif pod["status"]["phase"] in ("Succeeded", "Failed"):
+        why = f"pod {name} has ended already"
+    if why:
+        raise conflict(kinds.POD, name, why, "binding")
+
+
+def assign(pod: Object, node: Object, address: str, annotations: dict[str, str], now: datetime) -> Object:
+    meta, status = dict(pod["metadata"]), dict(pod["status"])
+    if annotations:
+        meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
+    status["podIP"], status["podIPs"] = address, [{"ip": address}]
+    status["hostIP"] = host_address(node)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": time_text(now)}
+    others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
+    status["conditions"] = [*others, scheduled]
+    spec = {**pod["spec"], "nodeName": node["metadata"]["name"]}
+    return {**pod, "metadata": meta, "spec": spec, "status": status}
+
+
+def host_address(node: Object) -> str:
+    """The node's internal address; a node that reports none is this machine."""
+    for address in (node.get("status") or {}).get("addresses") or ():
+        if address.get("type") == "InternalIP":
+            return str(address.get("address"))
+    return "127.0.0.1"

@@ -1,0 +1,151 @@
+"""`muster.kube.client.Client` on the embedded store in the same process, without HTTP.
+
+Objects are decoded from the store's bytes into slim structs, as the HTTP client does with a response, so
+that nobody can share a mutable object with the store by accident.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Kind, Object, Resource
+from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
+from muster.kube.errors import BadRequest, NotFound
+from muster.local.deletion import DeleteOptions
+from muster.local.registry import Registry
+
+R = TypeVar("R", bound=Resource)
+
+
+class LogSource(Protocol):
+    """Where containers' output is read from: the node agent's files."""
+
+    def read(
+        self,
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        container: str,
+        *,
+        follow: bool,
+        tail: int | None,
+        previous: bool,
+    ) -> AsyncIterator[bytes]:
+        """Output in chunks as it is; `tail` counts lines from the end; `previous` is the run before."""
+        ...
+
+
+class LocalClient:
+    """A call gives way to the event loop once before it acts, as one over a network would."""
+
+    def __init__(self, registry: Registry, logs: LogSource | None = None) -> None:
+        self.registry = registry
+        self._logs = logs
+
+    async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
+        await asyncio.sleep(0)
+        return _decode(kind, self.registry.get(kind, namespace, name))
+
+    async def get_json(self, kind: Kind[R], namespace: str, name: str) -> Object:
+        await asyncio.sleep(0)
+        obj: Object = msgspec.json.decode(self.registry.get(kind, namespace, name))
+        return obj
+
+    async def list(
+        self,
+        kind: Kind[R],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        token: str = "",
+    ) -> Page[R]:
+        await asyncio.sleep(0)
+        listing = self.registry.list(kind, namespace, labels=labels, fields=fields, limit=limit, token=token)
+        items = [_decode(kind, body) for body in listing.items]
+        return Page(items, str(listing.revision), listing.token)
+
+    async def watch(
+        self,
+        kind: Kind[R],
+        namespace: str = "",
+        *,
+        resource_version: str,
+        labels: str = "",
+        fields: str = "",
+    ) -> AsyncIterator[WatchEvent[R]]:
+        if resource_version and not resource_version.isdigit():
+            raise BadRequest(f"{resource_version!r} is not a resource version of this server")
+        async for frames in self.registry.watch(
+            kind, namespace, revision=int(resource_version or 0), labels=labels, fields=fields
+        ):
+            for frame in frames:
+                yield WatchEvent(EventType(frame.type), _decode(kind, frame.body))
+
+    async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
+        await asyncio.sleep(0)
+        return _decode(kind, self.registry.create(kind, namespace, obj))
+
+    async def patch(
+        self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
+    ) -> R:
+        await asyncio.sleep(0)
+        return _decode(kind, self.registry.patch(kind, namespace, name, patch, subresource=subresource))
+
+    async def delete(
+        self,
+        kind: Kind[R],
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        await asyncio.sleep(0)
+        options = DeleteOptions(uid, resource_version, grace_period, propagation)
+        self.registry.delete(kind, namespace, name, options)
+
+    async def bind(self, namespace: str, name: str, binding: Object) -> None:
+        await asyncio.sleep(0)
+        self.registry.bind(namespace, name, binding)
+
+    async def evict(self, namespace: str, name: str, eviction: Object) -> None:
+        await asyncio.sleep(0)
+        self.registry.evict(namespace, name, eviction)
+
+    async def log(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        container: str = "",
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[bytes]:
+        uid, container = self.registry.log_target(namespace, name, container)
+        if self._logs is None:
+            raise NotFound(f"pod {name}: no node keeps logs here")
+        async for chunk in self._logs.read(
+            namespace, name, uid, container, follow=follow, tail=tail, previous=previous
+        ):
+            yield chunk
+
+    async def close(self) -> None:
+        """The store belongs to whoever opened it."""
+
+
+_DECODERS: dict[Kind[Any], msgspec.json.Decoder[Any]] = {  # Any: one decoder per kind of object
+    kind: msgspec.json.Decoder(kind.type) for kind in kinds.ALL
+}
+
+
+def _decode(kind: Kind[R], body: bytes) -> R:
+    obj: R = _DECODERS[kind].decode(body)
+    return obj

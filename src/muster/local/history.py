@@ -1,0 +1,224 @@
+"""Who ran when: one row per pod, written with the pod itself and kept when the pod is gone.
+
+`timeline` and `logs` read it, also from a store that nobody hosts. A row follows the pod's life: made
+when the pod is, then bound, started, ended. Times are seconds since 1970. The oldest ended runs are
+forgotten beyond a bound.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from muster.api.base import Object
+from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
+from muster.api.jobset_v1alpha2 import (
+    JOB_INDEX,
+    JOBSET_NAME,
+    JOBSET_UID,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+)
+from muster.local.store import Store
+from muster.names import PREEMPTED
+
+#: Most runs kept.
+RUNS: Final = 100_000
+
+
+class PodRun(msgspec.Struct, frozen=True, gc=False):
+    """One pod from its creation to its end. Times in seconds since 1970, None = not (yet)."""
+
+    uid: str
+    namespace: str
+    name: str
+    #: names and indexes of its owners, "" or None where it has none
+    jobset: str
+    jobset_uid: str
+    replicated_job: str
+    job: str
+    job_index: int | None
+    completion_index: int | None
+    attempt: int
+    node: str
+    created: float
+    bound: float | None
+    started: float | None
+    ended: float | None
+    #: Pending, Running, Succeeded, Failed; "Deleted" if it was removed before it ended
+    phase: str
+    #: of the first container that failed, else 0; None if no container has ended
+    exit_code: int | None
+    reason: str
+    #: restarts of containers within the pod
+    restarts: int
+    #: ended by muster's own decision, which is no failure
+    preempted: bool
+
+
+_COLUMNS: Final = PodRun.__struct_fields__
+
+
+class History:
+    def __init__(self, store: Store, *, bound: int = RUNS) -> None:
+        self._store, self._bound = store, bound
+        self._made = 0  # since the bound was last looked at
+        if not store.read_only:
+            columns = ", ".join(f"{name} TEXT PRIMARY KEY" if name == "uid" else name for name in _COLUMNS)
+            store.execute(f"CREATE TABLE IF NOT EXISTS runs({columns})")
+
+    def runs(self, *, namespace: str = "", job: str = "") -> list[PodRun]:
+        """In order of creation. `job` is the name or uid of a JobSet, or the name of a Job or a pod."""
+        if not self._there():
+            return []
+        where, values = ["1"], list[str]()
+        if namespace:
+            where.append("namespace = ?")
+            values.append(namespace)
+        if job:
+            where.append("? IN (jobset, jobset_uid, job, name)")
+            values.append(job)
+        rows = self._store.execute(
+            f"SELECT {', '.join(_COLUMNS)} FROM runs WHERE {' AND '.join(where)} ORDER BY created, name",
+            values,
+        )
+        return [
+            PodRun(**dict(zip(_COLUMNS, row, strict=True)) | {"preempted": bool(row[-1])}) for row in rows
+        ]
+
+    def record(self, pod: Object, old: Object | None, now: datetime) -> None:
+        """To be called within the transaction that writes `pod`."""
+        if old is None:
+            self._insert(pod, now)
+        if pod.get("status") is not None and (old is None or _changed(pod, old)):
+            self._update(pod, _life(pod, now), now)
+
+    def close(self, pod: Object, old: Object, now: datetime) -> None:
+        """To be called within the transaction that removes `pod`."""
+        life = _life(pod, now)
+        if life.ended is None:
+            life = msgspec.structs.replace(life, phase="Deleted", ended=now.timestamp())
+        self._update(pod, life, now)
+
+    def _insert(self, pod: Object, now: datetime) -> None:
+        meta = pod["metadata"]
+        labels = meta.get("labels") or {}
+        values = {
+            "uid": meta["uid"],
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "jobset": labels.get(JOBSET_NAME, ""),
+            "jobset_uid": labels.get(JOBSET_UID, ""),
+            "replicated_job": labels.get(REPLICATED_JOB_NAME, ""),
+            "job": labels.get(JOB_NAME, ""),
+            "job_index": _number(labels.get(JOB_INDEX)),
+            "completion_index": _number(
+                labels.get(COMPLETION_INDEX) or (meta.get("annotations") or {}).get(COMPLETION_INDEX)
+            ),
+            "attempt": _number(labels.get(RESTART_ATTEMPT)) or 0,
+            "node": "",
+            "created": now.timestamp(),
+            "phase": "Pending",
+            "reason": "",
+            "restarts": 0,
+            "preempted": 0,
+        }
+        self._store.execute(
+            f"INSERT OR REPLACE INTO runs({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+            values.values(),
+        )
+        self._made += 1
+        if self._made % min(1024, self._bound) == 0:
+            self._store.execute(
+                "DELETE FROM runs WHERE uid IN (SELECT uid FROM runs WHERE ended IS NOT NULL ORDER BY created"
+                " LIMIT max(0, (SELECT count(*) FROM runs) - ?))",
+                (self._bound,),
+            )
+
+    def _update(self, pod: Object, life: "_Life", now: datetime) -> None:
+        self._store.execute(
+            "UPDATE runs SET node = ?, bound = coalesce(bound, ?), started = coalesce(started, ?),"
+            " ended = coalesce(ended, ?), phase = ?, exit_code = ?, reason = ?, restarts = ?, preempted = ?"
+            " WHERE uid = ?",
+            (
+                life.node,
+                now.timestamp() if life.node else None,
+                life.started,
+                life.ended,
+                life.phase,
+                life.exit_code,
+                life.reason,
+                life.restarts,
+                life.preempted,
+                pod["metadata"]["uid"],
+            ),
+        )
+
+    def _there(self) -> bool:
+        found = self._store.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone()
+        return found is not None
+
+
+class _Life(msgspec.Struct, frozen=True, gc=False):
+    """The part of a run that changes."""
+
+    node: str
+    phase: str
+    started: float | None
+    ended: float | None
+    exit_code: int | None
+    reason: str
+    restarts: int
+    preempted: bool
+
+
+def _changed(pod: Object, old: Object) -> bool:
+    return pod.get("status") != old.get("status") or pod["spec"].get("nodeName") != old["spec"].get(
+        "nodeName"
+    )
+
+
+def _life(pod: Object, now: datetime) -> _Life:
+    status = pod.get("status") or {}
+    phase = status.get("phase") or "Pending"
+    containers = status.get("containerStatuses") or []
+    states = [state for c in containers for state in (c.get("state") or {}, c.get("lastState") or {})]
+    starts = [
+        begun
+        for state in states
+        for part in state.values()
+        if part and (begun := _seconds(part, "startedAt"))
+    ]
+    ended_states = [
+        state["terminated"] for c in containers if (state := c.get("state") or {}).get("terminated")
+    ]
+    failed = [t for t in ended_states if t.get("exitCode")]
+    failed.sort(key=lambda t: _seconds(t, "finishedAt") or 0)
+    started = min(starts, default=None)
+    if started is None and phase == "Running":
+        started = now.timestamp()
+    ended = None
+    if phase in ("Succeeded", "Failed"):
+        ended = max((s for t in ended_states if (s := _seconds(t, "finishedAt"))), default=now.timestamp())
+    first = failed[0] if failed else None
+    return _Life(
+        node=pod["spec"].get("nodeName") or "",
+        phase=phase,
+        started=started,
+        ended=ended,
+        exit_code=first["exitCode"] if first else 0 if ended_states else None,
+        reason=status.get("reason") or (first or {}).get("reason") or "",
+        restarts=sum(c.get("restartCount", 0) for c in containers),
+        preempted=any(
+            c["type"] == PREEMPTED and c["status"] == "True" for c in status.get("conditions") or ()
+        ),
+    )
+
+
+def _seconds(state: Object, field: str) -> float | None:
+    text = state.get(field)
+    return datetime.fromisoformat(text).timestamp() if text else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -1,0 +1,118 @@
+"""The fields of an object that belong to the server: stamped at creation, carried over ever after.
+
+Source: kubernetes/apiserver, pkg/registry/rest/{meta,create,update}.go.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.fields import FieldError
+from muster.kube.errors import BadRequest, NotFound
+from muster.local.refusals import AnyKind, conflict, invalid, modified
+
+#: Metadata that no update changes.
+_SERVERS: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+#: Kinds that are created with a status by whoever reports it.
+_BORN_WITH_STATUS: Final = (kinds.NODE,)
+
+
+def stamp(kind: AnyKind, obj: Object, namespace: str, *, uid: str, now: datetime) -> Object:
+    """A new object, in place; its name is settled by the caller."""
+    meta = obj["metadata"]
+    if meta.get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
+    if kind.namespaced and meta.get("namespace", namespace) != namespace:
+        raise BadRequest(
+            f"the namespace of the provided object ({meta['namespace']}) does not match the namespace "
+            f"sent on the request ({namespace})"
+        )
+    for field in ("resourceVersion", "selfLink", "managedFields", "deletionTimestamp", "generation"):
+        meta.pop(field, None)
+    meta.pop("deletionGracePeriodSeconds", None)
+    if kind.namespaced:
+        meta["namespace"] = namespace
+    else:
+        meta.pop("namespace", None)
+    meta["uid"] = uid
+    meta["creationTimestamp"] = time_text(now)
+    if kind.status:
+        meta["generation"] = 1
+        if kind not in _BORN_WITH_STATUS:
+            obj.pop("status", None)
+    return obj
+
+
+def check_preconditions(
+    kind: AnyKind, current: Object, *, uid: str | None, resource_version: str | None
+) -> None:
+    """Raises `Conflict` unless `current` is the object meant, in the state meant."""
+    meta = current["metadata"]
+    if uid and uid != meta["uid"]:
+        raise conflict(
+            kind,
+            meta["name"],
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}",
+        )
+    if resource_version and resource_version not in ("0", meta["resourceVersion"]):
+        raise modified(kind, meta["name"])
+
+
+def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: str) -> Object:
+    """What an update may make of `current`: status and the rest have separate writers."""
+    if subresource not in ("", "status") or (subresource and not kind.status):
+        raise NotFound(f"{kind.kind} has no subresource {subresource!r}")
+    if subresource:
+        new = {key: value for key, value in current.items() if key != "status"}
+        return new | ({"status": proposed["status"]} if "status" in proposed else {})
+    new = proposed
+    if kind.status:
+        new.pop("status", None)
+        if "status" in current:
+            new["status"] = current["status"]
+    meta, old = new["metadata"], current["metadata"]
+    for field in ("selfLink", "managedFields"):
+        meta.pop(field, None)
+    for field in _SERVERS:
+        meta.pop(field, None)
+        if field in old:
+            meta[field] = old[field]
+    added = set(meta.get("finalizers") or ()) - set(old.get("finalizers") or ())
+    if added and "deletionTimestamp" in old:
+        raise invalid(
+            kind,
+            old["name"],
+            [
+                FieldError(
+                    ("metadata", "finalizers"),
+                    "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+                    f"finalizers {sorted(added)}",
+                )
+            ],
+        )
+    return new
+
+
+def count_generation(kind: AnyKind, current: Object, new: Object) -> None:
+    """One more generation if anything but metadata and status changed, in place."""
+    if kind.status and any(
+        current.get(key) != new.get(key)
+        for key in {*current, *new} - {"apiVersion", "kind", "metadata", "status"}
+    ):
+        new["metadata"]["generation"] = current["metadata"].get("generation", 0) + 1
+
+
+def time_text(time: datetime) -> str:
+    """RFC 3339 in UTC with microseconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond:06d}Z"

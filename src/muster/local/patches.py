@@ -1,0 +1,54 @@
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902). Neither changes its arguments."""
+
+from typing import Any, Final
+
+from muster.api.base import Object
+from muster.api.fields import FieldError
+from muster.kube.errors import BadRequest, TooLarge
+from muster.local.refusals import AnyKind, invalid
+
+#: Most operations in one JSON patch, as Kubernetes' limit.
+MAX_OPERATIONS: Final = 10_000
+
+
+def apply(kind: AnyKind, name: str, obj: Object, patch: Object | list[Object]) -> Object:
+    """`obj` patched: an object is a merge patch, a list a JSON patch."""
+    if isinstance(patch, dict):
+        merged = merge(obj, patch)
+        assert isinstance(merged, dict), "an object merged into an object is one"
+        return merged
+    if not isinstance(patch, list):
+        raise BadRequest("a patch is an object (merge patch) or a list of operations (JSON patch)")
+    if len(patch) > MAX_OPERATIONS:
+        raise TooLarge(f"the patch has {len(patch)} operations, limit is {MAX_OPERATIONS}")
+    return _operate(kind, name, obj, patch)
+
+
+def merge(target: Any, patch: Any) -> Any:  # Any: JSON
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def _operate(kind: AnyKind, name: str, obj: Object, patch: list[Object]) -> Object:
+    import jsonpatch  # here, because most runs never need it
+
+    try:
+        patched = jsonpatch.apply_patch(obj, patch)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise BadRequest(f"invalid JSON patch: {error}") from None
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise invalid(
+            kind, name, [FieldError((), f"the JSON patch does not apply: {error or 'a test failed'}")]
+        ) from None
+    except (TypeError, AttributeError, KeyError) as error:
+        raise BadRequest(f"invalid JSON patch: {error}") from None
+    if not isinstance(patched, dict):
+        raise BadRequest("the JSON patch replaces the object by something that is not one")
+    return patched

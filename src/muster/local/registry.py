@@ -1,0 +1,452 @@
+"""What the embedded API server does, without the server: Kubernetes' verbs on the store.
+
+Everything is synchronous and happens in one transaction, except watching; a call that returns has been
+committed. Objects come in as JSON objects and go out as encoded bytes, as they lie in the store. The
+rules are elsewhere, one module each: admission, metadata, patches, deletion, binding, eviction,
+watching. This module reads, asks them, and writes.
+
+The door (HTTP) and `LocalClient` (in process) are its callers. All refusals are `ApiError`s.
+"""
+
+import base64
+import binascii
+import random
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.kube.client import Patch
+from muster.kube.clock import Clock, SystemClock
+from muster.kube.errors import BadRequest, Expired
+from muster.local import admission, binding, eviction, metadata, patches, priority, watching
+from muster.local.addresses import Addresses
+from muster.local.deletion import DeleteOptions, is_over, mark
+from muster.local.history import History
+from muster.local.refusals import (
+    AnyKind,
+    already_exists,
+    conflict,
+    forbidden,
+    not_found,
+    resource,
+)
+from muster.local.selectors import Selector
+from muster.local.snapshot import scan_at
+from muster.local.store import Store
+from muster.local.watching import Frame, Frames
+
+#: Namespaces that are always there and cannot be deleted.
+NAMESPACES: Final = ("default", "kube-system")
+#: Most Event objects kept; the oldest go first.
+EVENTS: Final = 10_000
+#: Pod annotation that names the container meant where none is.
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
+_ATTEMPTS: Final = 8  # at a generated name
+_BACKGROUND: Final = DeleteOptions(propagation="Background")
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
+
+
+class Listing(NamedTuple):
+    """One page: objects as JSON, the revision at which they are true, the token of the next page."""
+
+    items: list[bytes]
+    revision: int
+    token: str = ""
+    #: how many follow; None where selectors would have to be asked
+    remaining: int | None = None
+
+    def encode(self, kind: AnyKind) -> bytes:
+        """The list object that goes over the wire."""
+        meta: Object = {"resourceVersion": str(self.revision)}
+        if self.token:
+            meta["continue"] = self.token
+            if self.remaining is not None:
+                meta["remainingItemCount"] = self.remaining
+        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
+        return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(self.items) + b"]}"
+
+
+class Registry:
+    """On a store that is open for reading only, get, list and the history work."""
+
+    def __init__(
+        self, store: Store, *, clock: Clock | None = None, source: random.Random | None = None
+    ) -> None:
+        self.store = store
+        self.history = History(store)
+        self._clock = clock or SystemClock()
+        self._random = source or random.SystemRandom()
+        #: built from the pods when first needed
+        self._addresses: Addresses | None = None
+        self._events = 0  # created since they were last counted
+        self._terminating: set[str] = set()
+        if not store.read_only:
+            self._start()
+
+    # Reading
+
+    def get(self, kind: AnyKind, namespace: str, name: str) -> bytes:
+        body = self.store.get(resource(kind), namespace if kind.namespaced else "", name)
+        if body is None:
+            raise not_found(kind, name)
+        return body
+
+    def list(
+        self,
+        kind: AnyKind,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        token: str = "",
+        revision: int = 0,
+    ) -> Listing:
+        """Pages after the first, and those with a `revision`, show what was then; `Expired` if forgotten."""
+        selector = Selector(kind, labels, fields)
+        after = ("", "")
+        if token:
+            revision, after = _read_token(token)
+        at = revision or self.store.revision
+        if at > self.store.revision:
+            raise Expired(f"Too large resource version: {at}, current: {self.store.revision}")
+        namespace = namespace if kind.namespaced else ""
+        items: list[bytes] = []
+        for at_namespace, name, body in scan_at(self.store, resource(kind), namespace, after, at):
+            if not selector.matches(body):
+                continue
+            if limit and len(items) == limit:
+                remaining = None
+                if selector.everything and at == self.store.revision:
+                    remaining = self.store.count(resource(kind), namespace, after)
+                return Listing(items, at, _write_token(at, after), remaining)
+            items.append(body)
+            after = (at_namespace, name)
+        return Listing(items, at)
+
+    async def watch(
+        self,
+        kind: AnyKind,
+        namespace: str = "",
+        *,
+        revision: int = 0,
+        labels: str = "",
+        fields: str = "",
+        bookmarks: bool = True,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Frames]:
+        """Changes after `revision`; 0 = whatever is there now comes first, as ADDED."""
+        selector = Selector(kind, labels, fields)
+        if not revision:
+            listing = self.list(kind, namespace, labels=labels, fields=fields)
+            revision = listing.revision
+            if listing.items:
+                yield [Frame("ADDED", revision, body) for body in listing.items]
+        if revision > self.store.revision:
+            raise Expired(f"Too large resource version: {revision}, current: {self.store.revision}")
+        namespace = namespace if kind.namespaced else ""
+        async for frames in watching.watch(
+            self.store, kind, namespace, selector, revision, bookmarks=bookmarks, timeout=timeout
+        ):
+            yield frames
+
+    # Writing
+
+    def create(self, kind: AnyKind, namespace: str, obj: Object) -> bytes:
+        obj = admission.read(kind, obj)
+        meta = obj["metadata"]
+        namespace = self._writable(kind, namespace)
+        generated = not meta.get("name")
+        name = meta["name"] = self._generated_name(kind, meta) if generated else meta["name"]
+        if not isinstance(name, str):
+            raise BadRequest(f"metadata.name is {name!r}, not a string")
+        for attempt in range(_ATTEMPTS):
+            if self.store.get(resource(kind), namespace, name) is None:
+                break
+            if not generated or attempt == _ATTEMPTS - 1:
+                raise already_exists(kind, name)
+            name = meta["name"] = self._generated_name(kind, meta)
+        now = self._clock.now()
+        metadata.stamp(kind, obj, namespace, uid=self._uid(), now=now)
+        obj = admission.complete(kind, name, obj)
+        if kind is kinds.POD:
+            priority.admit(self.store, obj)
+        elif kind is kinds.SERVICE_ACCOUNT:
+            obj.pop("status", None)
+        admission.check(kind, name, obj, None)
+        with self.store.transaction():
+            if kind is kinds.POD:
+                obj["status"] = {"phase": "Pending"}
+                if obj["spec"].get("nodeName"):
+                    obj = self._assign(obj, obj["spec"]["nodeName"], {})
+            if kind is kinds.EVENT:
+                self._bound_events()
+            return self._put(kind, obj, None, None)
+
+    def update(
+        self, kind: AnyKind, namespace: str, name: str, obj: Object, *, subresource: str = ""
+    ) -> bytes:
+        """PUT; conditional if the object carries a resourceVersion or uid."""
+        raw, current = self._load(kind, namespace, name)
+        return self._replace(kind, raw, current, admission.read(kind, obj), subresource)
+
+    def patch(
+        self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
+    ) -> bytes:
+        """A merge patch (object) or JSON patch (list); conditional by what it sets in metadata."""
+        raw, current = self._load(kind, namespace, name)
+        patched = patches.apply(kind, name, current, patch)
+        return self._replace(kind, raw, current, admission.read(kind, patched), subresource)
+
+    def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
+        """Returns the object's last state, or the state in which it waits for its end."""
+        raw, current = self._load(kind, namespace, name)
+        metadata.check_preconditions(
+            kind, current, uid=options.uid, resource_version=options.resource_version
+        )
+        with self.store.transaction():
+            if kind is kinds.NAMESPACE:
+                return self._delete_namespace(raw, current)
+            return self._delete(kind, raw, current, options)
+
+    def delete_collection(
+        self,
+        kind: AnyKind,
+        namespace: str,
+        options: DeleteOptions = _BACKGROUND,
+        *,
+        labels: str = "",
+        fields: str = "",
+    ) -> Listing:
+        """Deletes all that match, together; returns what they were."""
+        with self.store.transaction():
+            listing = self.list(kind, namespace, labels=labels, fields=fields)
+            for raw in listing.items:
+                self._delete(kind, raw, _OBJECT.decode(raw), options)
+        return listing
+
+    def bind(self, namespace: str, name: str, obj: Object) -> bytes:
+        """POST pods/binding; returns the bound pod."""
+        node = binding.target(name, obj)
+        raw, pod = self._load(kinds.POD, namespace, name)
+        given = obj.get("metadata") or {}
+        metadata.check_preconditions(
+            kinds.POD, pod, uid=given.get("uid"), resource_version=given.get("resourceVersion")
+        )
+        binding.check(pod)
+        with self.store.transaction():
+            bound = self._assign(pod, node, given.get("annotations") or {})
+            admission.check_status(kinds.POD, name, bound)
+            metadata.count_generation(kinds.POD, pod, bound)
+            return self._put(kinds.POD, bound, pod, raw)
+
+    def evict(self, namespace: str, name: str, obj: Object) -> bytes:
+        """POST pods/eviction; returns the pod as it waits for its end, or its last state."""
+        options = eviction.options(name, obj)
+        raw, pod = self._load(kinds.POD, namespace, name)
+        metadata.check_preconditions(
+            kinds.POD, pod, uid=options.uid, resource_version=options.resource_version
+        )
+        if eviction.needs_budget(pod):
+            eviction.check(pod, self._objects(kinds.PDB, namespace), self._objects(kinds.POD, namespace))
+        if "deletionTimestamp" not in pod["metadata"]:
+            disrupted = eviction.disrupted(pod, self._clock.now())
+        else:
+            disrupted = pod
+        with self.store.transaction():
+            return self._delete(kinds.POD, raw, disrupted, options, before=pod)
+
+    def log_target(self, namespace: str, name: str, container: str) -> tuple[str, str]:
+        """(the pod's uid, the container meant) for a request to read a log."""
+        pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
+        spec = pod["spec"]
+        names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
+        if not container:
+            annotations = pod["metadata"].get("annotations") or {}
+            container = annotations.get(DEFAULT_CONTAINER, "")
+            if not container and len(spec["containers"]) > 1:
+                raise BadRequest(
+                    f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
+                )
+            container = container or names[0]
+        if container not in names:
+            raise BadRequest(f"container {container} is not valid for pod {name}")
+        return pod["metadata"]["uid"], container
+
+    # Steps of the above
+
+    def _start(self) -> None:
+        with self.store.transaction():
+            for name in NAMESPACES:
+                if self.store.get("namespaces", "", name) is None:
+                    self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
+        self._terminating = {
+            obj["metadata"]["name"]
+            for obj in self._objects(kinds.NAMESPACE)
+            if "deletionTimestamp" in obj["metadata"]
+        }
+
+    def _load(self, kind: AnyKind, namespace: str, name: str) -> tuple[bytes, Object]:
+        raw = self.get(kind, namespace, name)
+        return raw, _OBJECT.decode(raw)
+
+    def _objects(self, kind: AnyKind, namespace: str = "") -> Iterator[Object]:
+        for _, _, body in self.store.scan(resource(kind), namespace):
+            yield _OBJECT.decode(body)
+
+    def _writable(self, kind: AnyKind, namespace: str) -> str:
+        """The namespace that a new object goes to: it must be there to stay."""
+        if not kind.namespaced:
+            return ""
+        if not namespace:
+            raise BadRequest(f"{resource(kind)} live in a namespace, and none is named")
+        if namespace in self._terminating:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": why, "field": "metadata.namespace"}
+            raise forbidden(kind, "", why, [cause])
+        if self.store.get("namespaces", "", namespace) is None:
+            raise not_found(kinds.NAMESPACE, namespace)
+        return namespace
+
+    def _generated_name(self, kind: AnyKind, meta: Object) -> str:
+        base = meta.get("generateName")
+        if not isinstance(base, str) or not base:
+            raise BadRequest(f"a {kind.kind} needs metadata.name or metadata.generateName")
+        return base[:58] + "".join(self._random.choices(_SUFFIX, k=5))
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def _replace(
+        self, kind: AnyKind, raw: bytes, current: Object, proposed: Object, subresource: str
+    ) -> bytes:
+        given, name = proposed["metadata"], current["metadata"]["name"]
+        if given.get("name", name) != name:
+            raise BadRequest(
+                f"the name of the object ({given['name']}) does not match the name on the URL ({name})"
+            )
+        if given.get("namespace") not in (None, "", current["metadata"].get("namespace")):
+            raise BadRequest("the namespace of the object does not match the namespace on the URL")
+        metadata.check_preconditions(
+            kind, current, uid=given.get("uid"), resource_version=given.get("resourceVersion")
+        )
+        if subresource:
+            new = metadata.carry_over(kind, current, proposed, subresource)
+            admission.check_status(kind, name, new)
+        else:
+            proposed = admission.complete(kind, name, proposed)
+            new = metadata.carry_over(kind, current, proposed, subresource)
+            if new == current:
+                return raw
+            admission.check(kind, name, new, current)
+            metadata.count_generation(kind, current, new)
+        if new == current:
+            return raw
+        with self.store.transaction():
+            if is_over(new):
+                return self._remove(kind, new, current, raw)
+            return self._put(kind, new, current, raw)
+
+    def _delete(
+        self,
+        kind: AnyKind,
+        raw: bytes,
+        current: Object,
+        options: DeleteOptions,
+        before: Object | None = None,
+    ) -> bytes:
+        """`before` is what `raw` says, where `current` differs from it already."""
+        before = before or current
+        marked, gone = mark(kind, current, options, self._clock.now())
+        if gone:
+            return self._remove(kind, marked, before, raw)
+        return raw if marked == before else self._put(kind, marked, before, raw)
+
+    def _delete_namespace(self, raw: bytes, current: Object) -> bytes:
+        """The namespace is closed to new objects, everything in it is deleted, and it goes with the last."""
+        name = current["metadata"]["name"]
+        if name in NAMESPACES:
+            raise forbidden(kinds.NAMESPACE, name, "this namespace may not be deleted")
+        marked, _ = mark(kinds.NAMESPACE, current, _BACKGROUND, self._clock.now())
+        marked["status"] = {**(current.get("status") or {}), "phase": "Terminating"}
+        if marked != current:
+            raw = self._put(kinds.NAMESPACE, marked, current, raw)
+        self._terminating.add(name)
+        for kind in kinds.ALL:
+            if kind.namespaced:
+                for _, _, body in list(self.store.scan(resource(kind), name)):
+                    self._delete(kind, body, _OBJECT.decode(body), _BACKGROUND)
+        return self._finish_namespace(name) or raw
+
+    def _finish_namespace(self, name: str) -> bytes | None:
+        if any(kind.namespaced and self.store.count(resource(kind), name) for kind in kinds.ALL):
+            return None
+        raw = self.store.get("namespaces", "", name)
+        if raw is None:
+            return None
+        current = _OBJECT.decode(raw)
+        if current["metadata"].get("finalizers"):
+            return None
+        return self._remove(kinds.NAMESPACE, current, current, raw)
+
+    def _assign(self, pod: Object, node_name: str, annotations: dict[str, str]) -> Object:
+        node = self.store.get("nodes", "", node_name)
+        if node is None:
+            raise conflict(
+                kinds.POD, pod["metadata"]["name"], f'node "{node_name}" does not exist', "binding"
+            )
+        if self._addresses is None:
+            self._addresses = Addresses(
+                (other.get("status") or {}).get("podIP", "") for other in self._objects(kinds.POD)
+            )
+        address = self._addresses.allot()
+        return binding.assign(pod, _OBJECT.decode(node), address, annotations, self._clock.now())
+
+    def _bound_events(self) -> None:
+        self._events += 1
+        if self._events % 256 == 1 and self.store.count("events") > EVENTS:
+            oldest = self.store.execute(
+                "SELECT body FROM objects WHERE kind = 'events' ORDER BY revision LIMIT ?", (EVENTS // 8,)
+            ).fetchall()
+            for (raw,) in oldest:
+                event = _OBJECT.decode(raw)
+                self._remove(kinds.EVENT, event, event, raw)
+
+    def _put(self, kind: AnyKind, obj: Object, old: Object | None, raw: bytes | None) -> bytes:
+        meta = obj["metadata"] = dict(obj["metadata"])
+        if kind is kinds.POD:
+            self.history.record(obj, old, self._clock.now())
+        return self.store.put(resource(kind), meta.get("namespace", ""), meta["name"], obj, raw)
+
+    def _remove(self, kind: AnyKind, obj: Object, old: Object, raw: bytes) -> bytes:
+        meta = obj["metadata"] = dict(obj["metadata"])
+        namespace, name = meta.get("namespace", ""), meta["name"]
+        if kind is kinds.POD:
+            self.history.close(obj, old, self._clock.now())
+            if self._addresses is not None:
+                self._addresses.free((obj.get("status") or {}).get("podIP", ""))
+        body = self.store.remove(resource(kind), namespace, name, obj, raw)
+        if kind is kinds.NAMESPACE:
+            self._terminating.discard(name)
+        elif namespace in self._terminating:
+            self._finish_namespace(namespace)
+        return body
+
+
+def _write_token(revision: int, after: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((revision, *after))).decode()
+
+
+def _read_token(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        revision, namespace, name = msgspec.json.decode(
+            base64.urlsafe_b64decode(token), type=tuple[int, str, str]
+        )
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise BadRequest("continue key is not valid: use the token of a list as it is") from None
+    return revision, (namespace, name)

@@ -1,0 +1,172 @@
+"""Label and field selectors, as Kubernetes writes them.
+
+Labels: `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Fields: `a=b,c!=d` over the few fields below.
+A selector is parsed once into a predicate on `Traits`, the little of an object that selectors see.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from muster.api.base import Kind, LabelSelector, Struct
+from muster.kube.errors import BadRequest
+
+
+class _Meta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Spec(Struct, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    restart_policy: str = ""
+    unschedulable: bool = False
+
+
+class _Status(Struct, frozen=True):
+    phase: str = ""
+    pod_ip: str = msgspec.field(name="podIP", default="")
+
+
+class _Reference(Struct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Traits(Struct, frozen=True):
+    """What selectors see of an object."""
+
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+    involved_object: _Reference = _Reference()
+    type: str = ""
+    reason: str = ""
+
+
+Test = Callable[[Traits], bool]
+_DECODER: Final = msgspec.json.Decoder(Traits)
+
+_OF_ALL: Final[dict[str, Callable[[Traits], str]]] = {
+    "metadata.name": lambda t: t.metadata.name,
+    "metadata.namespace": lambda t: t.metadata.namespace,
+}
+_OF_KIND: Final[dict[str, dict[str, Callable[[Traits], str]]]] = {
+    "Pod": {
+        "spec.nodeName": lambda t: t.spec.node_name,
+        "spec.schedulerName": lambda t: t.spec.scheduler_name,
+        "spec.restartPolicy": lambda t: t.spec.restart_policy,
+        "status.phase": lambda t: t.status.phase,
+        "status.podIP": lambda t: t.status.pod_ip,
+    },
+    "Node": {"spec.unschedulable": lambda t: "true" if t.spec.unschedulable else "false"},
+    "Namespace": {"status.phase": lambda t: t.status.phase},
+    "Secret": {"type": lambda t: t.type},
+    "Event": {
+        "involvedObject.apiVersion": lambda t: t.involved_object.api_version,
+        "involvedObject.kind": lambda t: t.involved_object.kind,
+        "involvedObject.namespace": lambda t: t.involved_object.namespace,
+        "involvedObject.name": lambda t: t.involved_object.name,
+        "involvedObject.uid": lambda t: t.involved_object.uid,
+        "type": lambda t: t.type,
+        "reason": lambda t: t.reason,
+    },
+}
+
+
+class Selector:
+    """Both selectors of a request, for objects of one kind as encoded bytes."""
+
+    def __init__(self, kind: "Kind[Any]", labels: str = "", fields: str = "") -> None:  # Any: of any type
+        self._tests = [*_parse_fields(kind, fields), *_parse_labels(labels)]
+        #: whether it matches everything
+        self.everything = not self._tests
+
+    def matches(self, body: bytes) -> bool:
+        if self.everything:
+            return True
+        traits = _DECODER.decode(body)
+        return all(test(traits) for test in self._tests)
+
+
+def matches_labels(selector: LabelSelector, labels: dict[str, str]) -> bool:
+    """Whether a selector that is part of an object (of a budget, say) matches; an empty one matches all."""
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        _OPERATORS[rule.operator](labels, rule.key, rule.values) for rule in selector.match_expressions
+    )
+
+
+_OPERATORS: Final[dict[str, Callable[[dict[str, str], str, list[str]], bool]]] = {
+    "In": lambda labels, key, values: labels.get(key) in values,
+    "NotIn": lambda labels, key, values: labels.get(key) not in values,
+    "Exists": lambda labels, key, _: key in labels,
+    "DoesNotExist": lambda labels, key, _: key not in labels,
+}
+
+
+def _parse_fields(kind: "Kind[Any]", text: str) -> list[Test]:
+    known = _OF_ALL | _OF_KIND.get(kind.kind, {})
+    tests: list[Test] = []
+    for term in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", term)
+        if match is None:
+            raise BadRequest(f"invalid field selector {term!r}: write field=value or field!=value")
+        field, operator, value = match.groups()
+        if field not in known:
+            raise BadRequest(
+                f"field label not supported: {field} (of {kind.plural}; known: {', '.join(sorted(known))})"
+            )
+        tests.append(_field_test(known[field], value, operator != "!="))
+    return tests
+
+
+def _field_test(read: Callable[[Traits], str], value: str, equal: bool) -> Test:
+    return lambda traits: (read(traits) == value) is equal
+
+
+_KEY: Final = r"(?:[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?"
+_VALUE: Final = r"(?:[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?)?"
+_TERM: Final = re.compile(
+    rf"\s*(?:(?P<absent>!)\s*(?P<no>{_KEY})"
+    rf"|(?P<key>{_KEY})\s*(?:"
+    rf"(?P<equal>==|=|!=)\s*(?P<value>{_VALUE})"
+    rf"|(?<=\s)(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
+)
+
+
+def _parse_labels(text: str) -> list[Test]:
+    tests: list[Test] = []
+    position = 0
+    while position < len(text):
+        match = _TERM.match(text, position)
+        if match is None:
+            raise BadRequest(
+                f"unable to parse label selector {text!r} at {text[position:]!r}: "
+                "write key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+            )
+        position = match.end()
+        tests.append(_label_test(match))
+    return tests
+
+
+def _label_test(match: "re.Match[str]") -> Test:
+    if match["absent"]:
+        operator, key, values = "DoesNotExist", match["no"], []
+    elif match["equal"]:
+        operator, key, values = "NotIn" if match["equal"] == "!=" else "In", match["key"], [match["value"]]
+    elif match["set"]:
+        operator, key = {"in": "In", "notin": "NotIn"}[match["set"]], match["key"]
+        values = [value.strip() for value in match["values"].split(",")]
+        if any(not re.fullmatch(_VALUE, value) for value in values):
+            raise BadRequest(f"invalid label value in {match.group().strip()!r}")
+    else:
+        operator, key, values = "Exists", match["key"], []
+    check = _OPERATORS[operator]
+    return lambda traits: check(traits.metadata.labels, key, values)

@@ -1,0 +1,365 @@
+"""The objects of the embedded cluster on disk: one SQLite file, one counter, one owner.
+
+A table holds the current state of every object, another the newest changes. Both are written in one
+transaction, together with whatever else belongs to the change, and the counter that numbers the
+changes is every object's `resourceVersion`: the design of kine and etcd. Nothing is decoded or cached
+here: bodies are JSON bytes, SQLite's own page cache is the cache.
+
+The file is in WAL mode with synchronous=NORMAL. A write that was acknowledged survives the death of the
+process at any moment; a power cut may lose the writes since the last checkpoint, but never leaves
+half of one.
+
+A lock on `<file>.lock` proves that there is one owner, and each owner raises the epoch, by which the
+scheduler tells its own writes from its predecessor's.
+"""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+from muster.api.base import Object
+from muster.kube.errors import Expired, MethodNotAllowed, ServerError, TooLarge
+from muster.local.tail import Event, Tail
+
+#: Largest object in bytes, as etcd's default.
+MAX_OBJECT: Final = 1_572_864
+#: Bounds of the changes kept on disk.
+HISTORY_EVENTS, HISTORY_BYTES = 50_000, 64 * 2**20
+#: Bounds of the changes kept in memory.
+TAIL_EVENTS, TAIL_BYTES = 10_000, 24 * 2**20
+#: "mstr" in the file's header, and the version of its tables.
+APPLICATION, FORMAT = 0x6D737472, 1
+
+_SCHEMA: Final = (
+    "CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE objects(kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+       revision INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE(kind, namespace, name))""",
+    """CREATE TABLE events(revision INTEGER PRIMARY KEY, kind TEXT NOT NULL, namespace TEXT NOT NULL,
+       name TEXT NOT NULL, body BLOB NOT NULL, previous BLOB, deleted INTEGER NOT NULL)""",
+)
+
+
+class StoreError(Exception):
+    """The file cannot be used; the message says why and what to do."""
+
+
+class Store:
+    """Opened for writing; `open_read_only` reads a store that nobody hosts. For one thread."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        history_events: int = HISTORY_EVENTS,
+        history_bytes: int = HISTORY_BYTES,
+        tail_events: int = TAIL_EVENTS,
+        tail_bytes: int = TAIL_BYTES,
+        _read_only: bool = False,
+    ) -> None:
+        self.path = str(path)
+        self.read_only = _read_only
+        self.closed = False
+        #: how often the store has been opened for writing
+        self.epoch = 0
+        #: the newest change
+        self.revision = 0
+        #: the newest change that is forgotten: watches and snapshots start at it at the earliest
+        self.compacted = 0
+        self._next_compacted = 0
+        self._kept_events = self._kept_bytes = 0
+        self._next_kept = (0, 0)
+        self._history_events, self._history_bytes = history_events, history_bytes
+        self._lock = None if _read_only or self.path == ":memory:" else _lock(self.path)
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._connection = self._open()
+            self._load()
+        except (sqlite3.Error, StoreError) as error:
+            self.close()
+            raise _unusable(self.path, error) from None
+        self._tail = Tail(self.revision, tail_events, tail_bytes)
+        self._depth = 0
+        self._pending: list[Event] = []
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+
+    @classmethod
+    def open_read_only(cls, path: Path | str) -> "Store":
+        return cls(path, _read_only=True)
+
+    def close(self) -> None:
+        """Ends the watches and lets others open the file."""
+        self.closed = True
+        if self._connection is not None:
+            self._connection.close()
+        if self._lock is not None:
+            self._lock.close()
+        for kind in list(getattr(self, "_waiting", ())):
+            self._wake(kind)
+
+    # Reading
+
+    def get(self, kind: str, namespace: str, name: str) -> bytes | None:
+        row = self.execute(
+            "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
+        ).fetchone()
+        return row[0] if row else None
+
+    def scan(
+        self, kind: str, namespace: str = "", after: tuple[str, str] = ("", "")
+    ) -> Iterator[tuple[str, str, bytes]]:
+        """(namespace, name, body) in order, from the first after `after`; `namespace=""` means all."""
+        where = "kind = ? AND (namespace, name) > (?, ?)" + (" AND namespace = ?" if namespace else "")
+        yield from self.execute(
+            f"SELECT namespace, name, body FROM objects WHERE {where} ORDER BY namespace, name",
+            (kind, *after, namespace) if namespace else (kind, *after),
+        )
+
+    def count(self, kind: str, namespace: str = "", after: tuple[str, str] = ("", "")) -> int:
+        where = "kind = ? AND (namespace, name) > (?, ?)" + (" AND namespace = ?" if namespace else "")
+        return int(
+            self.execute(
+                f"SELECT count(*) FROM objects WHERE {where}",
+                (kind, *after, namespace) if namespace else (kind, *after),
+            ).fetchone()[0]
+        )
+
+    def since(self, kind: str, revision: int, limit: int) -> list[Event]:
+        """Up to `limit` changes of `kind` after `revision`, oldest first; `Expired` if some are forgotten."""
+        events = self._tail.since(kind, revision, limit)
+        if events is not None:
+            return events
+        if revision < self.compacted:
+            raise Expired(f"too old resource version: {revision} ({self.compacted})")
+        rows = self.execute(
+            "SELECT revision, kind, namespace, name, body, previous, deleted FROM events"
+            " WHERE revision > ? AND kind = ? ORDER BY revision LIMIT ?",
+            (revision, kind, limit),
+        )
+        return [
+            Event(at, kind, namespace, name, body, previous, bool(deleted))
+            for at, kind, namespace, name, body, previous, deleted in rows
+        ]
+
+    def execute(self, sql: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
+        """One statement, for what shares the store's transactions. `Any`: what SQLite takes."""
+        assert self._connection is not None
+        try:
+            return self._connection.execute(sql, tuple(values))
+        except sqlite3.Error as error:
+            raise ServerError(f"the store {self.path} failed: {error}") from error
+
+    async def changed(self, kind: str) -> None:
+        """Returns after the next commit that changes an object of `kind`, or when the store is closed."""
+        if self.closed:
+            return
+        future = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(kind, set())
+        waiting.add(future)
+        try:
+            await future
+        finally:
+            waiting.discard(future)
+
+    # Writing
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes within happen together, or none; a transaction within another is part of it."""
+        if self._depth:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+            return
+        if self.read_only:
+            raise MethodNotAllowed(f"the store {self.path} is open for reading only")
+        before = self.revision
+        self.execute("BEGIN IMMEDIATE")
+        self._depth = 1
+        try:
+            yield
+            self._trim()
+            self.execute("COMMIT")
+        except BaseException:
+            self.revision = before
+            self._pending.clear()
+            self._roll_back()
+            raise
+        finally:
+            self._depth = 0
+        self._publish()
+
+    def put(self, kind: str, namespace: str, name: str, obj: Object, previous: bytes | None) -> bytes:
+        """Writes `obj`, whose last state was `previous`, under the next revision; returns it encoded."""
+        body = self._encode(obj)
+        if previous is None:
+            self.execute(
+                "INSERT INTO objects VALUES (?, ?, ?, ?, ?)", (kind, namespace, name, self.revision, body)
+            )
+        else:
+            self.execute(
+                "UPDATE objects SET revision = ?, body = ? WHERE kind = ? AND namespace = ? AND name = ?",
+                (self.revision, body, kind, namespace, name),
+            )
+        self._record(Event(self.revision, kind, namespace, name, body, previous, deleted=False))
+        return body
+
+    def remove(self, kind: str, namespace: str, name: str, obj: Object, previous: bytes) -> bytes:
+        """Removes the object; `obj` is its last state, as watchers will be told."""
+        body = self._encode(obj)
+        self.execute(
+            "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
+        )
+        self._record(Event(self.revision, kind, namespace, name, body, previous, deleted=True))
+        return body
+
+    def _encode(self, obj: Object) -> bytes:
+        assert self._depth, "writes belong into a transaction"
+        obj["metadata"]["resourceVersion"] = str(self.revision + 1)
+        body = msgspec.json.encode(obj)
+        if len(body) > MAX_OBJECT:
+            raise TooLarge(
+                f"Request entity too large: the object has {len(body)} bytes, limit is {MAX_OBJECT}"
+            )
+        self.revision += 1
+        return body
+
+    def _record(self, event: Event) -> None:
+        self.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                event.revision,
+                event.kind,
+                event.namespace,
+                event.name,
+                event.body,
+                event.previous,
+                event.deleted,
+            ),
+        )
+        self._pending.append(event)
+
+    def _trim(self) -> None:
+        """Forgets the oldest changes beyond the bounds, some at a time so that most writes need not."""
+        count = self._kept_events + len(self._pending)
+        size = self._kept_bytes + sum(event.size for event in self._pending)
+        if count > self._history_events or size > self._history_bytes:
+            enough = self._history_events - min(256, self._history_events // 8)
+            enough_bytes = self._history_bytes * 15 // 16
+            cut = self.compacted
+            for revision, bytes_ in self.execute(
+                "SELECT revision, length(body) + ifnull(length(previous), 0) FROM events"
+                " WHERE revision < ? ORDER BY revision",
+                (self.revision,),  # the newest stays, it carries the counter
+            ):
+                if count <= enough and size <= enough_bytes:
+                    break
+                cut, count, size = revision, count - 1, size - bytes_
+            self.execute("DELETE FROM events WHERE revision <= ?", (cut,))
+            self.execute("UPDATE counters SET value = ? WHERE name = 'compacted'", (cut,))
+            self._next_compacted = cut
+        self._next_kept = (count, size)
+
+    def _publish(self) -> None:
+        self._kept_events, self._kept_bytes = self._next_kept
+        self.compacted = self._next_compacted
+        kinds = set()
+        for event in self._pending:
+            self._tail.append(event)
+            kinds.add(event.kind)
+        self._pending.clear()
+        for kind in kinds:
+            self._wake(kind)
+
+    def _wake(self, kind: str) -> None:
+        for future in self._waiting.pop(kind, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def _roll_back(self) -> None:
+        assert self._connection is not None
+        self._next_compacted = self.compacted
+        if self._connection.in_transaction:  # not after a failed COMMIT that rolled back by itself
+            self._connection.execute("ROLLBACK")
+
+    # Opening
+
+    def _open(self) -> sqlite3.Connection:
+        if self.read_only:
+            if not Path(self.path).exists():
+                raise StoreError("there is no such file")
+            uri = Path(self.path).absolute().as_uri() + "?mode=ro"
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        else:
+            connection = sqlite3.connect(self.path, isolation_level=None)
+        connection.execute("PRAGMA busy_timeout = 5000")
+        return connection
+
+    def _load(self) -> None:
+        assert self._connection is not None
+        sql = self._connection.execute
+        tables = sql("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = sql("PRAGMA application_id").fetchone()[0]
+        version = sql("PRAGMA user_version").fetchone()[0]
+        if tables and application != APPLICATION:
+            raise StoreError("it belongs to another program")
+        if tables and version != FORMAT:
+            raise StoreError(f"it has format {version}, this muster reads format {FORMAT}")
+        if tables and (fault := sql("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise StoreError(fault)
+        if not tables and self.read_only:
+            raise StoreError("it is empty")
+        if not self.read_only:
+            sql("PRAGMA journal_mode = WAL")
+            sql("PRAGMA synchronous = NORMAL")
+            sql("PRAGMA wal_autocheckpoint = 4000")
+            sql("PRAGMA journal_size_limit = 67108864")
+            sql("BEGIN IMMEDIATE")
+            if not tables:
+                for statement in _SCHEMA:
+                    sql(statement)
+                sql("INSERT INTO counters VALUES ('epoch', 0), ('compacted', 0)")
+                sql(f"PRAGMA application_id = {APPLICATION}")
+                sql(f"PRAGMA user_version = {FORMAT}")
+            sql("UPDATE counters SET value = value + 1 WHERE name = 'epoch'")
+            sql("COMMIT")
+        counters = dict(sql("SELECT name, value FROM counters").fetchall())
+        self.epoch = counters["epoch"]
+        self.compacted = self._next_compacted = counters["compacted"]
+        self.revision, self._kept_events, self._kept_bytes = sql(
+            "SELECT ifnull(max(revision), 0), count(*),"
+            " ifnull(sum(length(body) + ifnull(length(previous), 0)), 0) FROM events"
+        ).fetchone()
+
+
+def _lock(path: str) -> IO[str]:
+    """A lock on a file beside the store: SQLite's own locks on the store itself do not bear company."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = open(f"{path}.lock", "a+", encoding="ascii")  # noqa: SIM115 - held until the store is closed
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        owner = file.read(20).strip()
+        file.close()
+        raise StoreError(f"the store {path} is in use by process {owner or 'unknown'}") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _unusable(path: str, error: Exception) -> StoreError:
+    if isinstance(error, sqlite3.OperationalError):
+        return StoreError(f"cannot open the store {path}: {error}")
+    return StoreError(
+        f"{path} is not a usable muster store: {error}; move it away to start with an empty one"
+    )

@@ -1,0 +1,97 @@
+"""A watch: the changes of one kind after a revision, as one client with its selectors sees them.
+
+An object that starts to match a selector is ADDED, one that ceases to is DELETED, whatever happened to
+it. A watch holds one revision and nothing else; it reads what is next in batches from the store's tail.
+Changes of one turn of the event loop come as one batch.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from muster.local.refusals import AnyKind, resource
+from muster.local.selectors import Selector
+from muster.local.store import Store
+from muster.local.tail import Event
+
+#: Most changes that a watcher is handed at once.
+BATCH: Final = 64
+#: Seconds between bookmarks.
+BOOKMARK_EVERY: Final = 60.0
+
+
+class Frame(NamedTuple):
+    """One event of a watch; `body` is the object as JSON."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    revision: int
+    body: bytes
+
+    def encode(self) -> bytes:
+        """The line that goes over the wire."""
+        return b'{"type":"%b","object":%b}\n' % (self.type.encode(), self.body)
+
+
+Frames = list[Frame]
+
+
+async def watch(
+    store: Store,
+    kind: AnyKind,
+    namespace: str,
+    selector: Selector,
+    revision: int,
+    *,
+    bookmarks: bool,
+    timeout: float | None,
+) -> AsyncIterator[Frames]:
+    """Ends after `timeout` seconds or when the store is closed; raises `Expired` for a watcher too slow."""
+    key = resource(kind)
+    loop = asyncio.get_running_loop()
+    end = None if timeout is None else loop.time() + timeout
+    due = loop.time() + BOOKMARK_EVERY
+    while not store.closed:
+        events = store.since(key, revision, BATCH)
+        if events:
+            revision = events[-1].revision
+            frames = [
+                frame
+                for event in events
+                if (not namespace or event.namespace == namespace) and (frame := _seen(event, selector))
+            ]
+            if frames:
+                yield frames
+                await asyncio.sleep(0)  # a watcher that is far behind lets others live
+            continue
+        revision = store.revision
+        until = due if end is None else min(due, end)
+        try:
+            async with asyncio.timeout_at(until):
+                await store.changed(key)
+        except TimeoutError:
+            due = loop.time() + BOOKMARK_EVERY
+            if bookmarks:
+                # nothing changed since `revision`, except of other kinds
+                yield [bookmark(kind, revision)]
+            if end is not None and loop.time() >= end:
+                return
+
+
+def bookmark(kind: AnyKind, revision: int) -> Frame:
+    body = {
+        "kind": kind.kind,
+        "apiVersion": kind.api_version,
+        "metadata": {"resourceVersion": str(revision), "creationTimestamp": None},
+    }
+    return Frame("BOOKMARK", revision, msgspec.json.encode(body))
+
+
+def _seen(event: Event, selector: Selector) -> Frame | None:
+    """What a watcher with this selector sees of a change."""
+    before = event.previous is not None and selector.matches(event.previous)
+    after = not event.deleted and selector.matches(event.body)
+    if after:
+        return Frame("MODIFIED" if before else "ADDED", event.revision, event.body)
+    return Frame("DELETED", event.revision, event.body) if before else None
