@@ -15,10 +15,17 @@ from typing import Any
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, Resource, condition, controller_of, is_true
-from muster.api.batch_v1 import Job, JobSpec
+from muster.api.base import Condition, Kind, Object, Resource, condition, controller_of, is_true
+from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
-from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.jobset_v1alpha2 import (
+    JOB_GLOBAL_INDEX,
+    JOB_INDEX,
+    JOBSET_NAME,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+    JobSet,
+)
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.kube.client import Client
@@ -314,6 +321,89 @@ def _last_end(pods: Iterable[Pod]) -> datetime | None:
     return max(ends, default=None)
 
 
+def summary(view: JobView) -> Object:
+    """A view as JSON."""
+    return {
+        "name": view.name,
+        "namespace": view.namespace,
+        "kind": view.kind.kind,
+        "mode": "gang" if view.gangs else "independent",
+        "state": view.state.value,
+        "wanted": view.wanted,
+        "running": view.running,
+        "succeeded": view.succeeded,
+        "failed": view.failed,
+        "restarts": view.restarts,
+        "reason": {"code": view.reason[0], "message": view.reason[1]} if view.reason else None,
+        "created": view.created,
+        "finished": view.finished,
+    }
+
+
+def gang_summary(gang: Gang) -> Object:
+    """A gang's record as JSON, with its whole explanation."""
+    status = gang.status
+    return {
+        "name": gang.metadata.name,
+        "phase": status.phase,
+        "minCount": gang.spec.min_count,
+        "bound": status.bound,
+        "attempt": status.attempt,
+        "reason": msgspec.to_builtins(status.reason),
+        "explanation": status.explanation,
+        "expectedStart": status.expected_start,
+    }
+
+
+def group_of(pod: Pod) -> str:
+    """The type or replicated job a pod belongs to, "" where it has none."""
+    return pod.metadata.labels.get(REPLICATED_JOB_NAME, "")
+
+
+def label(pod: Pod) -> str:
+    """`worker-1-0`: type, job, index; a Job's name and index; a bare pod's name."""
+    labels = pod.metadata.labels
+    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
+    if group := group_of(pod):
+        return "-".join(filter(None, [group, labels.get(JOB_INDEX, ""), index]))
+    if (job := labels.get(JOB_NAME)) and index:
+        return f"{job}-{index}"
+    return pod.metadata.name
+
+
+def pod_order(pod: Pod) -> tuple[int, int, int, str]:
+    """As in the job file: by job over all types, then by index."""
+    labels = pod.metadata.labels
+    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
+    created = pod.metadata.creation_timestamp
+    return (
+        int(labels.get(JOB_GLOBAL_INDEX, 0)),
+        int(index or 0),
+        int(created.timestamp() * 1e6) if created else 0,
+        pod.metadata.name,
+    )
+
+
+def exit_code(pod: Pod) -> int | None:
+    """The first exit code that is not 0, else 0 once all containers have ended, else None."""
+    ended = [status.state.terminated for status in pod.status.container_statuses]
+    codes = [state.exit_code for state in ended if state is not None]
+    return next((code for code in codes if code), 0 if codes and len(codes) == len(ended) else None)
+
+
+def pod_reason(pod: Pod) -> str:
+    """Why a pod waits or failed, in a few words."""
+    for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
+        if status.state.waiting and status.state.waiting.reason:
+            return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
+        if status.state.terminated and status.state.terminated.exit_code:
+            return status.state.terminated.message or status.state.terminated.reason
+    if pod.status.reason:
+        return f"{pod.status.reason} {pod.status.message}".strip()
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    return scheduled.message if scheduled and scheduled.status == "False" else ""
+
+
 def find(name: str, among: Sequence[JobView]) -> JobView:
     """The job of that name, or the only one whose name begins so; LookupError says which there are."""
     exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
@@ -342,6 +432,25 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
         return None
     _, _, pod, code = min(failures, key=lambda failure: failure[:2])
     return pod, code
+
+
+def failure_code(view: JobView, seen: Iterable[Pod]) -> int:
+    """The exit code of a failed job: that of the container which failed first in its last attempt, else 1."""
+    mine = [pod for pod in seen if _is_of(pod, view)]
+    attempts = [int(pod.metadata.labels.get(RESTART_ATTEMPT, 0)) for pod in mine if first_failure([pod])]
+    last = [
+        pod for pod in mine if int(pod.metadata.labels.get(RESTART_ATTEMPT, 0)) == max(attempts, default=0)
+    ]
+    failure = first_failure(last)
+    return failure[1] if failure else 1
+
+
+def _is_of(pod: Pod, view: JobView) -> bool:
+    if view.kind is kinds.JOBSET:
+        return pod.metadata.labels.get(JOBSET_NAME) == view.name
+    if view.kind is kinds.JOB:
+        return pod.metadata.labels.get(JOB_NAME) == view.name
+    return any(pod.metadata.uid == other.metadata.uid for other in view.pods)
 
 
 def unfinished(resource: Resource) -> bool:

@@ -1,1 +1,1 @@
-
+"""The command line: one module per verb, thin. Only this room prints."""

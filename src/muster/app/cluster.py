@@ -1,0 +1,83 @@
+"""The cluster that a verb works on: the embedded one by default, else a kubeconfig's."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.app import host
+from muster.app.home import Endpoint, Home
+from muster.kube.client import Client
+from muster.kube.errors import Unreachable
+from muster.local import credentials
+
+if TYPE_CHECKING:  # aiohttp takes a quarter of a second to import
+    from muster.kube.http import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    @property
+    def embedded(self) -> bool:
+        return self.kubeconfig is None and self.context is None
+
+
+@contextmanager
+def attached(target: Target, nodes: str = "") -> Iterator[Endpoint | None]:
+    """Makes sure that the embedded cluster is hosted while this lasts; nothing for a real one."""
+    if not target.embedded:
+        if nodes:
+            raise host.HostError("--nodes is for the embedded cluster; a real one has the nodes it has")
+        yield None
+        return
+    with host.attached(Home.of_user(), nodes) as endpoint:
+        yield endpoint
+
+
+@asynccontextmanager
+async def acting(target: Target, endpoint: Endpoint | None = None) -> AsyncIterator[Client]:
+    """A client of the running cluster: of `endpoint`, if given."""
+    from muster.kube.http import HttpClient
+
+    client = HttpClient(_connection(target, endpoint))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def reading(target: Target) -> AsyncIterator[Client]:
+    """A client to read with: of the store itself, when nobody hosts the embedded cluster."""
+    home = Home.of_user()
+    endpoint = home.endpoint() if target.embedded else None
+    if target.embedded and endpoint is None:
+        from muster.local.offline import offline_client
+
+        with offline_client(home.store, home.logs) as client:
+            yield client
+        return
+    async with acting(target, endpoint) as client:
+        yield client
+
+
+def _connection(target: Target, endpoint: Endpoint | None) -> Connection:
+    from muster.kube.http import Connection
+
+    if not target.embedded:
+        from muster.kube import config
+
+        return config.load(target.kubeconfig, target.context)
+    home = Home.of_user()
+    endpoint = endpoint or home.endpoint()
+    if endpoint is None:
+        raise Unreachable("nobody hosts the embedded cluster; `muster up` starts it")
+    token = credentials.token_file(home.root).read_text()
+    return Connection(
+        endpoint.server,
+        credentials.client_context(home.root),
+        lambda: {"Authorization": f"Bearer {token}"},
+    )

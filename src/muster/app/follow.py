@@ -1,0 +1,175 @@
+"""Following the jobs of one file until they end: what their pods print, and how they stand.
+
+A follower watches the objects that make up jobs, works out the jobs' views from them (the same views
+that `list` shows), and reads the output of each pod from the moment its container starts. It tells
+three things, in order: `Line`s, `Stand`s whenever a view changes, and at last `Ended`, after every
+line that the pods wrote.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.api.base import Kind, Resource
+from muster.api.core_v1 import Pod
+from muster.app.jobs import JobView, Objects, views
+from muster.app.logs import Line, lines
+from muster.kube.client import Client
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.kube.reflector import Reflector
+
+#: pods whose output is read at one time; the others' stays in their logs
+READERS: Final = 100
+#: lines that may wait for a slow terminal before the readers wait too
+BACKLOG: Final = 10_000
+#: seconds between two looks at a job that changes all the time
+PACE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """One job to follow."""
+
+    kind: Kind[Any]  # Any: a job may be of several kinds
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How the jobs stand now."""
+
+    views: tuple[JobView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """All jobs have ended: their last views, and every pod that was seen. A deleted job has no view."""
+
+    views: tuple[JobView, ...]
+    pods: tuple[Pod, ...]
+
+
+News = Line | Stand | Ended
+
+
+async def follow(
+    client: Client,
+    jobs: Sequence[Followed],
+    *,
+    only: Callable[[Pod], bool] = lambda pod: True,
+    tail: int | None = None,
+) -> AsyncIterator[News]:
+    """`only` chooses the pods whose output is read, from its last `tail` lines on.
+
+    Raises what the client raises.
+    """
+    follower = _Follower(client, jobs, only, tail)
+    work = asyncio.create_task(follower.run())
+    try:
+        while True:
+            news = await follower.next(work)
+            yield news
+            if isinstance(news, Ended):
+                return
+    finally:
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+
+
+class _Follower:
+    def __init__(
+        self, client: Client, jobs: Sequence[Followed], only: Callable[[Pod], bool], tail: int | None
+    ) -> None:
+        self._client, self._jobs, self._only, self._tail = client, frozenset(jobs), only, tail
+        (namespace,) = {job.namespace for job in jobs}
+        self._news: asyncio.Queue[News] = asyncio.Queue(BACKLOG)
+        self._changed = asyncio.Event()
+        self._seen: dict[str, Pod] = {}  # every pod of the job, by uid, as it was last
+        self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}  # by pod and container
+        self._slots = asyncio.Semaphore(READERS)
+        watched = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD, kinds.GANG)
+        self._caches: dict[Kind[Any], Reflector[Any]] = {
+            watched_kind: Reflector(client, watched_kind, self._note, namespace=namespace)
+            for watched_kind in watched
+        }
+
+    async def next(self, work: "asyncio.Task[None]") -> News:
+        """The next news; or the error that ended the work."""
+        getting = asyncio.create_task(self._news.get())
+        await asyncio.wait({getting, work}, return_when=asyncio.FIRST_COMPLETED)
+        if getting.done():
+            return getting.result()
+        getting.cancel()
+        work.result()  # raises why it ended
+        raise RuntimeError("a follower ends with Ended")
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            watches = [group.create_task(cache.run()) for cache in self._caches.values()]
+            await asyncio.gather(*(cache.synced.wait() for cache in self._caches.values()))
+            await self._until_ended(group)
+            for watch in watches:
+                watch.cancel()
+
+    async def _until_ended(self, group: asyncio.TaskGroup) -> None:
+        shown = None
+        while True:
+            self._changed.clear()
+            views = self._views()
+            for pod in (pod for view in views for pod in view.pods):
+                self._seen[pod.metadata.uid] = pod
+                for container in _started(pod) if self._only(pod) else ():
+                    if (key := (pod.metadata.uid, container)) not in self._readers:
+                        self._readers[key] = group.create_task(self._read(pod, container))
+            if all(view.state.finished for view in views) and not self._leaving(len(views)):
+                await asyncio.gather(*self._readers.values())
+                await self._news.put(Ended(views, tuple(self._seen.values())))
+                return
+            if views != shown:
+                shown = views
+                await self._news.put(Stand(views))
+            await self._changed.wait()
+            await asyncio.sleep(PACE)
+
+    def _views(self) -> tuple[JobView, ...]:
+        """The views of the jobs that are there; one that has been deleted is not."""
+
+        def items(kind: Kind[Any]) -> list[Any]:
+            return list(self._caches[kind].items.values())
+
+        groups = [
+            (kind, group) for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS) for group in items(kind)
+        ]
+        objects = Objects(items(kinds.JOBSET), items(kinds.JOB), groups, items(kinds.POD), items(kinds.GANG))
+        return tuple(
+            view for view in views(objects) if Followed(view.kind, view.namespace, view.name) in self._jobs
+        )
+
+    def _leaving(self, left: int) -> bool:
+        """Whether pods of jobs that have been deleted are still there: they get their grace."""
+        there = {pod.metadata.uid for pod in self._caches[kinds.POD].items.values()}
+        return left < len(self._jobs) and not there.isdisjoint(self._seen)
+
+    def _note(self, old: Resource | None, new: Resource | None) -> None:
+        self._changed.set()
+
+    async def _read(self, pod: Pod, container: str) -> None:
+        """Passes on all that the container prints, until it ends."""
+        async with self._slots:
+            with suppress(ApiError, Unanswered, Unreachable):  # the log went with the pod
+                async for line in lines(self._client, pod, container, follow=True, tail=self._tail):
+                    await self._news.put(line)
+
+
+def _started(pod: Pod) -> list[str]:
+    """The containers that have run, or do."""
+    return [
+        status.name
+        for status in pod.status.container_statuses
+        if status.state.running or status.state.terminated or status.restart_count
+    ]

@@ -1,0 +1,59 @@
+"""Nodes as people see them: what they have, and what bound pods have asked of it."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from muster.api import kinds
+from muster.api.base import Object, is_true
+from muster.api.core_v1 import Node
+from muster.core.gang import NodeName
+from muster.kube.client import Client
+from muster.names import GPU_PRODUCT
+from muster.translate.nodes import node_changed
+from muster.translate.requests import requests
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    name: str
+    state: str
+    #: milli-CPU, MiB, pieces
+    capacity: dict[str, int]
+    used: dict[str, int]
+    product: str
+
+
+async def fetch(client: Client) -> list[NodeView]:
+    nodes = (await client.list(kinds.NODE)).items
+    pods = (await client.list(kinds.POD, fields="spec.nodeName!=")).items
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        if not pod.terminal:
+            used[pod.spec.node_name].update(dict(requests(pod.spec)))
+            used[pod.spec.node_name]["pods"] += 1
+    return sorted((_view(node, dict(used[node.metadata.name])) for node in nodes), key=lambda view: view.name)
+
+
+def _view(node: Node, used: dict[str, int]) -> NodeView:
+    if not is_true(node.status.conditions, "Ready"):
+        state = "not ready"
+    else:
+        state = "cordoned" if node.spec.unschedulable else "ready"
+    return NodeView(
+        NodeName(node.metadata.name),
+        state,
+        dict(node_changed(node).capacity),
+        used,
+        node.metadata.labels.get(GPU_PRODUCT, ""),
+    )
+
+
+def summary(node: NodeView) -> Object:
+    """A view as JSON, amounts in milli-CPU, MiB and pieces."""
+    return {
+        "name": node.name,
+        "state": node.state,
+        "capacity": node.capacity,
+        "used": node.used,
+        "product": node.product,
+    }

@@ -1,0 +1,48 @@
+"""`muster get JOB`: its pods in a table, or its objects as JSON or YAML."""
+
+import asyncio
+
+from muster.cli.errors import explained
+from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+
+
+def command(
+    job: JobName,
+    namespace: Namespace = None,
+    output: OutputFormat = Output.TABLE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    from muster.api.base import Object
+    from muster.app import jobs
+    from muster.app.cluster import Target, reading
+    from muster.cli import show
+
+    async def fetch() -> tuple[jobs.JobView, Object]:
+        async with reading(Target(kubeconfig, context)) as client:
+            view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
+            return view, await client.get_json(view.kind, view.namespace, view.name)
+
+    with explained():
+        view, whole = asyncio.run(fetch())
+    if output is not Output.TABLE:
+        show.machine(whole, output)
+        return
+    print(show.headline(view))
+    if view.pods:
+        show.table(
+            ["POD", "NODE", "PHASE", "EXIT", "RESTARTS", "AGE", "REASON"],
+            [
+                [
+                    jobs.label(pod),
+                    pod.spec.node_name or "-",
+                    "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase or "Pending",
+                    str(code) if (code := jobs.exit_code(pod)) is not None else "-",
+                    str(sum(status.restart_count for status in pod.status.container_statuses)),
+                    show.age(pod.metadata.creation_timestamp),
+                    jobs.pod_reason(pod),
+                ]
+                for pod in sorted(view.pods, key=jobs.pod_order)
+            ],
+            right=["EXIT", "RESTARTS"],
+        )

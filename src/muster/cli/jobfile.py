@@ -1,0 +1,76 @@
+"""Job files on the command line: options in, a compiled job out, its notes on stderr."""
+
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from muster.app.home import Home
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.workloads import load as loading
+from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.jobfile import Caller, JobFile
+
+_STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
+
+
+def load(
+    file: str,
+    *,
+    gang: bool | None,
+    queue: str | None,
+    volumes: Sequence[str] | None,
+    embedded: bool,
+    suffix: str | None = None,
+) -> JobFile:
+    """The compiled file, named at random unless `suffix` is given; every error in it is one Failure."""
+    pairs = {}
+    for volume in volumes or ():
+        name, separator, directory = volume.partition("=")
+        if not (name and separator and directory):
+            raise Failure(f"--volume {volume}: write NAME=DIR, e.g. --volume datasets=/data", BAD_INPUT)
+        if not os.path.isdir(directory):
+            raise Failure(f"--volume {volume}: {directory} is not a directory", BAD_INPUT)
+        pairs[name] = os.path.abspath(directory)
+    home = Home.of_user()
+    try:
+        return loading.load(
+            "standard input" if file == "-" else file,
+            text=sys.stdin.read() if file == "-" else None,
+            suffix=secrets.token_hex(4) if suffix is None else suffix,
+            mode=None if gang is None else "gang" if gang else "independent",
+            queue=queue,
+            volumes=pairs,
+            local=embedded,
+            home=str(home.root) if embedded else "",
+            caller=_caller() if embedded else None,
+        )
+    except JobFileError as error:
+        raise Failure(str(error), BAD_INPUT) from error
+
+
+def print_notes(job: JobFile) -> None:
+    """What there is to say about the file, on stderr."""
+    for note in job.notes:
+        print_finding(note)
+
+
+def print_finding(finding: Finding) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    severity = finding.severity.value
+    Console(stderr=True, soft_wrap=True, highlight=False).print(
+        Text.assemble((f"{severity}: ", _STYLE[severity]), str(finding))
+    )
+
+
+def _caller() -> Caller:
+    environment = os.environ
+    return Caller(
+        cwd=os.getcwd(),
+        path=environment.get("PATH", ""),
+        home=environment.get("HOME", ""),
+        lang=environment.get("LANG", ""),
+    )

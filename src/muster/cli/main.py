@@ -1,0 +1,66 @@
+"""`muster`: the verbs, and the one place where errors become messages and exit codes.
+
+Verb modules import only typer at their top, so that `--help` is quick; what a verb needs is imported
+when it runs.
+"""
+
+import sys
+from typing import Final
+
+import typer
+
+from muster import __version__
+from muster.cli import cancel, check, demo, down, get, list_, logs, nodes, run, submit, timeline, up, why
+from muster.cli.errors import Failure
+
+app: Final = typer.Typer(
+    name="muster",
+    help="Batch and gang scheduling for Kubernetes: all of it starts, or none of it does.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run", help="Run a job file to the end; the exit code is the job's.")(run.command)
+app.command("submit", help="Submit a job file and return.")(submit.command)
+app.command("list", help="Jobs, one line each.")(list_.command)
+app.command("get", help="One job: its pods, or its objects with -o.")(get.command)
+app.command("why", help="Why a job waits, and what would start it.")(why.command)
+app.command("timeline", help="Who ran when, as bars.")(timeline.command)
+app.command("logs", help="The output of a job's pods.")(logs.command)
+app.command("cancel", help="End a job and its pods.")(cancel.command)
+app.command("check", help="Validate a job file without a cluster.")(check.command)
+app.command("nodes", help="The nodes and what is free on them.")(nodes.command)
+app.command("up", help="Start the embedded cluster.")(up.command)
+app.command("down", help="Stop the embedded cluster.")(down.command)
+app.command("demo", help="The idea in a minute.")(demo.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"muster {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        app()
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(failure.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
+        sys.exit(141)

@@ -1,0 +1,50 @@
+"""`muster nodes`: the nodes, what they have and what is taken."""
+
+import asyncio
+
+from muster.cli.errors import explained
+from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
+
+
+def command(
+    output: OutputFormat = Output.TABLE, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    from muster.api.quantity import show as quantity
+    from muster.app import nodes
+    from muster.app.cluster import Target, reading
+    from muster.cli import show
+
+    async def fetch() -> list[nodes.NodeView]:
+        async with reading(Target(kubeconfig, context)) as client:
+            return await nodes.fetch(client)
+
+    with explained():
+        found = asyncio.run(fetch())
+    if output is not Output.TABLE:
+        show.machine([nodes.summary(node) for node in found], output)
+        return
+    if not found:
+        print("no nodes: nobody hosts the embedded cluster now; `muster up` starts it")
+        return
+    resources = sorted({resource for node in found for resource in node.capacity}, key=_interest)
+    show.table(
+        ["NAME", "STATE", *(f"{name.removeprefix('nvidia.com/')} used/all" for name in resources), "PRODUCT"],
+        [
+            [
+                node.name,
+                node.state,
+                *(
+                    f"{quantity(name, node.used.get(name, 0))}/{quantity(name, node.capacity.get(name, 0))}"
+                    for name in resources
+                ),
+                node.product,
+            ]
+            for node in found
+        ],
+    )
+
+
+def _interest(resource: str) -> tuple[int, str]:
+    """CPU and memory first, then what machines are bought for."""
+    order = {"cpu": 0, "memory": 1, "pods": 3, "ephemeral-storage": 4}
+    return order.get(resource, 2), resource

@@ -1,0 +1,53 @@
+"""Options that several verbs share, so that they read the same everywhere."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="Use this cluster instead of the embedded one."),
+]
+Context = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", help="The kubeconfig's context to use."),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="The namespace; by default the context's."),
+]
+OutputFormat = Annotated[
+    Output, typer.Option("--output", "-o", help="A table for people, JSON or YAML for programs.")
+]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or the beginning of it.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="A job file; - for standard input.")]
+Nodes = Annotated[
+    str,
+    typer.Option(
+        "--nodes",
+        metavar="SPEC",
+        help='A cluster in pretence, e.g. "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8", or a YAML file.',
+    ),
+]
+Gang = Annotated[
+    bool | None,
+    typer.Option(
+        "--gang/--independent", help="All pods at once or none; or each on its own.", show_default=False
+    ),
+]
+Queue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="NAME", help="The queue to wait in."),
+]
+Volumes = Annotated[
+    list[str] | None,
+    typer.Option("--volume", metavar="NAME=DIR", help="The directory that stands in for an existing volume."),
+]

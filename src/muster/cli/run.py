@@ -1,0 +1,34 @@
+"""`muster run FILE`: the job from its file to its end, in one terminal.
+
+Above, what the pods print, each line with its pod's name; below it one line that says how the job
+stands; at the end who ran when. Without a terminal the line is printed whenever it changes.
+"""
+
+import asyncio
+
+from muster.cli.errors import explained
+from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Queue, Volumes
+
+
+def command(
+    file: File,
+    gang: Gang = None,
+    queue: Queue = None,
+    volume: Volumes = None,
+    nodes: Nodes = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    import typer
+
+    from muster.app.cluster import Target, attached
+    from muster.cli import jobfile
+    from muster.cli.running import Runner
+
+    target = Target(kubeconfig, context)
+    with explained():
+        job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
+        jobfile.print_notes(job)
+        with attached(target, nodes) as endpoint:
+            exit_code = asyncio.run(Runner(job, target, endpoint).run())
+    raise typer.Exit(exit_code)

@@ -1,0 +1,111 @@
+"""Tables for people, JSON and YAML for programs, times as people say them."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from muster.api.muster_v1alpha1 import Gang
+from muster.app.jobs import JobView, State
+from muster.cli.bars import clock
+from muster.cli.options import Output
+
+COLOURS: Final = {
+    State.WAITING: "yellow",
+    State.SUSPENDED: "dim",
+    State.STARTING: "cyan",
+    State.RUNNING: "green",
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+}
+
+
+def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
+    """Prints JSON or YAML."""
+    import msgspec
+
+    if output is Output.JSON:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+        sys.stdout.flush()
+    else:
+        import yaml
+
+        print(
+            yaml.safe_dump(msgspec.to_builtins(value, str_keys=True), sort_keys=False, allow_unicode=True),
+            end="",
+        )
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """A plain table, wide as it needs to be; colour markup is allowed in cells."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        grid.add_column(column, no_wrap=True, justify="right" if column in right else "left")
+    for row in rows:
+        grid.add_row(*row)
+    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
+    console.print(grid)
+
+
+def state(view: JobView) -> str:
+    """A job's state in its colour."""
+    return f"[{COLOURS[view.state]}]{view.state.value}[/]"
+
+
+def headline(view: JobView) -> str:
+    """`train-3f9a1c20 · running 1:07 · 5 of 5 running · 0 restarts`"""
+    parts = [view.name, view.state.value]
+    if view.state.finished and view.created and view.finished:
+        parts[-1] += f" in {span(view.created, view.finished)}"
+    counts = [(view.running, "running"), (view.succeeded, "succeeded"), (view.failed, "failed")]
+    parts.append(f"{view.wanted} wanted" + "".join(f", {count} {what}" for count, what in counts if count))
+    if view.restarts:
+        parts.append(plural(view.restarts, "restart"))
+    if view.reason:
+        parts.append(": ".join(filter(None, view.reason)))
+    return " · ".join(parts)
+
+
+def explanation(gang: Gang) -> list[str]:
+    """What a gang's record says about why it waits, a line each."""
+    told = gang.status.explanation
+    if not told:
+        return []
+    lines = []
+    for pod_set in told.get("podSets", []):
+        limits = ", ".join(
+            f"{what} on {plural(count, 'node')}" for what, count in pod_set["limitedBy"].items()
+        )
+        lines.append(
+            f"{pod_set['name']}: {pod_set['fits']} of {pod_set['wanted']} fit"
+            + (f"; {limits}" if limits else "")
+        )
+    if told.get("blockers"):
+        lines.append("held by " + ", ".join(told["blockers"]))
+    lines += [f"{remedy['change']}: {remedy['effect']}" for remedy in told.get("remedies", [])]
+    if expected := told.get("expectedStart"):
+        lines.append(f"expected to start {expected['at']} ({expected['basis']})")
+    return lines
+
+
+def age(since: datetime | None, now: datetime | None = None) -> str:
+    """`12s`, `4m`, `3h`, `2d`."""
+    if since is None:
+        return "-"
+    seconds = max(0, ((now or datetime.now(UTC)) - since).total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size * (2 if unit != "d" else 1):
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def span(begin: datetime, end: datetime) -> str:
+    """`0:12`"""
+    return clock(max(0.0, (end - begin).total_seconds()))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

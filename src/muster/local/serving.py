@@ -1,0 +1,85 @@
+"""Serving the door over TLS on a loopback address, with uvicorn."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from muster.local.door import App
+
+HOST: Final = "127.0.0.1"
+#: Seconds that requests under way get when the server stops; watches are ended.
+GRACE: Final = 1
+
+
+class ServingError(Exception):
+    """The server could not start; the message says why."""
+
+
+@asynccontextmanager
+async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
+    """Serves while this lasts; gives the URL. A port that is taken is replaced by a free one."""
+    listener = _listen(port)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=GRACE,
+            backlog=512,
+            ssl_certfile=home / "server.crt",
+            ssl_keyfile=str(home / "server.key"),
+        )
+    )
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    started = asyncio.create_task(server.listening.wait())
+    await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if not server.listening.is_set():
+            started.cancel()
+            raise ServingError("the server could not start; the host's log has the reason")
+        yield f"https://{HOST}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+def _listen(port: int) -> socket.socket:
+    for candidate in (port, 0):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+        except OSError:
+            listener.close()
+            continue
+        listener.listen(512)
+        listener.setblocking(False)
+        return listener
+    raise ServingError(f"no port is free on {HOST}")
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to its caller, and tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a plain context will do
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
