@@ -125,7 +125,8 @@ class Request:
         return self._headers.get(name, b"")
 
     def query(self, name: str) -> str:
-        return self._query.get(name, [""])[-1]
+        values: list[str] = self._query.get(name, [""])
+        return values[-1]
 
     def flag(self, name: str) -> bool:
         return self.query(name).lower() in ("1", "true")
