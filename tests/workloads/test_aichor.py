@@ -468,7 +468,8 @@ def test_peers_that_no_program_could_be_handed_are_left_out_and_said() -> None:
 
 def manifest(type_: str, spec: str = "", command: str = "python3 main.py") -> str:
     """A manifest of one type `w`, with more fields of the type and of spec."""
-    return f"spec:\n  operator: jobset\n  command: {command}\n{spec}\n  types:\n    w:\n      count: 1\n{type_}\n"
+    head = f"spec:\n  operator: jobset\n  command: {command}\n{spec}\n"
+    return f"{head}  types:\n    w:\n      count: 1\n{type_}\n"
 
 
 def job_spec(jobset: Object) -> Object:

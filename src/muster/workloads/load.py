@@ -27,7 +27,7 @@ FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, kubernetes.FORMAT)
 def load(
     file: str | os.PathLike[str],
     *,
-    text: str | None = None,
+    text: str | bytes | None = None,
     suffix: str | None = None,
     namespace: str = "default",
     mode: Mode | None = None,
@@ -37,7 +37,7 @@ def load(
     home: str = "",
     caller: Caller | None = None,
 ) -> JobFile:
-    """The job file `file`, or `text` read from elsewhere and called `file` in errors.
+    """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
 
     suffix     what makes names unique; by default the first digits of the text's SHA-256
     mode       --gang or --independent
@@ -49,6 +49,8 @@ def load(
     """
     called = os.fspath(file)
     content = source.read(Path(file)) if text is None else text
+    if isinstance(content, bytes):
+        content = source.decode(content, called)
     options = Options(
         suffix=suffix or hashlib.sha256(content.encode()).hexdigest()[:8],
         namespace=namespace,

@@ -29,6 +29,8 @@ MAX_NODES: Final = 500_000
 #: Levels of nesting. A pod's deepest field is at about 20.
 MAX_DEPTH: Final = 100
 
+_TAG: Final = "tag:yaml.org,2002:"
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -76,11 +78,16 @@ def read(file: FilePath) -> str:
             f"is {size / 2**20:.1f} MiB, and a job file may have {MAX_BYTES // 2**20} MiB; "
             f"use counts (count, completions, replicas) instead of writing each pod out",
         )
+    return decode(content, str(file))
+
+
+def decode(content: bytes, file: str) -> str:
+    """The bytes of a job file as text."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise JobFileError.of(str(file), "is not text in UTF-8", line) from None
+        raise JobFileError.of(file, "is not text in UTF-8", line) from None
 
 
 def parse(text: str, file: str) -> list[Document]:
@@ -164,11 +171,12 @@ def _expanded(node: yaml.Node, file: str, measured: dict[int, tuple[int, int] | 
 
 def _value(node: yaml.Node, file: str) -> Any:  # Any: a user's YAML
     """The JSON value of a node. Each use of an alias gets a value of its own."""
-    if isinstance(node, yaml.MappingNode):
+    tag = node.tag.removeprefix(_TAG)
+    if isinstance(node, yaml.MappingNode) and tag == "map":
         return _mapping(node, file)
-    if isinstance(node, yaml.SequenceNode):
+    if isinstance(node, yaml.SequenceNode) and tag == "seq":
         return [_value(item, file) for item in node.value]
-    return _scalar(node, file)
+    return _scalar(node, tag, file)
 
 
 def _mapping(node: yaml.MappingNode, file: str) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def _mapping(node: yaml.MappingNode, file: str) -> dict[str, Any]:
     lines: dict[str, int] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
-        if key_node.tag == "tag:yaml.org,2002:merge":
+        if key_node.tag == _TAG + "merge":
             value = {**_merged(value_node, file, line), **value}
             continue
         if not isinstance(key_node, yaml.ScalarNode):
@@ -203,9 +211,9 @@ def _merged(node: yaml.Node, file: str, line: int) -> dict[str, Any]:
     raise JobFileError.of(file, "<< takes a mapping, or a list of mappings", line)
 
 
-def _scalar(node: yaml.Node, file: str) -> str | int | float | bool | None:
+def _scalar(node: yaml.Node, tag: str, file: str) -> str | int | float | bool | None:
     text = str(node.value)
-    match node.tag.removeprefix("tag:yaml.org,2002:"):
+    match tag:
         case "str" | "timestamp" | "value":
             return text
         case "null":
@@ -218,7 +226,7 @@ def _scalar(node: yaml.Node, file: str) -> str | int | float | bool | None:
             return _integer(text, node, file)
         case "float":
             return _float(text, node, file)
-        case tag:
+        case _:
             line = node.start_mark.line + 1
             raise JobFileError.of(file, f"the tag {tag} has no meaning in a job file", line)
 

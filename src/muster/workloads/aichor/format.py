@@ -142,14 +142,6 @@ def _notes(document: Document, manifest: Manifest, name: str) -> list[Finding]:
             )
         )
     for t in manifest.types:
-        if t.resources.gpus and not t.resources.gpu_product:
-            notes.append(
-                document.finding(
-                    ("spec", "types", t.name, "resources", "accelerators", "gpu"),
-                    "names no product, so any GPU will do; add product: to choose one",
-                    Severity.WARNING,
-                )
-            )
         if t.parallelisms > t.completions:
             notes.append(
                 document.finding(

@@ -14,7 +14,7 @@ from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
 from muster.workloads.findings import Finding, JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Options, Role
-from muster.workloads.kubernetes import gangs, templates
+from muster.workloads.kubernetes import gangs, misspelt, rules, templates
 from muster.workloads.kubernetes.objects import JOBS, Entry, read
 from muster.workloads.source import Document
 
@@ -47,6 +47,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
             *_nothing_to_run(documents, jobs),
             *_too_many(jobs),
             *(finding for job in jobs for finding in templates.prepare(job, options)),
+            *(finding for entry in entries for finding in rules.broken(entry)),
         ]
     if findings:
         raise JobFileError(findings)
@@ -61,6 +62,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
             Item(entry.object, Role.PRIMARY if entry.kind in JOBS else Role.SUPPORT, entry.report)
             for entry in ordered
         ),
+        notes=tuple(finding for entry in entries for finding in misspelt.fields(entry)),
         gang=gangs.summary(jobs),
     )
 

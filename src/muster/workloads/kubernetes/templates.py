@@ -57,7 +57,7 @@ def _claims(job: Entry, path: Path, template: Object, options: Options) -> Itera
         claim = volume.get("persistentVolumeClaim")
         if claim is None:
             continue
-        name = claim.get("claimName", "") if isinstance(claim, dict) else ""
+        name = str(claim.get("claimName", "")) if isinstance(claim, dict) else ""
         if name in options.volumes:
             del volume["persistentVolumeClaim"]
             volume["hostPath"] = {"path": options.volumes[name], "type": "Directory"}

@@ -1,0 +1,195 @@
+"""Offline advice on a job file that can be read: what would fail later, surprise, or not hold elsewhere.
+
+`load` has refused what is wrong in itself. Here each lint looks at the compiled objects and speaks about
+the place in the file that they came from. Whether the job fits any cluster is not asked here: that is a
+question for the scheduler, with `demand` for an answer to put to it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from muster import names
+from muster.api import duration
+from muster.api.base import Object
+from muster.api.fields import Path
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.workloads import dns, markers
+from muster.workloads.demand import PodSet, pod_sets
+from muster.workloads.findings import Finding, Severity
+from muster.workloads.jobfile import Item, JobFile, Role
+
+#: What JobSet's own controller has behind a feature gate that is off by default.
+_GATED_ACTIONS: Final = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
+
+
+def check(job: JobFile) -> list[Finding]:
+    """Everything there is to say about the file, in its order: the notes of `load`, and every lint's."""
+    findings = [*job.notes]
+    for lint in _LINTS:
+        findings += lint(job)
+    return sorted(findings, key=lambda finding: (finding.line, finding.column))
+
+
+def _names_of_jobs(job: JobFile) -> Iterator[Finding]:
+    """A Job's name is a label of its pods, and with the index it is their hostname."""
+    for item in _primary(job, "Job"):
+        name, spec = item.object["metadata"]["name"], item.object["spec"]
+        indexed = spec.get("completionMode") == "Indexed"
+        host = f"{name}-{max(0, int(spec.get('completions') or 1) - 1)}" if indexed else name
+        what = f"its last pod's host would be {host}" if indexed else "its pods carry it as a label"
+        if len(host) > dns.LABEL:
+            over = len(host) - dns.LABEL
+            message = f"{what}: {len(host)} characters, {over} more than {dns.LABEL}; shorten it by {over}"
+            yield item.report(("metadata", "name"), message, Severity.ERROR)
+
+
+def _names_of_pods(job: JobFile) -> Iterator[Finding]:
+    for item in _primary(job, "Pod"):
+        name = item.object["metadata"]["name"]
+        if len(name) > dns.LABEL and not item.object["spec"].get("hostname"):
+            message = f"has {len(name)} characters; the pod's hostname is its first {dns.LABEL}"
+            yield item.report(("metadata", "name"), message, Severity.WARNING)
+
+
+def _gpus_without_product(job: JobFile) -> Iterator[Finding]:
+    for item, path, pod_set in _templates(job):
+        if pod_set.gpus and names.GPU_PRODUCT not in str(pod_set.template.get("spec", {}).get("affinity")):
+            selector = pod_set.template["spec"].get("nodeSelector") or {}
+            if names.GPU_PRODUCT not in selector:
+                yield item.report(
+                    (*path, "spec", "containers"),
+                    f"asks for GPUs and names no product, so any GPU will do; "
+                    f"{_product_advice(job)} chooses one",
+                    Severity.WARNING,
+                )
+
+
+def _product_advice(job: JobFile) -> str:
+    if job.format == "aichor":
+        return "accelerators.gpu.product"
+    return f"nodeSelector: {{{names.GPU_PRODUCT}: …}}"
+
+
+def _pods_that_ask_for_nothing(job: JobFile) -> Iterator[Finding]:
+    for item, path, pod_set in _templates(job):
+        containers = pod_set.template.get("spec", {}).get("containers", [])
+        if not any((c.get("resources") or {}).get(k) for c in containers for k in ("requests", "limits")):
+            message = "asks for no resources, so that any number of its pods fits a node"
+            yield item.report((*path, "spec", "containers"), message, Severity.WARNING)
+
+
+def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
+    """A pod retried alone comes back to peers that have gone on without it."""
+    for item in _primary(job, "JobSet"):
+        if markers.mode_of(item.object) != "gang":
+            continue
+        for index, replicated in enumerate(item.object["spec"].get("replicatedJobs", [])):
+            limit = replicated.get("template", {}).get("spec", {}).get("backoffLimit", 6)
+            if limit:
+                yield item.report(
+                    ("spec", "replicatedJobs", index, "template", "spec", "backoffLimit"),
+                    f"a failed pod is retried alone up to {limit} times while the rest of the gang goes on; "
+                    f"backoffLimit: 0 and failurePolicy.maxRestarts restart the gang as a whole",
+                    Severity.WARNING,
+                )
+
+
+def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
+    """Promises that hold under muster's JobSet controller only."""
+    for item in _primary(job, "JobSet"):
+        annotations = item.object["metadata"].get("annotations", {})
+        budget = annotations.get(names.RESTART_BUDGET, "0")
+        jobs = sum(r.get("replicas", 1) for r in item.object["spec"].get("replicatedJobs", []))
+        if budget not in ("", "0") and jobs > 1:
+            yield item.report(
+                ("metadata", "annotations", names.RESTART_BUDGET),
+                f"{budget} failures over all {jobs} jobs together is counted by muster's JobSet controller; "
+                f"upstream's cannot, and would permit {budget} to each job",
+                Severity.WARNING,
+            )
+        if limit := annotations.get(names.DEADLINE):
+            yield item.report(
+                ("metadata", "annotations", names.DEADLINE),
+                f"the limit of {limit} over all restarts is kept by muster's JobSet controller; "
+                f"upstream's knows no limit for a whole JobSet",
+                Severity.WARNING,
+            )
+        policy = item.object["spec"].get("failurePolicy", {})
+        for index, rule in enumerate(policy.get("rules", [])):
+            if rule.get("action") in _GATED_ACTIONS:
+                yield item.report(
+                    ("spec", "failurePolicy", "rules", index, "action"),
+                    f"{rule['action']} is on in muster; upstream has it behind the feature gate RestartJob",
+                    Severity.WARNING,
+                )
+
+
+def _members_of_groups(job: JobFile) -> Iterator[Finding]:
+    """PodGroups and pods that do not add up within the file; the rest may be elsewhere."""
+    members: Counter[tuple[str, str, str]] = Counter()
+    first: dict[tuple[str, str, str], tuple[Item, Path]] = {}
+    for item, path, pod_set in _templates(job):
+        labels = pod_set.template.get("metadata", {}).get("labels", {})
+        for group, label in POD_GROUP_LABEL.items():
+            if name := labels.get(label):
+                key = (group, item.object["metadata"].get("namespace", ""), name)
+                members[key] += pod_set.count
+                first.setdefault(key, (item, (*path, "metadata", "labels", label)))
+    groups = {_group_key(item.object): item for item in job.items if item.object["kind"] == "PodGroup"}
+    for key, item in groups.items():
+        wanted = item.object.get("spec", {}).get("minMember", 0)
+        if members[key] < wanted:
+            message = f"is {wanted}, but the file has {members[key]} pods of this group at a time"
+            yield item.report(("spec", "minMember"), message, Severity.WARNING)
+    for key, (item, path) in first.items():
+        if key not in groups:
+            yield item.report(path, f"there is no PodGroup {key[2]} in this file", Severity.WARNING)
+
+
+def _deadlines(job: JobFile) -> Iterator[Finding]:
+    for item in _primary(job, "JobSet"):
+        value = item.object["metadata"].get("annotations", {}).get(names.DEADLINE)
+        if value is not None and duration.parse(value) == 0:
+            message = "is no time at all: the job would fail as soon as it runs"
+            yield item.report(("metadata", "annotations", names.DEADLINE), message, Severity.ERROR)
+
+
+_LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
+    _names_of_jobs,
+    _names_of_pods,
+    _gpus_without_product,
+    _pods_that_ask_for_nothing,
+    _restarts_in_a_gang,
+    _what_upstream_cannot_keep,
+    _members_of_groups,
+    _deadlines,
+)
+
+
+def _primary(job: JobFile, kind: str) -> Iterator[Item]:
+    return (item for item in job.items if item.role is Role.PRIMARY and item.object["kind"] == kind)
+
+
+def _templates(job: JobFile) -> Iterator[tuple[Item, Path, PodSet]]:
+    """Each pod set, the object it is of, and the path of its template."""
+    for item in job.items:
+        if item.role is not Role.PRIMARY:
+            continue
+        for index, pod_set in enumerate(pod_sets(item.object)):
+            yield item, _template_path(item.object, index), pod_set
+
+
+def _template_path(owner: Object, index: int) -> Path:
+    match owner["kind"]:
+        case "JobSet":
+            return ("spec", "replicatedJobs", index, "template", "spec", "template")
+        case "Job":
+            return ("spec", "template")
+        case _:
+            return ()
+
+
+def _group_key(group: Object) -> tuple[str, str, str]:
+    metadata = group["metadata"]
+    return group["apiVersion"].partition("/")[0], metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,58 @@
+"""Fields that look like a slip of the pen: unknown to muster, and all but the name of one that is known.
+
+Unknown fields are no error, since muster reads only part of Kubernetes' objects. But `replica: 4` would
+be ignored by muster and by a lenient server alike, and run one pod instead of four.
+"""
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, Final, get_args
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Struct
+from muster.api.batch_v1 import JobSpec
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import Path
+from muster.workloads.findings import Finding, Severity
+from muster.workloads.kubernetes.objects import Entry
+from muster.workloads.kubernetes.templates import pods
+
+#: Likeness from which a name is taken for a slip. `serviceAccount`, which exists, is at 0.88 from its
+#: successor; one letter too few or too many in a word of eight is at 0.93.
+_ALIKE: Final = 0.9
+
+
+def fields(entry: Entry) -> Iterator[Finding]:
+    """A warning for each."""
+    yield from _in(entry, entry.object, entry.kind.type, ())
+    if entry.kind is kinds.JOBSET:
+        for index, replicated in enumerate(entry.object["spec"].get("replicatedJobs", [])):
+            spec = replicated.get("template", {}).get("spec", {})
+            yield from _in(entry, spec, JobSpec, ("spec", "replicatedJobs", index, "template", "spec"))
+    if entry.kind is not kinds.POD:
+        for path, template in pods(entry):
+            yield from _in(entry, template, PodTemplate, path)
+
+
+def _in(entry: Entry, value: Any, type_: type[Struct], at: Path) -> Iterator[Finding]:  # Any: a user's YAML
+    known = {field.encode_name: field.type for field in msgspec.structs.fields(type_)}
+    for name, item in value.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, set(known) - set(value), n=1, cutoff=_ALIKE)
+            if close:
+                yield entry.report((*at, name), f"unknown field; did you mean {close[0]}?", Severity.WARNING)
+        elif (inner := _struct(known[name])) is not None:
+            if isinstance(item, list):
+                for index, each in enumerate(item):
+                    yield from _in(entry, each, inner, (*at, name, index))
+            elif isinstance(item, dict):
+                yield from _in(entry, item, inner, (*at, name))
+
+
+def _struct(annotation: Any) -> type[Struct] | None:  # Any: a type as written
+    """The struct within `T`, `T | None` or `list[T]`."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _struct(each))), None)
