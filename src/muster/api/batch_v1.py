@@ -7,10 +7,16 @@ from muster.api.base import Condition, LabelSelector, Object, ObjectMeta, Resour
 
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+#: as they were before Kubernetes 1.27, still on every pod
+LEGACY_JOB_NAME: Final = "job-name"
+LEGACY_CONTROLLER_UID: Final = "controller-uid"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 #: Keeps a finished pod until the Job has counted it.
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 INDEX_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-failure-count"
+INDEX_IGNORED_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
+#: Value of `spec.managedBy` that is the built-in controller's, as an absent one is.
+CONTROLLER: Final = "kubernetes.io/job-controller"
 
 
 class OnExitCodes(Struct, frozen=True):

@@ -1,0 +1,60 @@
+"""The batch/v1 Job controller.
+
+`reconcile` looks at a Job and its pods as one: `census` sorts the pods, `tally` counts what ended,
+`verdict` says whether the Job's fate is decided, `scale` which pods to start and to let go, and `status`
+writes it down. `failure_policy`, `success_policy`, `backoff` and `pods` each answer one question of these.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from muster.api import kinds
+from muster.api.base import controller_of
+from muster.api.batch_v1 import CONTROLLER as NAME
+from muster.api.batch_v1 import TRACKING_FINALIZER
+from muster.api.core_v1 import Pod
+from muster.controllers.caches import Caches, Index
+from muster.controllers.driver import Controller, Watch, controlled_by, itself
+from muster.controllers.job.reconcile import JobObserved, reconcile
+
+__all__ = ["CONTROLLER", "JobObserved", "observe", "reconcile"]
+
+#: Pods by `namespace/name` of the Job that controls them, also when that Job is gone.
+BY_JOB: Final = "job"
+#: Seconds in which the changes of many pods make one reconcile.
+SETTLE: Final = 0.02
+_JOB: Final = (kinds.JOB.api_version, kinds.JOB.kind)
+
+
+def observe(caches: Caches, key: str) -> JobObserved | None:
+    """The Job of this `namespace/name` and its pods; None if there is nothing to do."""
+    job = caches[kinds.JOB].get(key)
+    if job is not None and job.spec.managed_by not in ("", NAME):
+        return None
+    pods = caches[kinds.POD].by(BY_JOB, key)
+    if job is None:
+        orphans = [pod for pod in pods if TRACKING_FINALIZER in pod.metadata.finalizers]
+        return JobObserved(None, (), orphans) if orphans else None
+    own: list[Pod] = []
+    orphans = []
+    for pod in pods:
+        reference = controller_of(pod)
+        (own if reference is not None and reference.uid == job.metadata.uid else orphans).append(pod)
+    return JobObserved(job, own, orphans)
+
+
+def _job_keys(pod: Pod) -> Iterable[str]:
+    reference = controller_of(pod)
+    if reference is None or (reference.api_version, reference.kind) != _JOB:
+        return ()
+    return (f"{pod.metadata.namespace}/{reference.name}",)
+
+
+CONTROLLER: Final = Controller(
+    name="job-controller",
+    watches=(Watch(kinds.JOB, itself), Watch(kinds.POD, controlled_by(kinds.JOB))),
+    observe=observe,
+    reconcile=reconcile,
+    indexes=(Index(kinds.POD, BY_JOB, _job_keys),),
+    settle=SETTLE,
+)

@@ -1,0 +1,42 @@
+"""How long a Job waits before it replaces a pod that failed: 10 s, doubled per failure, at most 6 min.
+
+Failures are those since the last success: of the whole Job, or with `backoffLimitPerIndex` of the index.
+Nothing is remembered. The delay follows from the pods that are there, so a pod that is deleted
+takes its share of the delay with it, and a Job that was resumed starts afresh. Source: KEP-3850.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from muster.api.base import condition
+from muster.api.core_v1 import Pod
+
+FIRST: Final = timedelta(seconds=10)
+LONGEST: Final = timedelta(minutes=6)
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def delay(failures: int) -> timedelta:
+    """The wait after this many failures in a row."""
+    if failures <= 0:
+        return timedelta(0)
+    return min(LONGEST, FIRST * (1 << min(failures - 1, 10)))
+
+
+def finish_time(pod: Pod) -> datetime:
+    """When the pod ended: the best that can be known, and never a time that moves."""
+    ends = [
+        status.state.terminated.finished_at
+        for status in pod.status.container_statuses
+        if status.state.terminated is not None and status.state.terminated.finished_at is not None
+    ]
+    if ends and len(ends) == len(pod.status.container_statuses):
+        return max(ends)
+    ready = condition(pod.status.conditions, "Ready")
+    if ready is not None and ready.status == "False" and ready.last_transition_time is not None:
+        return ready.last_transition_time
+    meta = pod.metadata
+    if meta.deletion_timestamp is not None:
+        return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return meta.creation_timestamp or EPOCH

@@ -1,0 +1,199 @@
+"""One look at a Job and its pods: what to write.
+
+The order of the writes is what makes a crash after any of them harmless. The status goes first, on top of
+the state that was seen: it holds the verdict, the new counts, and the uids of pods whose finalizer may go
+next. Then finalizers, then deletions, then new pods. `muster.controllers.job.tally` tells why no pod is
+counted twice or forgotten, `muster.controllers.job.pods` why none is made twice.
+
+Upstream's behaviour (Kubernetes 1.3x, KEP-2307 and its successors) is followed but for two things. Pods
+that muster itself ended are no failures (`failure_policy`), and a pod that was being deleted before it was
+bound counts as ended (`census`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Object, condition, is_true
+from muster.api.batch_v1 import TRACKING_FINALIZER, Job
+from muster.api.core_v1 import Pod
+from muster.controllers.effects import Create, Delete, Effect, Patch, Record, Requeue
+from muster.controllers.job import census as censuses
+from muster.controllers.job import scale, status, tally, verdict
+from muster.controllers.job.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class JobObserved:
+    """A Job and the pods it controls; `orphans` belong to a Job of that name that is gone."""
+
+    job: Job | None
+    pods: Sequence[Pod]
+    orphans: Sequence[Pod] = ()
+
+
+def reconcile(observed: JobObserved, now: datetime) -> list[Effect]:
+    """What to write, in this order. `now` is in UTC."""
+    effects: list[Effect] = [*_release(observed.orphans)]
+    job = observed.job
+    if job is None:
+        return effects
+    if job.metadata.deletion_timestamp is not None:
+        return [*effects, *_release(observed.pods)]
+    if is_true(job.status.conditions, verdict.COMPLETE) or is_true(job.status.conditions, verdict.FAILED):
+        return [*effects, *_after_the_end(job, observed.pods, now)]
+    return [*effects, *_go_on(job, observed.pods, now)]
+
+
+def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
+    seen, job = job, _started(job, now)
+    census = censuses.take(job, pods)
+    counts = tally.count(job, census)
+    decided = verdict.reach(job, census, counts, now)
+    plan = _plan(job, census, counts, decided, now)
+
+    leaving = len(plan.let_go) + len(plan.cut_short) + len(census.doomed)
+    wanted = status.Wanted(
+        active=len(plan.keep) + len(plan.start),
+        ready=sum(map(censuses.is_ready, plan.keep)),
+        terminating=census.terminating + leaving,
+        start_time=job.status.start_time,
+        completion_time=None,
+    )
+    wanted.conditions += _suspended(seen, now)
+    if decided is not None:
+        counts.release += counts.awaiting  # no replacement will come
+        wanted.conditions += _condition(job, decided.interim, decided, now)
+        if counts.settled and not (wanted.active or wanted.terminating):
+            wanted.conditions += _condition(job, decided.final, decided, now)
+            if decided.success:
+                wanted.completion_time = now
+
+    effects: list[Effect] = []
+    written = status.patch(seen, counts, wanted)
+    if written is not None:
+        effects += [written, *_events(seen, wanted.conditions)]
+    effects += _release([*counts.release, *plan.let_go])
+    effects += [_delete(pod) for pod in (*plan.let_go, *plan.cut_short, *census.doomed)]
+    effects += [_create(job, body) for body in plan.start]
+    again = [at for at in (plan.again, verdict.deadline(job) if decided is None else None) if at is not None]
+    if again:
+        effects.append(Requeue(min(again)))
+    return effects
+
+
+def _started(job: Job, now: datetime) -> Job:
+    """The Job with its start time: that of the first start, or of the last resumption."""
+    resumed = is_true(job.status.conditions, status.SUSPENDED)
+    if job.spec.suspend or not (job.status.start_time is None or resumed):
+        return job
+    start = now.replace(microsecond=0)  # as it will be read back
+    return msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, start_time=start))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    keep: Sequence[Pod] = ()
+    #: to be deleted without being counted
+    let_go: Sequence[Pod] = ()
+    #: to be deleted, and counted as what they end as
+    cut_short: Sequence[Pod] = ()
+    start: Sequence[Object] = ()
+    again: datetime | None = None
+
+
+def _plan(
+    job: Job, census: censuses.Census, counts: tally.Tally, decided: Verdict | None, now: datetime
+) -> _Plan:
+    """What becomes of the active pods, and which join them."""
+    if decided is not None and decided.counts_pods:
+        return _Plan(cut_short=census.active)
+    if decided is not None or job.spec.suspend:
+        return _Plan(let_go=census.active)
+    scaled = scale.plan(job, census, counts, now)
+    return _Plan(keep=scaled.keep, let_go=scaled.surplus, start=scaled.start, again=scaled.again)
+
+
+def _after_the_end(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
+    """A finished Job: nothing is counted any more, and its time to live runs."""
+    effects: list[Effect] = [*_release(pods)]
+    effects += [_delete(pod) for pod in pods if not pod.terminal and pod.metadata.deletion_timestamp is None]
+    if job.spec.ttl_seconds_after_finished is None:
+        return effects
+    ended = condition(job.status.conditions, verdict.COMPLETE) or condition(
+        job.status.conditions, verdict.FAILED
+    )
+    assert ended is not None, "the Job has finished"
+    due = (ended.last_transition_time or now) + timedelta(seconds=job.spec.ttl_seconds_after_finished)
+    if now < due:
+        return [*effects, Requeue(due)]
+    meta = job.metadata
+    return [*effects, Delete(kinds.JOB, meta.namespace, meta.name, meta.uid, "Foreground")]
+
+
+def _release(pods: Iterable[Pod]) -> list[Effect]:
+    """Takes the tracking finalizer off. Conditional: a pod that has changed is to be judged anew."""
+    return [
+        Patch(
+            kinds.POD,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            {
+                "metadata": {
+                    "uid": pod.metadata.uid,
+                    "resourceVersion": pod.metadata.resource_version,
+                    "finalizers": [name for name in pod.metadata.finalizers if name != TRACKING_FINALIZER],
+                }
+            },
+        )
+        for pod in pods
+        if TRACKING_FINALIZER in pod.metadata.finalizers
+    ]
+
+
+def _delete(pod: Pod) -> Delete:
+    return Delete(kinds.POD, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def _create(job: Job, body: Object) -> Create:
+    return Create(kinds.POD, job.metadata.namespace, body, _record(job, "FailedCreate", "Error creating pod"))
+
+
+def _suspended(job: Job, now: datetime) -> list[Object]:
+    if job.spec.suspend:
+        return status.set_condition(job, status.SUSPENDED, True, "JobSuspended", "Job suspended", now)
+    return status.set_condition(job, status.SUSPENDED, False, "JobResumed", "Job resumed", now)
+
+
+def _condition(job: Job, type_: str, decided: Verdict, now: datetime) -> list[Object]:
+    return status.set_condition(job, type_, True, decided.reason, decided.message, now)
+
+
+def _events(job: Job, conditions: list[Object]) -> list[Effect]:
+    """Upstream's events for changes of conditions; one per pod made would double the writes."""
+    effects: list[Effect] = []
+    for changed in conditions:
+        match changed["type"], changed["status"]:
+            case status.SUSPENDED, "True":
+                effects.append(_record(job, "Suspended", "Job suspended", "Normal"))
+            case status.SUSPENDED, _:
+                effects.append(_record(job, "Resumed", "Job resumed", "Normal"))
+            case verdict.COMPLETE, _:
+                effects.append(_record(job, "Completed", "Job completed", "Normal"))
+            case verdict.FAILED, _:
+                effects.append(_record(job, changed["reason"], changed["message"]))
+    return effects
+
+
+def _record(job: Job, reason: str, message: str, type_: str = "Warning") -> Record:
+    about = {
+        "apiVersion": kinds.JOB.api_version,
+        "kind": kinds.JOB.kind,
+        "namespace": job.metadata.namespace,
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+    }
+    return Record(about, "Normal" if type_ == "Normal" else "Warning", reason, message)

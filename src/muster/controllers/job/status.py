@@ -1,0 +1,99 @@
+"""The Job's status as one patch: only what differs from what is there, and only on top of what was seen.
+
+The patch names the resourceVersion that the decision was made from, so that no counter is ever computed
+from one state and written over another.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Object, condition
+from muster.api.batch_v1 import Job
+from muster.controllers.effects import Patch
+from muster.controllers.job.tally import Tally
+
+SUSPENDED = "Suspended"
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What the status is to say besides the tally."""
+
+    active: int
+    ready: int
+    terminating: int
+    start_time: datetime | None
+    completion_time: datetime | None
+    conditions: list[Object] = field(default_factory=list)  # new or changed ones
+
+
+def patch(job: Job, tally: Tally, wanted: Wanted) -> Patch | None:
+    """The patch that makes it so; None if it is so already."""
+    status, changes = job.status, dict[str, Any]()  # Any: JSON
+
+    def put(name: str, old: object, new: object, value: object) -> None:
+        if old != new:
+            changes[name] = value
+
+    put("active", status.active, wanted.active, wanted.active)
+    put("ready", status.ready, wanted.ready, wanted.ready)
+    put("terminating", status.terminating, wanted.terminating, wanted.terminating)
+    put("succeeded", status.succeeded, tally.counted_succeeded, tally.counted_succeeded)
+    put("failed", status.failed, tally.counted_failed, tally.counted_failed)
+    put("startTime", status.start_time, wanted.start_time, text(wanted.start_time))
+    put("completionTime", status.completion_time, wanted.completion_time, text(wanted.completion_time))
+    if job.spec.completion_mode == "Indexed":
+        put("completedIndexes", status.completed_indexes, str(tally.completed), str(tally.completed))
+        if job.spec.backoff_limit_per_index is not None:
+            put("failedIndexes", status.failed_indexes, str(tally.failed_indexes), str(tally.failed_indexes))
+    listed = status.uncounted_terminated_pods
+    uncounted: Object = {}
+    if listed.succeeded != tally.uncounted_succeeded:
+        uncounted["succeeded"] = tally.uncounted_succeeded or None
+    if listed.failed != tally.uncounted_failed:
+        uncounted["failed"] = tally.uncounted_failed or None
+    if uncounted:
+        changes["uncountedTerminatedPods"] = uncounted
+    if wanted.conditions:
+        changes["conditions"] = _merged(job, wanted.conditions)
+    if not changes:
+        return None
+    meta = job.metadata
+    body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": changes}
+    return Patch(kinds.JOB, meta.namespace, meta.name, body, "status")
+
+
+def set_condition(
+    job: Job, type_: str, status: bool, reason: str, message: str, now: datetime
+) -> list[Object]:
+    """The condition to write, as a list; empty if it is there with this status. False needs a True before."""
+    found = condition(job.status.conditions, type_)
+    if (found is None and not status) or (found is not None and found.status == str(status)):
+        return []
+    time = text(now)
+    return [
+        {
+            "type": type_,
+            "status": str(status),
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": time,
+            "lastTransitionTime": time,
+        }
+    ]
+
+
+def text(time: datetime | None) -> str | None:
+    """RFC 3339 in UTC, in whole seconds as Kubernetes has it."""
+    return None if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _merged(job: Job, changed: list[Object]) -> list[Object]:
+    """All conditions, for a merge patch replaces lists as a whole."""
+    types = {condition["type"] for condition in changed}
+    kept = [msgspec.to_builtins(c) for c in job.status.conditions if c.type not in types]
+    return [*kept, *changed]

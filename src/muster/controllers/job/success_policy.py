@@ -1,0 +1,23 @@
+"""Whether an Indexed Job has succeeded before all its indexes have. Source: KEP-3998.
+
+Rules are tried in order. A rule with indexes wants all of them, or `succeededCount` of them; a rule with
+a count alone wants that many of any.
+"""
+
+from muster.api.batch_v1 import Job
+from muster.api.indexes import Indexes
+
+
+def matched(job: Job, completed: Indexes) -> str | None:
+    """Which rule is met, in words; None if none is."""
+    if job.spec.success_policy is None:
+        return None
+    for number, rule in enumerate(job.spec.success_policy.rules):
+        having, wanted = completed, rule.succeeded_count
+        if rule.succeeded_indexes is not None:
+            named = Indexes.parse(rule.succeeded_indexes)
+            having = completed & named
+            wanted = len(named) if wanted is None else wanted
+        if wanted is not None and len(having) >= wanted:
+            return f"Matched rules at index {number}"
+    return None

@@ -1,0 +1,152 @@
+"""Counting ended pods once, whatever crashes in between.
+
+A pod's finalizer keeps it in place until the Job has counted it, in three steps of one write each:
+
+1. the pod's uid goes into `status.uncountedTerminatedPods`,
+2. the pod's finalizer is removed,
+3. the uid leaves the list and the counter grows, in one write to the Job.
+
+A crash after any of them leaves what the next reconcile needs to go on: a listed pod that still has its
+finalizer is at step 2, a listed one without it (or gone) at step 3, and a pod with neither uid in the list
+nor finalizer is done. So what is known of the Job is always counter + list + tracked pods not in the list,
+each pod in exactly one of them. Successes of an index need no list: `status.completedIndexes` is the
+counter, and adding an index twice changes nothing.
+
+This relies on caches that never go back and show one's own writes (muster.controllers.driver); that a
+listed pod is absent then means that it is gone. Source: KEP-2307, for indexes KEP-3850.
+
+With `backoffLimitPerIndex` how often an index has failed is written on its pods alone. There, a failed pod
+is let go only once its replacement is seen or none will come.
+"""
+
+from dataclasses import dataclass, field
+
+from muster.api.base import is_true
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.indexes import Indexes
+from muster.controllers.job.census import Census, attempts_before, index_of
+from muster.controllers.job.failure_policy import Action
+
+#: Bound of the list in the status: 500 uids are 20 KB. The rest waits for its turn.
+MOST_UNCOUNTED = 500
+
+
+@dataclass(slots=True)
+class Tally:
+    #: how many are known to have succeeded and failed, counted or not yet
+    succeeded: int
+    failed: int
+    completed: Indexes
+    failed_indexes: Indexes
+    #: what the status is to say
+    counted_succeeded: int
+    counted_failed: int
+    uncounted_succeeded: list[str]
+    uncounted_failed: list[str]
+    #: pods that are at step 2 once the status says so
+    release: list[Pod] = field(default_factory=list)
+    #: pods that ended and whose finalizer has to wait for their replacement
+    awaiting: list[Pod] = field(default_factory=list)
+    #: whether pods ended for which the list has no room yet
+    crowded: bool = False
+    #: why a pod failed the whole Job by the failure policy
+    fail_job: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that ended is counted, so that only finalizers are left to remove."""
+        return not (self.uncounted_succeeded or self.uncounted_failed or self.crowded)
+
+
+def count(job: Job, census: Census) -> Tally:
+    """What has ended so far, and how to write it down."""
+    status, spec = job.status, job.spec
+    indexed = spec.completion_mode == "Indexed"
+    below = spec.completions if indexed else 0
+    listed = status.uncounted_terminated_pods
+    kept_succeeded = [uid for uid in listed.succeeded if uid in census.tracked]
+    kept_failed = [uid for uid in listed.failed if uid in census.tracked]
+    tally = Tally(
+        succeeded=status.succeeded + len(listed.succeeded),
+        failed=status.failed + len(listed.failed),
+        completed=Indexes.parse(status.completed_indexes, below=below),
+        failed_indexes=Indexes.parse(status.failed_indexes, below=below),
+        counted_succeeded=status.succeeded + len(listed.succeeded) - len(kept_succeeded),
+        counted_failed=status.failed + len(listed.failed) - len(kept_failed),
+        uncounted_succeeded=kept_succeeded,
+        uncounted_failed=kept_failed,
+    )
+    if indexed:
+        _count_indexes(job, census, tally)
+    else:
+        known = set(kept_succeeded)
+        for pod in census.succeeded:
+            tally.succeeded += pod.metadata.uid not in known
+            if _listed(tally, pod, tally.uncounted_succeeded, known):
+                tally.release.append(pod)
+    _count_failures(job, census, tally)
+    return tally
+
+
+def _count_indexes(job: Job, census: Census, tally: Tally) -> None:
+    """Successes of indexes: a second success of one, or one beyond `completions`, is nothing."""
+    completions = job.spec.completions or 0
+    done = (index_of(pod) for pod in census.succeeded)
+    tally.completed |= Indexes.of(index for index in done if 0 <= index < completions)
+    tally.succeeded = tally.counted_succeeded = len(tally.completed)
+    tally.uncounted_succeeded = []
+    tally.release += census.succeeded
+
+
+def _count_failures(job: Job, census: Census, tally: Tally) -> None:
+    limit = job.spec.backoff_limit_per_index
+    completions = job.spec.completions or 0
+    known = set(tally.uncounted_failed)
+    waiting: list[Pod] = []
+    newly_failed: list[int] = []
+    decided = any(is_true(job.status.conditions, type_) for type_ in ("FailureTarget", "SuccessCriteriaMet"))
+    for failure in census.failed:
+        pod, action = failure.pod, failure.judgement.action
+        index = index_of(pod) if limit is not None else -1
+        counts = action not in (Action.IGNORE, Action.SPARE) or pod.metadata.uid in known
+        if action is Action.FAIL_JOB and not tally.fail_job:
+            tally.fail_job = failure.judgement.message
+        cut_short = decided and pod.metadata.deletion_timestamp is not None
+        if limit is not None and 0 <= index < completions and counts and not cut_short:
+            exhausted = attempts_before(pod)[0] >= limit
+            if (exhausted or action is Action.FAIL_INDEX) and index not in tally.completed:
+                newly_failed.append(index)
+        if counts:
+            tally.failed += pod.metadata.uid not in known
+            if not _listed(tally, pod, tally.uncounted_failed, known):
+                continue
+        waiting.append(pod)
+    if limit is None:
+        tally.release += waiting
+        return
+    tally.failed_indexes |= Indexes.of(newly_failed)
+    at_work = {index_of(pod) for pod in census.active}
+    for pod in waiting:
+        awaits = _awaits_replacement(pod, census, tally, at_work, completions)
+        (tally.awaiting if awaits else tally.release).append(pod)
+
+
+def _awaits_replacement(pod: Pod, census: Census, tally: Tally, at_work: set[int], completions: int) -> bool:
+    index = index_of(pod)
+    if not 0 <= index < completions or index in at_work:
+        return False
+    if index in tally.completed or index in tally.failed_indexes:
+        return False
+    return census.latest[index].pod is pod
+
+
+def _listed(tally: Tally, pod: Pod, uids: list[str], known: set[str]) -> bool:
+    """Step 1, if there is room or it has been taken."""
+    if pod.metadata.uid in known:
+        return True
+    if len(tally.uncounted_succeeded) + len(tally.uncounted_failed) >= MOST_UNCOUNTED:
+        tally.crowded = True
+        return False
+    uids.append(pod.metadata.uid)
+    return True

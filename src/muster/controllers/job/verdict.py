@@ -1,0 +1,121 @@
+"""Whether a Job's fate is decided, and by what.
+
+A verdict is written down the moment it is known, as `FailureTarget` or `SuccessCriteriaMet`, and never
+changes afterwards; `Failed` or `Complete` follow with the same reason once all pods have ended and are
+counted. Failure is looked for before success. Source: KEP-3329, KEP-3998, KEP-4368.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from muster.api.base import condition
+from muster.api.batch_v1 import Job
+from muster.controllers.job import success_policy
+from muster.controllers.job.census import Census
+from muster.controllers.job.tally import Tally
+
+FAILURE_TARGET: Final = "FailureTarget"
+SUCCESS_CRITERIA_MET: Final = "SuccessCriteriaMet"
+FAILED: Final = "Failed"
+COMPLETE: Final = "Complete"
+
+SUCCESS_POLICY: Final = "SuccessPolicy"
+COMPLETIONS_REACHED: Final = "CompletionsReached"
+POD_FAILURE_POLICY: Final = "PodFailurePolicy"
+BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+MAX_FAILED_INDEXES_EXCEEDED: Final = "MaxFailedIndexesExceeded"
+FAILED_INDEXES: Final = "FailedIndexes"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    success: bool
+    reason: str
+    message: str
+
+    @property
+    def interim(self) -> str:
+        """The condition that tells it at once."""
+        return SUCCESS_CRITERIA_MET if self.success else FAILURE_TARGET
+
+    @property
+    def final(self) -> str:
+        """The condition that tells it when all pods have ended."""
+        return COMPLETE if self.success else FAILED
+
+    @property
+    def counts_pods(self) -> bool:
+        """Whether pods that it cuts short count as failed; those beyond the completions do not."""
+        return self.reason != COMPLETIONS_REACHED
+
+
+def reach(job: Job, census: Census, tally: Tally, now: datetime) -> Verdict | None:
+    """The verdict, or None while the Job goes on."""
+    return _written(job) or _failure(job, census, tally, now) or _success(job, census, tally)
+
+
+def deadline(job: Job) -> datetime | None:
+    """When the Job will have been active for too long; a suspended Job's time does not run."""
+    spec, start = job.spec, job.status.start_time
+    if spec.active_deadline_seconds is None or start is None or spec.suspend:
+        return None
+    return start + timedelta(seconds=spec.active_deadline_seconds)
+
+
+def _written(job: Job) -> Verdict | None:
+    for type_, success in ((FAILURE_TARGET, False), (SUCCESS_CRITERIA_MET, True)):
+        found = condition(job.status.conditions, type_)
+        if found is not None and found.status == "True":
+            return Verdict(success, found.reason, found.message)
+    return None
+
+
+def _failure(job: Job, census: Census, tally: Tally, now: datetime) -> Verdict | None:
+    spec = job.spec
+    if tally.fail_job:
+        return Verdict(False, POD_FAILURE_POLICY, tally.fail_job)
+    if tally.failed > spec.backoff_limit or _restarts_exhausted(job, census):
+        return Verdict(False, BACKOFF_LIMIT_EXCEEDED, "Job has reached the specified backoff limit")
+    due = deadline(job)
+    if due is not None and now >= due:
+        return Verdict(False, DEADLINE_EXCEEDED, "Job was active longer than specified deadline")
+    if spec.backoff_limit_per_index is None:
+        return None
+    failed = len(tally.failed_indexes)
+    if spec.max_failed_indexes is not None and failed > spec.max_failed_indexes:
+        return Verdict(
+            False,
+            MAX_FAILED_INDEXES_EXCEEDED,
+            "Job has exceeded the specified maximal number of failed indexes",
+        )
+    if failed and failed + len(tally.completed) >= (spec.completions or 0):
+        return Verdict(False, FAILED_INDEXES, "Job has failed indexes")
+    return None
+
+
+def _restarts_exhausted(job: Job, census: Census) -> bool:
+    """With restartPolicy OnFailure, restarts of containers use up the backoffLimit as failed pods do."""
+    template = job.spec.template.get("spec") or {}
+    if template.get("restartPolicy") != "OnFailure":
+        return False
+    restarts = sum(
+        status.restart_count
+        for pod in census.active
+        for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    )
+    return restarts > 0 if job.spec.backoff_limit == 0 else restarts >= job.spec.backoff_limit
+
+
+def _success(job: Job, census: Census, tally: Tally) -> Verdict | None:
+    rule = success_policy.matched(job, tally.completed)
+    if rule is not None:
+        return Verdict(True, SUCCESS_POLICY, rule)
+    if job.spec.completions is None:
+        reached = tally.succeeded > 0 and not census.active and not census.leaving
+    else:
+        reached = tally.succeeded >= job.spec.completions
+    if not reached:
+        return None
+    return Verdict(True, COMPLETIONS_REACHED, "Reached expected number of succeeded pods")
