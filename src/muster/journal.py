@@ -1,0 +1,134 @@
+"""Events and decisions as lines on disk: what the scheduler was told and what it said, in order.
+
+The runtime writes them, whoever wants to know reads them back: the same events, applied to a new
+scheduler, give the same decisions. One JSON object per line, `{"at": seconds, "is": class name, ...}`.
+When a file has grown to `limit` bytes it becomes `<name>.1` and the one before it goes: the journal never
+takes more than twice the limit. A line that was cut off by a crash is left out.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from math import inf
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, BinaryIO, Final, NewType, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from muster.core.decisions import Decision
+from muster.core.events import Event
+from muster.core.gang import Place
+
+LIMIT: Final = 64 * 2**20  # bytes per file
+
+_CLASSES: Final = {cls.__name__: cls for union in (Event, Decision) for cls in get_args(union)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    at: float
+    what: Event | Decision
+
+
+class Journal:
+    def __init__(self, path: Path, limit: int = LIMIT) -> None:
+        self._path, self._limit = path, limit
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: BinaryIO = path.open("ab", buffering=0)
+        self._size = self._file.tell()
+
+    def write(self, at: float, what: Event | Decision) -> None:
+        line = encode(at, what) + b"\n"
+        if self._size and self._size + len(line) > self._limit:
+            self._rotate()
+        self._file.write(line)
+        self._size += len(line)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        os.replace(self._path, previous(self._path))
+        self._file = self._path.open("ab", buffering=0)
+        self._size = 0
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """What was written, oldest first; raises ValueError for a line that is not of a journal."""
+    for file in (previous(path), path):
+        if not file.exists():
+            continue
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.endswith(b"\n"):
+                    break  # cut off by a crash
+                try:
+                    yield decode(line)
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    raise ValueError(f"{file}, line {number}: not an entry of a journal: {error}") from None
+
+
+def previous(path: Path) -> Path:
+    """The file that was full."""
+    return path.with_name(path.name + ".1")
+
+
+def encode(at: float, what: Event | Decision) -> bytes:
+    return msgspec.json.encode({"at": at, "is": type(what).__name__, **_plain(what)})
+
+
+def decode(line: bytes) -> Entry:
+    body = msgspec.json.decode(line)
+    at, cls = body.pop("at"), _CLASSES[body.pop("is")]
+    return Entry(at, _typed(cls, body))
+
+
+def _plain(value: Any) -> Any:  # Any: JSON
+    """As JSON. Places become `set/index`, so that they can be keys; infinity has no JSON and is a word."""
+    if isinstance(value, Place):
+        return str(value)
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in sorted(value.items())}
+    if isinstance(value, Set):
+        return sorted(map(_plain, value))
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return "inf" if value == inf else value
+
+
+def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON
+    """The value of this type that `_plain` made `value` of."""
+    if isinstance(type_, NewType):
+        return _typed(type_.__supertype__, value)
+    origin, args = get_origin(type_), get_args(type_)
+    if origin in (Union, UnionType):
+        return None if value is None else _typed(next(arg for arg in args if arg is not NoneType), value)
+    if origin is tuple:
+        each = [args[0]] * len(value) if args[-1:] == (Ellipsis,) else args
+        return tuple(_typed(arg, item) for arg, item in zip(each, value, strict=True))
+    if origin is frozenset:
+        return frozenset(_typed(args[0], item) for item in value)
+    if origin is Mapping:
+        return {_typed(args[0], key): _typed(args[1], item) for key, item in value.items()}
+    if type_ is Place:
+        pod_set, _, index = value.rpartition("/")
+        return Place(pod_set, int(index))
+    if isinstance(type_, type) and is_dataclass(type_):
+        hints = _hints(type_)
+        return type_(**{name: _typed(hints[name], item) for name, item in value.items()})
+    if issubclass(type_, Enum):
+        return type_(value)
+    return float(value) if type_ is float else value
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:  # Any: a class, and types as values
+    return get_type_hints(cls)

@@ -23,6 +23,11 @@ ON_PARTIAL: Final = f"{DOMAIN}/on-partial"
 GPU_SHARE: Final = f"{DOMAIN}/gpu-share"
 DEADLINE: Final = f"{DOMAIN}/deadline"
 RESTART_BUDGET: Final = f"{DOMAIN}/restart-budget"
+#: JobSet: failures of its Jobs by their uid, as counted against the restart budget.
+FAILURES: Final = f"{DOMAIN}/failures"
+#: JobSet: since when the deadline's clock runs, and the seconds it has run before that.
+RUNNING_SINCE: Final = f"{DOMAIN}/running-since"
+TIME_USED: Final = f"{DOMAIN}/time-used"
 PRETEND: Final = f"{DOMAIN}/pretend"
 #: JobSet: the directory that its pods share on the embedded cluster; deleted with the JobSet.
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"

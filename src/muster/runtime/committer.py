@@ -1,0 +1,304 @@
+"""Keeps the books around `commit.step`: what the core has assigned, what each gang waits for.
+
+Pure but for its own state: it is told of decisions, of changes and of outcomes, and says which writes to
+make now. Whoever drives it makes them, in any order between gangs, and tells the results. A gang of
+which writes are under way, or of which the mirror does not show the effects yet, is not looked at.
+"""
+
+import heapq
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from muster.api import kinds
+from muster.api.base import Resource
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.core.decisions import Assign, Decision, Evict, Explanation, Release, Wait
+from muster.core.decisions import Victim as CalledVictim
+from muster.core.events import CommitFailed, Event, PlacesLost, PodBound
+from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.kube.errors import Conflict
+from muster.runtime.commit import NEVER, GangView, Limits, Memory, Victim, learn, step
+from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef
+from muster.runtime.writes import AnyKind, DeletePlan, Expectation, Write, expectation
+from muster.translate.group import Group, Owner
+from muster.translate.pods import live, occupies
+
+#: Seconds after which a gang is looked at even if the mirror has not shown what was expected. Every
+#: write is conditional, so acting on an old picture fails rather than harms.
+LONGEST_WAIT: Final = 5.0
+
+
+class Observed(Protocol):
+    """What the committer reads of the mirror."""
+
+    @property
+    def groups(self) -> Mapping[GangId, Group]: ...
+
+    @property
+    def nodes(self) -> Container[str]: ...
+
+    def plans(self, gang: GangId) -> Sequence[Plan]:
+        """Its open plans, by attempt."""
+        ...
+
+    def planned(self) -> Iterable[GangId]:
+        """Gangs that have open plans."""
+        ...
+
+    def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
+        """Gangs whose owner this is: several if it has stages."""
+        ...
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None: ...
+
+
+@dataclass(slots=True)
+class _Book:
+    """The page of one gang."""
+
+    memory: Memory = field(default_factory=Memory)
+    assigned: dict[Place, NodeName] = field(default_factory=dict)
+    called: tuple[Leaving, ...] = ()
+    explanation: Explanation | None = None
+    working: bool = False
+    expected: list[Expectation] = field(default_factory=list)
+    expected_until: float = 0.0
+    timer: float = NEVER  # its earliest that is still to come
+
+
+class Committer:
+    def __init__(self, observed: Observed, epoch: int, limits: Limits | None = None) -> None:
+        self.epoch = epoch
+        self.limits = limits or Limits()
+        self._observed = observed
+        self._books: dict[GangId, _Book] = {}
+        self._changed: dict[GangId, None] = {}  # a set that keeps its order
+        self._timers: list[tuple[float, GangId]] = []
+        #: victims of open plans: they are their beneficiary's until they are gone
+        self._ending: dict[GangId, GangId] = {}
+        #: gangs that wait for pods of this one to leave
+        self._awaited_by: dict[GangId, set[GangId]] = {}
+
+    def adopt(self) -> None:
+        """Takes over the plans that are open now, of whatever epoch; called once, when recovery begins."""
+        for gang in self._observed.planned():
+            book = self._book(gang)
+            uids = frozenset(plan.uid for plan in self._observed.plans(gang))
+            book.memory = replace(book.memory, adopted=uids)
+            self._view(gang)  # notes its victims, before any of them is looked at
+            self.changed(gang)
+
+    def changed(self, gang: GangId) -> None:
+        """Something about this gang is new; who waits for it to leave is concerned, too."""
+        self._changed[gang] = None
+        self._changed.update(dict.fromkeys(self._awaited_by.get(gang, ())))
+
+    def decided(self, decision: Decision) -> None:
+        match decision:
+            case Assign(gang, nodes):
+                book = self._book(gang)
+                book.assigned.update(nodes)
+                book.explanation = None
+                self.changed(gang)
+            case Evict(victims, beneficiary):
+                self._book(beneficiary).called += tuple(map(self._call, victims))
+                for victim in victims:
+                    if not victim.pods:
+                        self._book(victim.gang).assigned.clear()
+                self.changed(beneficiary)
+            case Release(gang, places):
+                assigned = self._book(gang).assigned
+                for place in places:
+                    assigned.pop(place, None)
+                self.changed(gang)
+            case Wait(gang, explanation):
+                self._book(gang).explanation = explanation
+                self.changed(gang)
+
+    def observe(self, event: Event) -> None:
+        """A fact that the core is told, too: what was assigned and is filled is no longer to be done."""
+        if isinstance(event, PodBound) and event.gang is not None and event.place is not None:
+            self._book(event.gang).assigned.pop(event.place, None)
+
+    def is_ending(self, gang: GangId) -> bool:
+        """Whether it is the victim of an open plan, and not gone yet."""
+        return gang in self._ending
+
+    def due(self, now: float) -> list[GangId]:
+        """Gangs to look at now, in order of change; each is named once and then forgotten.
+
+        One that is not free is forgotten, too: what it waits for is a change that names it again.
+        """
+        while self._timers and self._timers[0][0] <= now:
+            _, gang = heapq.heappop(self._timers)
+            self.changed(gang)
+            if book := self._books.get(gang):
+                book.timer = NEVER
+        due, self._changed = self._changed, {}
+        return [gang for gang in due if self._is_free(gang, now)]
+
+    def next_timer(self) -> float | None:
+        return self._timers[0][0] if self._timers else None
+
+    def work(self, gang: GangId, now: float) -> tuple[tuple[Write, ...], tuple[Event, ...]]:
+        """Writes to make for this gang, and events for the core. Tell their outcomes by `done`."""
+        view = self._view(gang)
+        if gang in self._ending:
+            return (), ()
+        book = self._book(gang)
+        taken = step(view, book.memory, now, self.limits)
+        book.memory = taken.memory
+        book.working = bool(taken.writes)
+        self._wake(gang, taken.wake, now)
+        self._heed(book, taken.events)
+        if view.group is None and not taken.writes and not view.plans:
+            self._books.pop(gang, None)
+        return taken.writes, taken.events
+
+    def done(
+        self, gang: GangId, outcomes: Sequence[tuple[Write, Exception | None]], now: float
+    ) -> tuple[Event, ...]:
+        """The writes of a gang have been made, or tried: what the core must know."""
+        book = self._book(gang)
+        book.working = False
+        events: tuple[Event, ...] = ()
+        for write, error in outcomes:
+            book.memory, told = learn(gang, book.memory, write, error, now, self.limits)
+            events += told
+            if error is None or isinstance(error, Conflict):
+                book.expected.append(expectation(write))
+            if error is None and isinstance(write, DeletePlan):
+                book.called = ()  # done with, or given up
+        book.expected_until = now + LONGEST_WAIT
+        self._wake(gang, book.expected_until if book.expected else book.memory.retry_at, now)
+        self._heed(book, events)
+        self.changed(gang)
+        return events
+
+    # -- below: in order of call
+
+    def _book(self, gang: GangId) -> _Book:
+        return self._books.setdefault(gang, _Book())
+
+    def _call(self, victim: CalledVictim) -> Leaving:
+        """Who has to go, by uid: as recorded in the plan."""
+        group = self._observed.groups.get(victim.gang)
+        if group is None:
+            return Leaving(victim.gang, None, ())
+        bound = [*(member.pod for member in group.members.values()), *group.leaving.values()]
+        pods = tuple(
+            PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid))
+            for pod in bound
+            if occupies(pod) and (not victim.pods or pod.metadata.uid in victim.pods)
+        )
+        owner = None if victim.pods else self._sole_owner(group)
+        ref = _owner_ref(group.namespace, owner) if owner is not None else None
+        return Leaving(victim.gang, ref, pods, whole=not victim.pods)
+
+    def _is_free(self, gang: GangId, now: float) -> bool:
+        book = self._books.get(gang)
+        if book is None:
+            return True
+        if book.working:
+            return False
+        find = self._observed.find
+        if book.expected:
+            book.expected = [e for e in book.expected if not e.met(find(e.kind, e.key))]
+            if book.expected and now < book.expected_until:
+                return False
+            book.expected.clear()
+        return True
+
+    def _wake(self, gang: GangId, at: float, now: float) -> None:
+        book = self._book(gang)
+        if now < at < book.timer:
+            book.timer = at
+            heapq.heappush(self._timers, (at, gang))
+
+    def _view(self, gang: GangId) -> GangView:
+        group = self._observed.groups.get(gang)
+        plans = tuple(self._observed.plans(gang))
+        book = self._book(gang)
+        record: GangRecord | None = None
+        if group is not None:
+            found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
+            record = found if isinstance(found, GangRecord) else None
+        victims = tuple(map(self._victim, plans[-1].victims)) if plans else ()
+        self._note_endings(gang, victims)
+        return GangView(
+            id=gang,
+            epoch=self.epoch,
+            group=group,
+            record=record,
+            plans=plans,
+            assigned=book.assigned,
+            nodes=self._observed.nodes,
+            called=book.called,
+            victims=victims,
+            explanation=book.explanation,
+            owner_shared=group is not None and self._is_shared(group),
+        )
+
+    def _victim(self, recorded: Leaving) -> Victim:
+        pods = []
+        for ref in recorded.pods:
+            pod = self._observed.find(kinds.POD, ref.key)
+            if isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod):
+                pods.append(pod)
+        group = self._observed.groups.get(recorded.gang)
+        owner = self._sole_owner(group) if group is not None and recorded.owner is not None else None
+        if owner is not None and recorded.owner is not None and owner.uid != recorded.owner.uid:
+            owner = None
+        return Victim(recorded, owner, tuple(pods), tuple(self._observed.plans(recorded.gang)))
+
+    def _note_endings(self, gang: GangId, victims: Sequence[Victim]) -> None:
+        """While a victim's pods live its own commit stands still; afterwards it is a gang like any other."""
+        staying = {victim.recorded.gang for victim in victims if victim.pods}
+        for victim, waiting in [*self._awaited_by.items()]:
+            if gang in waiting and victim not in staying:
+                waiting.discard(gang)
+                if not waiting:
+                    del self._awaited_by[victim]
+        for victim in staying:
+            self._awaited_by.setdefault(victim, set()).add(gang)
+        ending = {v.recorded.gang for v in victims if v.recorded.whole and any(map(live, v.pods))}
+        for victim in [v for v, beneficiary in self._ending.items() if beneficiary == gang]:
+            if victim not in ending:
+                del self._ending[victim]
+                self._changed[victim] = None
+        self._ending.update(dict.fromkeys(ending, gang))
+
+    def _is_shared(self, group: Group) -> bool:
+        """Whether suspending the owner would also end pods of another gang: another stage's."""
+        if group.owner is None:
+            return False
+        others = (self._observed.groups.get(gang) for gang in self._observed.gangs_of(group.owner.uid))
+        return any(
+            other is not None and other.gang.id != group.gang.id and _has_bound(other) for other in others
+        )
+
+    def _sole_owner(self, group: Group) -> Owner | None:
+        """The owner by whose suspension this gang ends in one write, if there is one."""
+        owner = group.owner
+        return owner if owner is not None and owner.admission and not self._is_shared(group) else None
+
+    def _heed(self, book: _Book, events: Iterable[Event]) -> None:
+        """What the core will take back, it has taken back already."""
+        for event in events:
+            match event:
+                case PlacesLost(places=places):
+                    for place in places:
+                        book.assigned.pop(place, None)
+                case CommitFailed():
+                    book.assigned.clear()
+                    book.called = ()
+
+
+def _owner_ref(namespace: str, owner: Owner) -> OwnerRef:
+    return OwnerRef(owner.kind.api_version, owner.kind.kind, namespace, owner.name, owner.uid)
+
+
+def _has_bound(group: Group) -> bool:
+    return any(live(m.pod) and m.pod.spec.node_name for m in group.members.values())

@@ -1,0 +1,283 @@
+"""What the cluster looks like, kept true by watching, and what has changed since the last look.
+
+Reflectors put objects into `translate`'s world as they come; a change only notes which groups it
+touches. `drain` then reads each touched group once, however many of its pods have changed meanwhile,
+compares it with the last reading, and tells the differences as events for the core. A burst of 500 pods
+of one gang therefore costs a few readings of 500, not 500 of them.
+
+A pod that occupies a node is always charged to someone: to its gang, or to nobody (a foreign pod) when
+no gang is left to charge, as after its JobSet has finished. Capacity is never made up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.api.base import Resource
+from muster.api.core_v1 import Node, Pod
+from muster.api.muster_v1alpha1 import GangPlan
+from muster.core.events import (
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    NodeRemoved,
+    PlacesRetired,
+    PodBound,
+    PodEnded,
+)
+from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.reflector import Reflector
+from muster.names import EPOCH
+from muster.runtime.plan import Plan, decode
+from muster.runtime.writes import AnyKind
+from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.group import Group
+from muster.translate.identity import GroupKey
+from muster.translate.nodes import node_changed
+from muster.translate.pods import occupies, pod_bound
+from muster.translate.world import KINDS, World
+
+log = logging.getLogger(__name__)
+
+#: Kinds that are watched: what groups are read from, nodes, and the scheduler's own records.
+WATCHED: Final[tuple[AnyKind, ...]] = (*KINDS, kinds.NODE, kinds.GANG, kinds.GANG_PLAN)
+
+
+@dataclass(slots=True)
+class Changes:
+    """Since the last drain: facts for the core, in order, and gangs to look at."""
+
+    events: list[Event] = field(default_factory=list)
+    gangs: dict[GangId, None] = field(default_factory=dict)  # a set that keeps its order
+
+
+class Mirror:
+    def __init__(self, client: Client, clock: Clock, schedulers: frozenset[str] | None = None) -> None:
+        self.world = World(schedulers)
+        #: groups as last drained
+        self.groups: dict[GangId, Group] = {}
+        #: set when there is something to drain
+        self.changed = asyncio.Event()
+        #: the highest epoch that any object tells of
+        self.epoch_seen = 0
+        self.reflectors: dict[AnyKind, Reflector[Any]] = {  # Any: of many kinds
+            kind: Reflector(client, kind, partial(self._change, kind), clock=clock) for kind in WATCHED
+        }
+        self._by_key: dict[GroupKey, Group] = {}
+        self._ids: dict[tuple[str, str], GangId] = {}  # by namespace and name of the record
+        self._of_owner: dict[str, dict[GangId, None]] = {}
+        self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
+        self._charged: dict[PodId, PodBound] = {}
+        self._stale: dict[GroupKey, None] = {}
+        self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
+        self._pending = Changes()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind, reflector in self.reflectors.items():
+                group.create_task(reflector.run(), name=f"watch {kind.plural}")
+
+    async def synced(self) -> None:
+        for reflector in self.reflectors.values():
+            await reflector.synced.wait()
+
+    # -- what the committer reads
+
+    @property
+    def nodes(self) -> Container[str]:
+        return self.reflectors[kinds.NODE].items
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None:
+        found: Resource | None = self.reflectors[kind].items.get(key)
+        return found
+
+    def plans(self, gang: GangId) -> list[Plan]:
+        group = self.groups.get(gang)
+        if group is not None:
+            found = self._plans.get((group.namespace, group.record), {})
+        else:
+            found = next((p for p in self._plans.values() if self._id(next(iter(p.values()))) == gang), {})
+        return sorted(found.values(), key=lambda plan: (plan.attempt, plan.epoch))
+
+    def planned(self) -> list[GangId]:
+        return sorted({self._id(plan) for plans in self._plans.values() for plan in plans.values()})
+
+    def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
+        return self._of_owner.get(owner_uid, ())
+
+    # -- changes
+
+    def drain(self, now: float) -> Changes:
+        """Reads what has changed since the last drain; `now` dates the ends of pods."""
+        self.changed.clear()
+        changes, self._pending = self._pending, Changes()
+        stale, self._stale = self._stale, {}
+        pods, self._pods = self._pods, {}
+        for key in stale:
+            self._read(key, changes, pods)
+        for uid, pod in pods.items():
+            self._charge(uid, pod, now, changes)
+        return changes
+
+    def _change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
+        latest = new or old
+        assert latest is not None, "a change has an object"
+        if text := latest.metadata.annotations.get(EPOCH):
+            self._heard_of(int(text) if text.isdecimal() else 0)
+        if kind is kinds.NODE:
+            self._node(old, new)
+        elif kind is kinds.GANG:
+            self._record(latest)
+        elif kind is kinds.GANG_PLAN:
+            self._plan(latest, gone=new is None)
+        else:
+            if new is not None:
+                self.world.put(kind, new)
+            else:
+                self.world.drop(kind, latest.metadata.namespace, latest.metadata.name)
+            self._stale.update(dict.fromkeys(keys_touched(kind, old, new, self.world)))
+            if kind is kinds.POD:
+                self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
+        self.changed.set()
+
+    def _node(self, old: Resource | None, new: Resource | None) -> None:
+        if isinstance(new, Node):
+            event = node_changed(new)
+            if not isinstance(old, Node) or node_changed(old) != event:
+                self._pending.events.append(event)
+        elif old is not None:
+            name = NodeName(old.metadata.name)
+            self._pending.events.append(NodeRemoved(name))
+            self._pending.gangs.update(dict.fromkeys(self.groups))  # whose places may be on it
+
+    def _record(self, record: Resource) -> None:
+        epoch = getattr(getattr(record, "status", None), "epoch", 0)
+        self._heard_of(epoch)
+        if gang := self._ids.get((record.metadata.namespace, record.metadata.name)):
+            self._pending.gangs[gang] = None
+
+    def _plan(self, obj: Resource, *, gone: bool) -> None:
+        assert isinstance(obj, GangPlan)
+        self._heard_of(obj.spec.epoch)
+        record = (obj.metadata.namespace, obj.spec.gang)
+        plans = self._plans.setdefault(record, {})
+        plan = plans.pop(obj.metadata.name, None) if gone else _decoded(obj)
+        if not gone and plan is not None:
+            plans[plan.name] = plan
+        if not plans:
+            del self._plans[record]
+        if plan is not None:
+            self._pending.gangs[self._id(plan)] = None
+
+    def _heard_of(self, epoch: int) -> None:
+        self.epoch_seen = max(self.epoch_seen, epoch)
+
+    def _id(self, plan: Plan) -> GangId:
+        """The gang of a plan: by its record, since ids may change when a namesake comes or goes."""
+        return self._ids.get((plan.namespace, plan.record), plan.gang)
+
+    def _read(self, key: GroupKey, changes: Changes, pods: dict[PodId, Pod | None]) -> None:
+        old = self._by_key.get(key)
+        new = read(key, self.world, old)
+        if old is not None:
+            self._forget(key, old, new, changes)
+        if new is not None:
+            self._keep(key, old, new, changes)
+        for uid, pod in _pods_that_changed(old, new):
+            pods.setdefault(uid, pod)
+
+    def _forget(self, key: GroupKey, old: Group, new: Group | None, changes: Changes) -> None:
+        gang = old.gang.id
+        changes.gangs[gang] = None
+        if new is not None and new.gang.id == gang:
+            return
+        del self._by_key[key]
+        if self.groups.get(gang) is old:
+            del self.groups[gang]
+            self._ids.pop((old.namespace, old.record), None)
+            if not old.finished:
+                changes.events.append(GangRemoved(gang))
+        if old.owner is not None and (gangs := self._of_owner.get(old.owner.uid)):
+            gangs.pop(gang, None)
+            if not gangs:
+                del self._of_owner[old.owner.uid]
+
+    def _keep(self, key: GroupKey, old: Group | None, new: Group, changes: Changes) -> None:
+        gang = new.gang.id
+        before = old if old is not None and old.gang.id == gang and not old.finished else None
+        self._by_key[key] = self.groups[gang] = new
+        self._ids[new.namespace, new.record] = gang
+        if new.owner is not None:
+            self._of_owner.setdefault(new.owner.uid, {})[gang] = None
+        changes.gangs[gang] = None
+        if new.finished:
+            if before is not None:
+                changes.events.append(GangRemoved(gang))
+            return
+        if before is None or before.gang != new.gang:
+            changes.events.append(GangSubmitted(new.gang))
+        if new.retired != (before.retired if before is not None else frozenset()):
+            changes.events.append(PlacesRetired(gang, new.retired))
+
+    def _charge(self, uid: PodId, pod: Pod | None, now: float, changes: Changes) -> None:
+        """Tells the core on which node a pod is, and whose it is, if that has changed."""
+        before = self._charged.get(uid)
+        if pod is None or not occupies(pod):
+            if before is not None:
+                del self._charged[uid]
+                changes.events.append(PodEnded(uid, now))
+            return
+        gang, place = self._whose(uid, pod)
+        bound = pod_bound(pod, gang, place)
+        if bound != before:
+            self._charged[uid] = bound
+            changes.events.append(bound)
+
+    def _whose(self, uid: PodId, pod: Pod) -> tuple[GangId | None, Place | None]:
+        key = group_of(pod, self.world)
+        group = self._by_key.get(key) if key is not None else None
+        if group is None or group.finished:
+            return None, None
+        member = group.members.get(uid)
+        return group.gang.id, member.place if member is not None else None
+
+
+def _decoded(obj: GangPlan) -> Plan:
+    """A plan that cannot be read promises nothing; it counts as empty, and is undone as any other."""
+    try:
+        return decode(obj)
+    except ValueError as error:
+        log.error("%s", error)
+        namespace, record = obj.metadata.namespace, obj.spec.gang
+        gang = GangId(f"{namespace}/{record}")
+        return Plan(gang, record, namespace, obj.spec.epoch, obj.spec.attempt, {}, uid=obj.metadata.uid)
+
+
+def _pods_that_changed(old: Group | None, new: Group | None) -> Iterator[tuple[PodId, Pod | None]]:
+    """Pods whose node, place or gang may have changed with this reading."""
+    was, now = _pods(old), _pods(new)
+    same_gang = old is not None and new is not None and _told_as(old) == _told_as(new)
+    for uid, (pod, place) in now.items():
+        if not same_gang or uid not in was or was[uid][0] is not pod or was[uid][1] != place:
+            yield uid, pod
+    for uid, (pod, _) in was.items():
+        if uid not in now:
+            yield uid, pod
+
+
+def _told_as(group: Group) -> tuple[GangId, bool]:
+    return group.gang.id, group.finished
+
+
+def _pods(group: Group | None) -> dict[PodId, tuple[Pod, Place | None]]:
+    if group is None:
+        return {}
+    pods = {uid: (member.pod, member.place) for uid, member in group.members.items()}
+    return pods | {uid: (pod, None) for uid, pod in group.leaving.items()}

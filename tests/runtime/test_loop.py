@@ -1,0 +1,189 @@
+"""The live scheduler on the embedded store, with the real translation, core and controllers, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Kind, Object
+from muster.api.core_v1 import Pod
+from muster.controllers import driver
+from muster.controllers.job import CONTROLLER as JOBS
+from muster.controllers.jobset import controller as jobset_controller
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+from muster.names import ADMISSION, GANG, PLAN
+from muster.runtime.leader import Term
+from muster.runtime.loop import run
+
+pytestmark = pytest.mark.looptime
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class LoopClock:
+    """The loop's own time, which looptime makes virtual."""
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.clock = LoopClock()
+        self.store = Store(":memory:")
+        self.registry = Registry(self.store, clock=self.clock)
+        self.client = LocalClient(self.registry)
+
+    def node(self, name: str, cpu: int = 4) -> None:
+        body = {
+            "metadata": {"name": name},
+            "status": {
+                "capacity": {"cpu": str(cpu), "pods": "110"},
+                "allocatable": {"cpu": str(cpu), "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        self.registry.create(kinds.NODE, "", body)
+
+    def create(self, kind: Kind[Any], body: Object) -> None:
+        self.registry.create(kind, "default", body)
+
+    async def all(self, kind: Kind[Any]) -> list[Any]:
+        return (await self.client.list(kind)).items
+
+    async def bound(self) -> dict[str, str]:
+        pods: list[Pod] = await self.all(kinds.POD)
+        return {pod.metadata.name: pod.spec.node_name for pod in pods if pod.spec.node_name}
+
+    async def until(self, what: Callable[[], Any], seconds: float = 60.0) -> None:
+        """Waits, in virtual time, for what must come true."""
+        for _ in range(int(seconds / 0.05)):
+            if await what():
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"not within {seconds} s")
+
+
+@asynccontextmanager
+async def scheduler(cluster: Cluster, epoch: int = 1, *, controllers: bool = True) -> AsyncIterator[None]:
+    leading = asyncio.Event()
+    term = Term(epoch, sole=True)
+    tasks = [asyncio.create_task(run(cluster.client, cluster.clock, term, leading=leading))]
+    if controllers:
+        both = [JOBS, jobset_controller()]
+        tasks.append(asyncio.create_task(driver.run(cluster.client, both, cluster.clock)))
+    try:
+        await asyncio.wait([asyncio.create_task(leading.wait()), *tasks], return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        for task in tasks:
+            if task.done():
+                task.result()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.store.close()
+
+
+def pod(name: str, cpu: str = "1", **metadata: Any) -> Object:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}}
+
+
+def jobset(name: str, workers: int, cpu: str = "1", *, suspend: bool = True) -> Object:
+    template = {
+        "spec": {
+            "parallelism": workers,
+            "completions": workers,
+            "completionMode": "Indexed",
+            "backoffLimit": 0,
+            "template": {"spec": pod("", cpu)["spec"] | {"restartPolicy": "Never"}},
+        }
+    }
+    annotations = {GANG: "true"} | ({ADMISSION: "gang"} if suspend else {})
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "suspend": suspend,
+            "replicatedJobs": [{"name": "workers", "replicas": 1, "template": template}],
+        },
+    }
+
+
+async def test_a_pod_of_its_own_is_bound_without_a_record(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    async with scheduler(cluster):
+        cluster.create(kinds.POD, pod("alone"))
+        await cluster.until(cluster.bound)
+    (found,) = await cluster.all(kinds.POD)
+    assert found.spec.node_name == "node-0"
+    assert found.metadata.annotations[PLAN].startswith("1.0/")
+    assert not await cluster.all(kinds.GANG)
+
+
+async def test_a_pod_that_fits_nowhere_says_why_in_its_condition(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    async with scheduler(cluster):
+        cluster.create(kinds.POD, pod("big", "9"))
+        await asyncio.sleep(5)
+    (found,) = await cluster.all(kinds.POD)
+    (condition,) = [c for c in found.status.conditions if c.type == "PodScheduled"]
+    assert (condition.status, condition.reason) == ("False", "Unschedulable")
+    assert condition.message.startswith("NothingMatches: ")
+
+
+async def test_a_suspended_jobset_is_resumed_with_a_plan_and_bound_whole(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    cluster.node("node-1")
+    async with scheduler(cluster):
+        cluster.create(kinds.JOBSET, jobset("train", 6))
+
+        async def stands() -> bool:
+            gangs = await cluster.all(kinds.GANG)
+            return bool(gangs) and gangs[0].status.phase == "Standing"
+
+        await cluster.until(stands)
+        await asyncio.sleep(1)
+    assert len(await cluster.bound()) == 6
+    assert not await cluster.all(kinds.GANG_PLAN)
+    (found,) = await cluster.all(kinds.GANG)
+    assert (found.status.epoch, found.status.attempt) == (1, 1)
+
+
+async def test_pods_of_a_pod_group_wait_for_each_other(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    group = {"metadata": {"name": "g"}, "spec": {"minMember": 3}}
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    async with scheduler(cluster):
+        cluster.create(kinds.POD_GROUP_X, group)
+        cluster.create(kinds.POD, pod("a", labels=labels))
+        cluster.create(kinds.POD, pod("b", labels=labels))
+        await asyncio.sleep(5)
+        assert not await cluster.bound()
+        cluster.create(kinds.POD, pod("c", labels=labels))
+
+        async def whole() -> bool:
+            return len(await cluster.bound()) == 3 and not await cluster.all(kinds.GANG_PLAN)
+
+        await cluster.until(whole)
+    (found,) = await cluster.all(kinds.GANG)
+    assert found.status.phase == "Standing"
