@@ -314,7 +314,7 @@ class Store:
         if tables and version != FORMAT:
             raise StoreError(f"it has format {version}, this muster reads format {FORMAT}")
         if tables and (fault := sql("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise StoreError(fault)
+            raise StoreError(f"it is damaged ({fault.splitlines()[-1]})")
         if not tables and self.read_only:
             raise StoreError("it is empty")
         if not self.read_only:
