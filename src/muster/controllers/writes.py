@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,8 +55,15 @@ async def carry_out(
         elif isinstance(first, Record):
             await _record(client, first, component, now)
         else:
-            limit = asyncio.Semaphore(PARALLEL)
-            await _all([_one(client, effect, written, component, now, limit) for effect in run])
+            refused = await _in_parallel([_one(client, effect, written) for effect in run])
+            if refused is None:
+                continue
+            position, error = refused
+            effect = run[position]
+            if isinstance(effect, Create) and effect.refused is not None and isinstance(error, ApiError):
+                told = replace(effect.refused, message=f"{effect.refused.message}: {error.message}")
+                await _record(client, told, component, now)
+            raise error
 
 
 def _runs(effects: Sequence[Effect]) -> list[list[Effect]]:
@@ -90,44 +97,46 @@ def _shape(effect: Effect) -> tuple[object, str]:
             return None, ""
 
 
-async def _all(tasks: list[Coroutine[Any, Any, None]]) -> None:
-    """Awaits all of them, then raises the first error."""
-    if len(tasks) == 1:
-        await tasks[0]
-        return
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+async def _in_parallel(tasks: list[Coroutine[Any, Any, None]]) -> tuple[int, Exception] | None:
+    """Runs all of them, and answers the first that failed and how: one Event tells of a whole run."""
+    limit = asyncio.Semaphore(PARALLEL)
+
+    async def limited(task: Coroutine[Any, Any, None]) -> None:
+        async with limit:
+            await task
+
+    outcomes = await asyncio.gather(*map(limited, tasks), return_exceptions=True)
+    for position, outcome in enumerate(outcomes):
+        if isinstance(outcome, Exception):
+            return position, outcome
+    return None
 
 
-async def _one(
-    client: Client, effect: Effect, written: Written, component: str, now: datetime, limit: asyncio.Semaphore
-) -> None:
-    async with limit:
-        match effect:
-            case Create():
-                await _create(client, effect, written, component, now)
-            case Patch(kind, namespace, name, body, subresource):
-                with suppress(NotFound):
-                    patched = await client.patch(kind, namespace, name, body, subresource=subresource)
-                    written.saw(kind, patched)
-            case Delete(kind, namespace, name, uid, propagation, grace):
-                with suppress(NotFound, Conflict):  # gone, or a successor has the name
-                    await client.delete(
-                        kind, namespace, name, uid=uid, propagation=propagation, grace_period=grace
-                    )
-            case Absent(kind, namespace, name, uid):
-                try:
-                    found = await client.get(kind, namespace, name)
-                except NotFound:
-                    return
-                if found.metadata.uid == uid:
-                    raise Conflict(f"{kind.kind} {found.key} of uid {uid} exists after all")
-            case Record() | Requeue():
-                raise AssertionError("carried out by the caller")
+async def _one(client: Client, effect: Effect, written: Written) -> None:
+    match effect:
+        case Create():
+            await _create(client, effect, written)
+        case Patch(kind, namespace, name, body, subresource):
+            with suppress(NotFound):
+                patched = await client.patch(kind, namespace, name, body, subresource=subresource)
+                written.saw(kind, patched)
+        case Delete(kind, namespace, name, uid, propagation, grace):
+            with suppress(NotFound, Conflict):  # gone, or a successor has the name
+                await client.delete(
+                    kind, namespace, name, uid=uid, propagation=propagation, grace_period=grace
+                )
+        case Absent(kind, namespace, name, uid):
+            try:
+                found = await client.get(kind, namespace, name)
+            except NotFound:
+                return
+            if found.metadata.uid == uid:
+                raise Conflict(f"{kind.kind} {found.key} of uid {uid} exists after all")
+        case Record() | Requeue():
+            raise AssertionError("carried out by the caller")
 
 
-async def _create(client: Client, effect: Create, written: Written, component: str, now: datetime) -> None:
+async def _create(client: Client, effect: Create, written: Written) -> None:
     kind, namespace, body = effect.kind, effect.namespace, effect.body
     try:
         try:
@@ -143,12 +152,6 @@ async def _create(client: Client, effect: Create, written: Written, component: s
             raise
     except NotFound:
         raise Conflict(f"{kind.kind} came and went while it was created") from None
-    except ApiError as error:
-        if effect.refused is not None:
-            about = effect.refused
-            message = f"{about.message}: {error.message}"
-            await _record(client, Record(about.about, about.type, about.reason, message), component, now)
-        raise
 
 
 def _same_controller(existing: Resource, body: Object) -> bool:

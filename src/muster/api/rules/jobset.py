@@ -119,7 +119,7 @@ def unsupported(jobset: JobSet) -> list[FieldError]:
     if jobset.spec.volume_claim_policies:
         message = "Forbidden: muster makes no volume claims; name existing ones in the pods' volumes"
         errors.append(FieldError(("spec", "volumeClaimPolicies"), message))
-    message = f"Forbidden: exclusive placement is written {names.EXCLUSIVE}: LAYER with muster"
+    message = "Forbidden: muster does not do exclusive placement; leave the annotation out"
     if EXCLUSIVE_TOPOLOGY in jobset.metadata.annotations:
         errors.append(FieldError(("metadata", "annotations", EXCLUSIVE_TOPOLOGY), message))
     for position, replicated in enumerate(jobset.spec.replicated_jobs):

@@ -13,6 +13,8 @@ from muster.api.base import Object
 from muster.api.fields import FieldError
 
 _TRANSITIONS: Final = ("network", "successPolicy", "failurePolicy", "startupPolicy", "volumeClaimPolicies")
+_METADATA: Final = ("labels", "annotations")
+_DIRECTIVES: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def validate(obj: Object, old: Object) -> list[FieldError]:
@@ -27,7 +29,7 @@ def validate(obj: Object, old: Object) -> list[FieldError]:
     if _fixed(spec, suspended) != _fixed(before, suspended):
         message = "Invalid value: field is immutable"
         if suspended:
-            message += ", except the pod templates' labels, annotations, nodeSelector, tolerations and schedulingGates"
+            message += f", except in the pod templates {', '.join((*_METADATA, *_DIRECTIVES))}"
         errors.append(FieldError(("spec", "replicatedJobs"), message))
     return errors
 
@@ -41,10 +43,7 @@ def _fixed(spec: Object, suspended: bool) -> list[Object]:
             template = job.get("template") or {}
             metadata = template.setdefault("metadata", {})
             pod = template.get("spec") or {}
-            for parent, fields in (
-                (metadata, ("labels", "annotations")),
-                (pod, ("nodeSelector", "tolerations", "schedulingGates")),
-            ):
+            for parent, fields in ((metadata, _METADATA), (pod, _DIRECTIVES)):
                 for field in fields:
                     parent.pop(field, None)
     return fixed

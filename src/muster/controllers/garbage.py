@@ -1,0 +1,239 @@
+"""Garbage collection: objects go when their owners are gone.
+
+Owners are named by uid in `ownerReferences`. A dependent none of whose owners exists is deleted, also one
+whose owner was gone before it came. How an owner goes decides the rest:
+
+- Background: the owner goes at once, then its dependents do.
+- Foreground: the finalizer `foregroundDeletion` keeps the owner until the dependents that block it
+  (`blockOwnerDeletion`) are gone.
+- Orphan: the finalizer `orphan` keeps the owner until no dependent refers to it any more.
+
+That an owner is missing from a cache proves nothing: it may be newer than what the cache shows. Before a
+dependent is deleted, the API server itself is asked for each owner (`Absent`). An owner of a kind that
+muster does not know counts as present: what cannot be checked is not deleted.
+
+Source: kubernetes, pkg/controller/garbagecollector/garbagecollector.go. Upstream keeps one graph of all
+uids; here the caches' index by owner is that graph. Events own nothing and are not owned, so they are not
+watched. Owners that own each other in a circle are not collected, as upstream.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from muster.api import kinds
+from muster.api.base import Object, OwnerReference, Resource
+from muster.controllers.caches import Caches
+from muster.controllers.driver import Change, Controller, Watch
+from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+KINDS: tuple[AnyKind, ...] = tuple(kind for kind in kinds.ALL if kind is not kinds.EVENT)
+
+
+class Standing(Enum):
+    PRESENT = "present"
+    #: present, and kept only until its dependents are gone
+    WAITING = "waiting"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    reference: OwnerReference
+    kind: AnyKind | None  # None if muster does not know it
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    kind: AnyKind
+    item: Resource
+    #: has dependents of its own
+    owns: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    kind: AnyKind
+    item: Resource
+    owners: tuple[Owner, ...]
+    dependents: tuple[Dependent, ...]
+
+
+def controller(collected: Sequence[AnyKind] = KINDS) -> Controller[Observed]:
+    """For the driver. A key is `apiVersion kind namespace/name`."""
+    return Controller(
+        "garbage", tuple(Watch(kind, _concerned(kind)) for kind in collected), observe, reconcile
+    )
+
+
+def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+    if observed.item.metadata.deletion_timestamp is not None:
+        return _let_go(observed)
+    absent = [owner for owner in observed.owners if owner.standing is Standing.ABSENT]
+    leaving = [owner for owner in observed.owners if owner.standing is not Standing.PRESENT]
+    if not leaving:
+        return []
+    checks: list[Effect] = [_check(observed, owner) for owner in absent]
+    if len(leaving) < len(observed.owners):
+        gone = {owner.reference.uid for owner in leaving}
+        return [*checks, _without_owners(observed.kind, observed.item, gone)]
+    meta = observed.item.metadata
+    foreground = bool(observed.dependents) and len(absent) < len(leaving)
+    return [
+        *checks,
+        Delete(
+            observed.kind,
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            "Foreground" if foreground else "Background",
+        ),
+    ]
+
+
+def observe(caches: Caches, key: str) -> Observed | None:
+    api_version, name, path = key.split(" ", 2)
+    kind = kinds.BY_NAME[api_version, name]
+    item = caches[kind].get(path)
+    if item is None:
+        return None
+    owners = tuple(_owner(caches, kind, item, ref) for ref in item.metadata.owner_references)
+    if not owners and not _is_kept(item):
+        return None
+    return Observed(kind, item, owners, tuple(_dependents(caches, item)))
+
+
+def _let_go(observed: Observed) -> list[Effect]:
+    """What keeps an object that is being deleted: its dependents, in one way or the other."""
+    meta = observed.item.metadata
+    if ORPHAN in meta.finalizers:
+        freed = [_without_owners(d.kind, d.item, {meta.uid}) for d in observed.dependents]
+        return [*freed, _without_finalizer(observed, ORPHAN)]
+    if FOREGROUND not in meta.finalizers:
+        return []
+    effects: list[Effect] = [
+        Delete(
+            dependent.kind,
+            dependent.item.metadata.namespace,
+            dependent.item.metadata.name,
+            dependent.item.metadata.uid,
+            "Foreground" if dependent.owns else "Background",
+        )
+        for dependent in observed.dependents
+        if dependent.item.metadata.deletion_timestamp is None and not _has_other_owner(dependent, observed)
+    ]
+    if not any(_blocks(dependent, observed) for dependent in observed.dependents):
+        effects.append(_without_finalizer(observed, FOREGROUND))
+    return effects
+
+
+def _check(observed: Observed, owner: Owner) -> Absent:
+    assert owner.kind is not None, "owners of unknown kinds count as present"
+    namespace = observed.item.metadata.namespace if owner.kind.namespaced else ""
+    return Absent(owner.kind, namespace, owner.reference.name, owner.reference.uid)
+
+
+def _without_owners(kind: AnyKind, item: Resource, uids: set[str]) -> Patch:
+    """Takes references away; conditional, since a merge patch replaces the whole list."""
+    meta = item.metadata
+    kept = [_as_json(ref) for ref in meta.owner_references if ref.uid not in uids]
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": kept}}
+    return Patch(kind, meta.namespace, meta.name, body)
+
+
+def _without_finalizer(observed: Observed, finalizer: str) -> Patch:
+    meta = observed.item.metadata
+    kept = [name for name in meta.finalizers if name != finalizer]
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": kept}}
+    return Patch(observed.kind, meta.namespace, meta.name, body)
+
+
+def _has_other_owner(dependent: Dependent, observed: Observed) -> bool:
+    """Whether it has owners besides; then it only loses its reference when this one is gone."""
+    return any(ref.uid != observed.item.metadata.uid for ref in dependent.item.metadata.owner_references)
+
+
+def _blocks(dependent: Dependent, observed: Observed) -> bool:
+    return not _has_other_owner(dependent, observed) and any(
+        ref.uid == observed.item.metadata.uid and ref.block_owner_deletion
+        for ref in dependent.item.metadata.owner_references
+    )
+
+
+def _owner(caches: Caches, kind: AnyKind, item: Resource, ref: OwnerReference) -> Owner:
+    found = kinds.BY_NAME.get((ref.api_version, ref.kind))
+    if found is None or found not in caches or (found.namespaced and not kind.namespaced):
+        return Owner(ref, None, Standing.PRESENT)
+    namespace = item.metadata.namespace
+    owner = caches[found].get(f"{namespace}/{ref.name}" if found.namespaced else ref.name)
+    if owner is None or owner.metadata.uid != ref.uid:
+        return Owner(ref, found, Standing.ABSENT)
+    meta = owner.metadata
+    waiting = meta.deletion_timestamp is not None and FOREGROUND in meta.finalizers
+    return Owner(ref, found, Standing.WAITING if waiting else Standing.PRESENT)
+
+
+def _dependents(caches: Caches, item: Resource) -> Iterable[Dependent]:
+    for cache in caches:
+        for dependent in cache.owned_by(item.metadata.uid):
+            owns = any(other.owned_by(dependent.metadata.uid) for other in caches)
+            yield Dependent(cache.kind, dependent, owns)
+
+
+def _is_kept(item: Resource) -> bool:
+    """Whether it is being deleted and waits for us."""
+    meta = item.metadata
+    return meta.deletion_timestamp is not None and not {FOREGROUND, ORPHAN}.isdisjoint(meta.finalizers)
+
+
+def _concerned(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
+    """The keys to look at after a change of `kind`. Most changes concern nobody, and are quickly told."""
+
+    def keys(change: Change) -> Iterable[str]:
+        old: Resource | None = change.old
+        new: Resource | None = change.new
+        if new is not None:
+            if old is None or _ties(old) != _ties(new):
+                yield _key(kind, new)
+                yield from _owner_keys(new)
+            return
+        assert old is not None, "a change has one of the two"
+        yield from _owner_keys(old)
+        for cache in change.caches:
+            for dependent in cache.owned_by(old.metadata.uid):
+                yield _key(cache.kind, dependent)
+
+    return keys
+
+
+def _ties(item: Resource) -> object:
+    meta = item.metadata
+    return meta.owner_references, meta.finalizers, meta.deletion_timestamp is None
+
+
+def _owner_keys(item: Resource) -> Iterable[str]:
+    """Owners wait for their dependents' going, and are to know of those that come too late."""
+    for ref in item.metadata.owner_references:
+        kind = kinds.BY_NAME.get((ref.api_version, ref.kind))
+        if kind is not None:
+            path = f"{item.metadata.namespace}/{ref.name}" if kind.namespaced else ref.name
+            yield f"{kind.api_version} {kind.kind} {path}"
+
+
+def _key(kind: AnyKind, item: Resource) -> str:
+    return f"{kind.api_version} {kind.kind} {item.key}"
+
+
+def _as_json(ref: OwnerReference) -> Object:
+    return {
+        "apiVersion": ref.api_version,
+        "kind": ref.kind,
+        "name": ref.name,
+        "uid": ref.uid,
+        "controller": ref.controller,
+        "blockOwnerDeletion": ref.block_owner_deletion,
+    }

@@ -1,0 +1,106 @@
+"""A JobSet's Jobs, sorted: those of the current attempt by how they stand, and those that are to go.
+
+A Job belongs to the current attempt if its labels `restart-attempt` and `job-restart-attempt` are not
+below the JobSet's counters. That is all a restart is: a counter in the status that makes Jobs stale.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from muster.api.base import Condition, condition, is_true
+from muster.api.batch_v1 import Job
+from muster.api.jobset_v1alpha2 import (
+    JOB_INDEX,
+    JOB_RESTART_ATTEMPT,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+    JobSet,
+)
+
+
+@dataclass(slots=True)
+class Jobs:
+    active: list[Job] = field(default_factory=list)
+    successful: list[Job] = field(default_factory=list)
+    #: in order of failure
+    failed: list[Job] = field(default_factory=list)
+    #: stale, or failed by being suspended: to be deleted and made anew
+    previous: list[Job] = field(default_factory=list)
+
+    @property
+    def current(self) -> list[Job]:
+        return [*self.active, *self.successful, *self.failed]
+
+
+def sort(jobs: list[Job], jobset: JobSet) -> Jobs:
+    """A Job that is being deleted is on its way out, whoever deletes it: it only holds its name."""
+    sorted_ = Jobs()
+    for job in jobs:
+        if job.metadata.deletion_timestamp is not None or _stale(job, jobset):
+            sorted_.previous.append(job)
+        elif is_failed(job):
+            (sorted_.previous if _by_suspension(job, jobset) else sorted_.failed).append(job)
+        elif is_successful(job):
+            sorted_.successful.append(job)
+        else:
+            sorted_.active.append(job)
+    sorted_.failed.sort(key=lambda job: (failed_at(job), job.metadata.name))
+    return sorted_
+
+
+def is_failed(job: Job) -> bool:
+    """Whether it is decided that the Job fails; its pods may still be ending."""
+    return failure(job) is not None
+
+
+def is_successful(job: Job) -> bool:
+    return is_true(job.status.conditions, "Complete") or is_true(job.status.conditions, "SuccessCriteriaMet")
+
+
+def failure(job: Job) -> Condition | None:
+    """The condition that tells why the Job failed. `FailureTarget` comes first and `Failed` repeats it."""
+    for type_ in ("FailureTarget", "Failed"):
+        found = condition(job.status.conditions, type_)
+        if found is not None and found.status == "True":
+            return found
+    return None
+
+
+def failed_at(job: Job) -> datetime:
+    found = failure(job)
+    return found.last_transition_time if found and found.last_transition_time else _NEVER
+
+
+def group_of(job: Job) -> str:
+    """The name of its replicatedJob."""
+    return job.metadata.labels.get(REPLICATED_JOB_NAME, "")
+
+
+def index_of(job: Job) -> int:
+    """Its index among the Jobs of its replicatedJob."""
+    return _number(job, JOB_INDEX)
+
+
+def _stale(job: Job, jobset: JobSet) -> bool:
+    if _number(job, RESTART_ATTEMPT) < jobset.status.restarts:
+        return True
+    for status in jobset.status.replicated_jobs_status:
+        if status.name == group_of(job) and index_of(job) < len(status.job_restarts):
+            return _number(job, JOB_RESTART_ATTEMPT) < status.job_restarts[index_of(job)]
+    return False
+
+
+def _by_suspension(job: Job, jobset: JobSet) -> bool:
+    """Whether it failed after the JobSet was suspended. API servers keep times in whole seconds."""
+    suspended = condition(jobset.status.conditions, "Suspended")
+    if suspended is None or suspended.status != "True" or suspended.last_transition_time is None:
+        return False
+    return failed_at(job) >= suspended.last_transition_time.replace(microsecond=0)
+
+
+def _number(job: Job, label: str) -> int:
+    text = job.metadata.labels.get(label, "")
+    return int(text) if text.isdecimal() else 0
+
+
+_NEVER = datetime.max.replace(tzinfo=UTC)

@@ -1,0 +1,129 @@
+"""Limits over all Jobs and restarts: the deadline, and the restart budget.
+
+Both outlive the Jobs they are about, so what they count stands in annotations of the JobSet (its status
+has no room for it in JobSet's schema), written before anything that would lose it:
+
+- `muster.dev/running-since` is when the first pod ran. Suspending stops the clock: what has passed goes to
+  `muster.dev/time-used` in the same write, and the next pod that runs starts it again. Time suspended,
+  and time waiting after it, is never the job's. Restarts do not stop the clock.
+- `muster.dev/failures` has, per Job that ever had failed pods, the most it ever had. The sum only grows,
+  whatever happens to the Jobs; there is one entry per Job that failed. Failures that the Job does not
+  count, such as those of pods that muster preempted, are not in the Job's status and so not here.
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from muster import names
+from muster.api import duration
+from muster.api.base import Object
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.kinds import JOBSET
+from muster.controllers.effects import Patch
+
+
+def bookkeeping(jobset: JobSet, jobs: list[Job], pods: Iterable[Pod], now: datetime) -> Patch | None:
+    """The annotations to write before anything else is done, if any."""
+    annotations: dict[str, str | None] = {**_clock(jobset, pods, now), **_failures(jobset, jobs)}
+    if not annotations:
+        return None
+    meta = jobset.metadata
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "annotations": annotations}}
+    return Patch(JOBSET, meta.namespace, meta.name, body)
+
+
+def due(jobset: JobSet) -> datetime | None:
+    """When the deadline passes, if its clock runs."""
+    deadline, since = _deadline(jobset), _running_since(jobset)
+    if deadline is None or since is None:
+        return None
+    return since + timedelta(seconds=max(0.0, deadline - _time_used(jobset)))
+
+
+def over_budget(jobset: JobSet) -> tuple[int, int] | None:
+    """(failures, budget) if the Jobs have failed more often than they may."""
+    budget = jobset.metadata.annotations.get(names.RESTART_BUDGET, "")
+    if not budget.isdecimal():
+        return None
+    failures = sum(_counted(jobset).values())
+    return (failures, int(budget)) if failures > int(budget) else None
+
+
+def awaits_first_pod(jobset: JobSet) -> bool:
+    """Whether the deadline's clock starts with the next pod that runs."""
+    annotations = jobset.metadata.annotations
+    return (
+        names.DEADLINE in annotations
+        and names.RUNNING_SINCE not in annotations
+        and not jobset.spec.suspend
+        and not jobset.status.terminal_state
+    )
+
+
+def _clock(jobset: JobSet, pods: Iterable[Pod], now: datetime) -> dict[str, str | None]:
+    since = _running_since(jobset)
+    if jobset.spec.suspend and since is not None:
+        used = _time_used(jobset) + max(0.0, (now - since).total_seconds())
+        return {names.RUNNING_SINCE: None, names.TIME_USED: f"{used:.3f}"}
+    if awaits_first_pod(jobset):
+        started = min((time for pod in pods if (time := _ran_at(pod))), default=None)
+        if started is not None:
+            return {names.RUNNING_SINCE: started.astimezone(UTC).isoformat().replace("+00:00", "Z")}
+    return {}
+
+
+def _ran_at(pod: Pod) -> datetime | None:
+    """When its first container started; None for one that is being ended, which is of an earlier stretch."""
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending"):
+        return None
+    starts = []
+    for status in pod.status.container_statuses:
+        state = status.state.running or status.state.terminated
+        if state is not None and state.started_at is not None:
+            starts.append(state.started_at)
+    return min(starts, default=pod.status.start_time)
+
+
+def _failures(jobset: JobSet, jobs: list[Job]) -> dict[str, str | None]:
+    if names.RESTART_BUDGET not in jobset.metadata.annotations:
+        return {}
+    counted = _counted(jobset)
+    seen = {job.metadata.uid: job.status.failed for job in jobs if job.status.failed}
+    raised = {uid: max(counted.get(uid, 0), seen.get(uid, 0)) for uid in sorted({*counted, *seen})}
+    return {names.FAILURES: json.dumps(raised, separators=(",", ":"))} if raised != counted else {}
+
+
+def _counted(jobset: JobSet) -> dict[str, int]:
+    """What has been counted so far; an annotation that is not ours counts as none."""
+    try:
+        found = json.loads(jobset.metadata.annotations.get(names.FAILURES, "{}"))
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {uid: number for uid, number in found.items() if isinstance(number, int)}
+
+
+def _deadline(jobset: JobSet) -> int | None:
+    """In seconds; None if there is none that can be read, which admission refuses."""
+    try:
+        return duration.parse(jobset.metadata.annotations[names.DEADLINE])
+    except (KeyError, ValueError):
+        return None
+
+
+def _running_since(jobset: JobSet) -> datetime | None:
+    try:
+        return datetime.fromisoformat(jobset.metadata.annotations[names.RUNNING_SINCE])
+    except (KeyError, ValueError):
+        return None
+
+
+def _time_used(jobset: JobSet) -> float:
+    try:
+        return float(jobset.metadata.annotations[names.TIME_USED])
+    except (KeyError, ValueError):
+        return 0.0

@@ -1,0 +1,110 @@
+"""One look at a JobSet, and what follows from it.
+
+The order matters: a failure is looked at before a success, as JobSet does it, and what the status counts is
+written before anything is done that depends on it. A restart therefore takes two reconciles: one raises the
+counter, the next replaces the Jobs that this made stale.
+"""
+
+from datetime import datetime, timedelta
+
+from muster import names
+from muster.api.batch_v1 import Job
+from muster.api.jobset_v1alpha2 import CONTROLLER, JobSet
+from muster.api.kinds import JOB, JOBSET
+from muster.api.rules.jobset import unsupported
+from muster.controllers.effects import Delete, Effect, Requeue
+from muster.controllers.jobset import attempts, failure_policy, limits, startup, success_policy
+from muster.controllers.jobset.causes import cause, first_failure
+from muster.controllers.jobset.observation import Observed
+from muster.controllers.jobset.status import COMPLETED, FAILED, SUSPENDED, Draft
+
+
+def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+    jobset = observed.jobset
+    if jobset.metadata.deletion_timestamp is not None or jobset.spec.managed_by not in ("", CONTROLLER):
+        return []
+    draft = Draft(jobset, now)
+    jobs = attempts.sort(observed.jobs, jobset)
+    draft.count(jobs)
+
+    # 1. A finished JobSet has nothing running, and goes when its time is over.
+    if draft.is_true(COMPLETED) or draft.is_true(FAILED):
+        return [*_deleted(jobs.active), *draft.effects(), *_expiry(draft, now)]
+
+    # 2. What cannot be done is not half done.
+    refused = unsupported(jobset)
+    if refused:
+        draft.fail("Unsupported", "; ".join(map(str, refused)))
+        return draft.effects()
+
+    # 3. Counts that outlive Jobs are written before a Job goes.
+    bookkeeping = limits.bookkeeping(jobset, observed.jobs, observed.pods, now)
+    if bookkeeping is not None:
+        return [bookkeeping]
+
+    # 4. Jobs of earlier attempts go, and free their names.
+    effects: list[Effect] = [*_deleted(jobs.previous)]
+    if all(startup.has_started(draft.groups[r.name], r) for r in jobset.spec.replicated_jobs):
+        draft.end_restart("JobsReady", "all jobs are ready")
+
+    # 5. The end, or what is still missing for it.
+    due = limits.due(jobset)
+    over = limits.over_budget(jobset)
+    if over is not None:
+        draft.fail("ReachedMaxRestarts", _over_budget(*over, observed, jobs))
+    elif jobs.failed:
+        failure_policy.apply(
+            jobset.spec.failure_policy, jobs.failed, lambda job: cause(job, observed.pods), draft
+        )
+    elif success_policy.is_met(jobset.spec, jobs):
+        draft.complete("all jobs completed")
+    elif due is not None and now >= due:
+        draft.fail("DeadlineExceeded", _deadline(jobset))
+    elif jobset.spec.suspend:
+        # The condition is written first: what fails from then on does so because of it.
+        draft.set_true(SUSPENDED, "SuspendedJobs", "jobs are suspended")
+        draft.end_restart("JobSetSuspended", "the jobset is suspended")
+        effects += [*startup.service(observed), *startup.start(jobset, jobs, draft)]
+        return [*effects, *draft.effects(), *startup.suspend(jobs)]
+    else:
+        draft.set_false(SUSPENDED, "ResumeJobs", "jobs are resumed")
+        effects += [*startup.service(observed), *startup.start(jobset, jobs, draft)]
+        if due is not None:
+            return [*effects, *draft.effects(), Requeue(due)]
+    return [*effects, *draft.effects()]
+
+
+def _deleted(jobs: list[Job]) -> list[Effect]:
+    """In the background, so that the names are free at once whatever their pods do."""
+    return [
+        Delete(JOB, job.metadata.namespace, job.metadata.name, job.metadata.uid)
+        for job in jobs
+        if job.metadata.deletion_timestamp is None
+    ]
+
+
+def _expiry(draft: Draft, now: datetime) -> list[Effect]:
+    """Deletes the JobSet `ttlSecondsAfterFinished` after its end."""
+    jobset = draft.jobset
+    seconds = jobset.spec.ttl_seconds_after_finished
+    finished = next(c for c in draft.conditions if c.type in (COMPLETED, FAILED) and c.status == "True")
+    if seconds is None or finished.last_transition_time is None:
+        return []
+    at = finished.last_transition_time + timedelta(seconds=seconds)
+    if now < at:
+        return [Requeue(at)]
+    meta = jobset.metadata
+    return [Delete(JOBSET, meta.namespace, meta.name, meta.uid, "Foreground")]
+
+
+def _over_budget(failures: int, budget: int, observed: Observed, jobs: attempts.Jobs) -> str:
+    first = first_failure(observed.pods)
+    text = f"{failures} failures over all jobs, {names.RESTART_BUDGET} allows {budget}"
+    text += f": {first}" if first else ""
+    failing = jobs.failed or [job for job in jobs.current if job.status.failed]
+    return f"{text} (first failed job: {failing[0].metadata.name})" if failing else text
+
+
+def _deadline(jobset: JobSet) -> str:
+    limit = jobset.metadata.annotations[names.DEADLINE]
+    return f"the jobset ran for {limit} without finishing, which is all that {names.DEADLINE} allows"

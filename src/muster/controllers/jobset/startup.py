@@ -1,0 +1,131 @@
+"""Creates the Jobs that are missing, and suspends or resumes those that are there, in the order asked for.
+
+`InOrder` goes from one replicatedJob to the next when all its Jobs are ready or done; `dependsOn` names
+others to wait for. A suspended JobSet has all its Jobs, suspended, except those that wait for others.
+"""
+
+from muster.api.base import Object
+from muster.api.batch_v1 import Job
+from muster.api.jobset_v1alpha2 import DependsOn, JobSet, ReplicatedJob, ReplicatedJobStatus
+from muster.api.kinds import JOB, SERVICE
+from muster.controllers.effects import Create, Effect, Patch, Record
+from muster.controllers.jobset import construction
+from muster.controllers.jobset.attempts import Jobs, group_of, index_of
+from muster.controllers.jobset.observation import Observed
+from muster.controllers.jobset.status import STARTED, STARTING, Draft, about
+
+_IN_ORDER = "InOrderStartupPolicy"
+
+
+def service(observed: Observed) -> list[Effect]:
+    """The Service, if it is missing. One of the same name is taken for what the user wants."""
+    jobset = observed.jobset
+    if observed.service is not None or not construction.has_dns(jobset):
+        return []
+    refused = Record(about(jobset), "Warning", "HeadlessServiceCreationFailed", "the service was refused")
+    return [Create(SERVICE, jobset.metadata.namespace, construction.service(jobset), refused)]
+
+
+def start(jobset: JobSet, jobs: Jobs, draft: Draft) -> list[Effect]:
+    """Jobs to create and, unless the JobSet is suspended, to resume."""
+    suspended = jobset.spec.suspend
+    in_order = jobset.spec.startup_policy.startup_policy_order == "InOrder"
+    effects: list[Effect] = []
+    for replicated in jobset.spec.replicated_jobs:
+        if not all(_is_met(dependency, draft) for dependency in replicated.depends_on):
+            continue
+        effects += _missing(jobset, replicated, jobs)
+        if suspended:
+            continue
+        effects += _resumed(jobset, replicated, jobs)
+        if in_order and not has_started(draft.groups[replicated.name], replicated):
+            draft.set_false(STARTED, f"{_IN_ORDER}InProgress", "jobs are starting in order")
+            draft.set_true(STARTING, f"{_IN_ORDER}InProgress", "jobs are starting in order")
+            return effects
+    if in_order and not suspended:
+        draft.set_false(STARTING, f"{_IN_ORDER}Completed", "all jobs have started")
+        draft.set_true(STARTED, f"{_IN_ORDER}Completed", "all jobs have started")
+    return effects
+
+
+def suspend(jobs: Jobs) -> list[Effect]:
+    return [
+        Patch(JOB, job.metadata.namespace, job.metadata.name, _conditional(job, {"suspend": True}))
+        for job in jobs.active
+        if not job.spec.suspend
+    ]
+
+
+def has_started(group: ReplicatedJobStatus, replicated: ReplicatedJob) -> bool:
+    return group.failed + group.ready + group.succeeded >= replicated.replicas
+
+
+def _is_met(dependency: DependsOn, draft: Draft) -> bool:
+    group = draft.groups.get(dependency.name)
+    replicated = next((r for r in draft.jobset.spec.replicated_jobs if r.name == dependency.name), None)
+    if group is None or replicated is None:
+        return False  # admission refuses it; a server without admission waits for ever, as upstream
+    if dependency.status == "Complete":
+        return group.succeeded >= replicated.replicas
+    return has_started(group, replicated)
+
+
+def _missing(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effect]:
+    """Jobs that are not there. A stale Job of the name is deleted just before (`reconcile`), which frees it;
+    where something holds it back, the create finds it in the way and the next reconcile tries again."""
+    policy = jobset.spec.failure_policy
+    if jobs.previous and policy is not None and policy.restart_strategy == "BlockingRecreate":
+        return []
+    held = {job.metadata.name for job in jobs.previous if job.metadata.deletion_timestamp is not None}
+    there = {index_of(job) for job in jobs.current if group_of(job) == replicated.name}
+    effects: list[Effect] = []
+    for index in range(replicated.replicas):
+        name = construction.job_name(jobset, replicated, index)
+        if index not in there and name not in held:
+            refused = Record(about(jobset), "Warning", "JobCreationFailed", f"job {name} was refused")
+            body = construction.job(jobset, replicated, index)
+            effects.append(Create(JOB, jobset.metadata.namespace, body, refused))
+    return effects
+
+
+def _resumed(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effect]:
+    """Resumes Jobs. What admission changed in the JobSet's template meanwhile (node selectors, tolerations,
+    labels, gates) is given to the Job first, which a server allows only without a start time."""
+    effects: list[Effect] = []
+    for job in jobs.active:
+        if not job.spec.suspend or group_of(job) != replicated.name:
+            continue
+        namespace, name = job.metadata.namespace, job.metadata.name
+        spec: Object = {"suspend": False}
+        wanted = construction.job(jobset, replicated, index_of(job))["spec"]["template"]
+        changes = _directives(job.spec.template, wanted)
+        if changes:
+            spec["template"] = changes
+            if job.status.start_time is not None:
+                effects.append(Patch(JOB, namespace, name, {"status": {"startTime": None}}, "status"))
+        effects.append(Patch(JOB, namespace, name, _conditional(job, spec)))
+    return effects
+
+
+def _directives(have: Object, wanted: Object) -> Object:
+    """What differs of the fields of a pod template that may change while suspended, as a merge patch."""
+    changes: Object = {}
+    for part, fields in (
+        ("metadata", ("labels", "annotations")),
+        ("spec", ("nodeSelector", "tolerations", "schedulingGates")),
+    ):
+        old, new = have.get(part) or {}, wanted.get(part) or {}
+        for field in fields:
+            if isinstance(new.get(field), dict):
+                there = old.get(field) or {}
+                differing = {key: value for key, value in new[field].items() if there.get(key) != value}
+                if differing:
+                    changes.setdefault(part, {})[field] = differing
+            elif new.get(field) and new[field] != old.get(field):
+                changes.setdefault(part, {})[field] = new[field]
+    return changes
+
+
+def _conditional(job: Job, spec: Object) -> Object:
+    """Only for this very Job, not for a successor of its name."""
+    return {"metadata": {"uid": job.metadata.uid}, "spec": spec}
