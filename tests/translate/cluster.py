@@ -1,0 +1,222 @@
+"""Objects for the tests of translation, as an API server would show them, and a world of them."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from muster import names
+from muster.api.base import Kind, Object, Resource
+from muster.api.batch_v1 import COMPLETION_INDEX, Job
+from muster.api.core_v1 import Namespace, Pod, PodSpec
+from muster.api.jobset_v1alpha2 import (
+    JOB_INDEX,
+    JOB_RESTART_ATTEMPT,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+    JobSet,
+)
+from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_X, PRIORITY_CLASS
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+from muster.translate.world import World
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def time(seconds: float = 0) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat()
+
+
+def pod_spec(cpu: str | int = 1, **fields: Any) -> Object:  # Any: fields as JSON
+    return {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **fields}
+
+
+def spec(obj: Object) -> PodSpec:
+    return msgspec.convert(obj, PodSpec)
+
+
+def pod(
+    name: str = "a",
+    *,
+    owner: Resource | None = None,
+    index: int | None = None,
+    plan: str = "",
+    node: str = "",
+    phase: str = "Pending",
+    deleting: bool = False,
+    created: float = 0,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    spec: Object | None = None,
+    conditions: Iterable[Object] = (),
+) -> Pod:
+    notes = dict(annotations or {})
+    if index is not None:
+        notes[COMPLETION_INDEX] = str(index)
+    if plan:
+        notes[names.PLAN] = plan
+    references = [] if owner is None else [reference(owner)]
+    return msgspec.convert(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata(name, created, deleting, labels, notes) | {"ownerReferences": references},
+            "spec": (spec or pod_spec()) | {"nodeName": node},
+            "status": {"phase": phase, "conditions": list(conditions)},
+        },
+        Pod,
+    )
+
+
+def job(
+    name: str = "j",
+    *,
+    owner: Resource | None = None,
+    gang: str = "",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    deleting: bool = False,
+    status: Object | None = None,
+    template: Object | None = None,
+    **fields: Any,  # spec, as JSON
+) -> Job:
+    marks = dict(labels or {}) | ({names.GANG: gang} if gang else {})
+    references = [] if owner is None else [reference(owner)]
+    return msgspec.convert(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata(name, 0, deleting, marks, annotations) | {"ownerReferences": references},
+            "spec": {"template": template or {"spec": pod_spec()}, **fields},
+            "status": status or {},
+        },
+        Job,
+    )
+
+
+def jobset(
+    name: str = "s",
+    jobs: dict[str, Object] | None = None,
+    *,
+    gang: str = "true",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    status: Object | None = None,
+    **fields: Any,  # spec, as JSON
+) -> JobSet:
+    """`jobs`: by name, {replicas, parallelism, completions, template, dependsOn, …}."""
+    marks = dict(labels or {}) | ({names.GANG: gang} if gang else {})
+    return msgspec.convert(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": metadata(name, 0, False, marks, annotations),
+            "spec": {"replicatedJobs": [replicated(*item) for item in (jobs or {"w": {}}).items()], **fields},
+            "status": status or {},
+        },
+        JobSet,
+    )
+
+
+def replicated(name: str, fields: Object) -> Object:
+    fields = dict(fields)
+    outer: Object = {key: fields.pop(key) for key in ("replicas", "dependsOn") if key in fields}
+    job = {"completionMode": "Indexed", "template": {"spec": pod_spec()}, **fields}
+    return {"name": name, **outer, "template": {"spec": job}}
+
+
+def child(
+    parent: JobSet,
+    name: str = "w",
+    index: int = 0,
+    *,
+    attempt: int = 0,
+    job_attempt: int = 0,
+    deleting: bool = False,
+    status: Object | None = None,
+    **fields: Any,  # spec, as JSON
+) -> Job:
+    """The Job that a JobSet's controller makes of one of its replicatedJobs."""
+    template = next(one.template for one in parent.spec.replicated_jobs if one.name == name)
+    return job(
+        f"{parent.metadata.name}-{name}-{index}",
+        owner=parent,
+        deleting=deleting,
+        labels={
+            REPLICATED_JOB_NAME: name,
+            JOB_INDEX: str(index),
+            RESTART_ATTEMPT: str(attempt),
+            JOB_RESTART_ATTEMPT: str(job_attempt),
+        },
+        status=status,
+        **(template["spec"] | fields),
+    )
+
+
+def pod_group(name: str = "g", minimum: int = 2, **meta: Any) -> PodGroup:
+    return msgspec.convert({"metadata": metadata(name) | meta, "spec": {"minMember": minimum}}, PodGroup)
+
+
+def grouped(name: str, group: str = "g", *, api: Kind[PodGroup] = POD_GROUP_X, **fields: Any) -> Pod:
+    """A pod whose label names a PodGroup."""
+    return pod(name, labels={POD_GROUP_LABEL[api.group]: group}, **fields)
+
+
+def priority_class(name: str, value: int, *, default: bool = False) -> PriorityClass:
+    return msgspec.convert(
+        {"metadata": {"name": name}, "value": value, "globalDefault": default}, PriorityClass
+    )
+
+
+def namespace(gang: str) -> Namespace:
+    return msgspec.convert({"metadata": {"name": "ns", "labels": {names.GANG: gang}}}, Namespace)
+
+
+def metadata(
+    name: str,
+    created: float = 0,
+    deleting: bool = False,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> Object:
+    return {
+        "name": name,
+        "namespace": "ns",
+        "uid": f"uid-{name}",
+        "resourceVersion": "1",
+        "creationTimestamp": time(created),
+        "deletionTimestamp": time(created) if deleting else None,
+        "labels": labels or {},
+        "annotations": annotations or {},
+    }
+
+
+def reference(owner: Resource) -> Object:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+    }
+
+
+def world(*objects: Resource, schedulers: frozenset[str] | None = None) -> World:
+    """PodGroups are those of scheduler-plugins; put Koordinator's in by hand."""
+    found = World(schedulers)
+    for obj in objects:
+        found.put(kind_of(obj), obj)
+    return found
+
+
+def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
+    kinds: dict[type[Resource], Kind[Any]] = {
+        Pod: POD,
+        Job: JOB,
+        JobSet: JOBSET,
+        PodGroup: POD_GROUP_X,
+        PriorityClass: PRIORITY_CLASS,
+        Namespace: NAMESPACE,
+    }
+    return kinds[type(obj)]

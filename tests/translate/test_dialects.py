@@ -1,0 +1,257 @@
+"""To which group a pod belongs, what is a gang of one, and which groups a change touches."""
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from muster import names
+from muster.api.base import Kind, Resource
+from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_X, PRIORITY_CLASS
+from muster.core.gang import Code, Gate, Place, PodSet, Shape
+from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.group import Group
+from muster.translate.identity import Dialect, GroupKey
+from muster.translate.world import World
+from tests.translate.cluster import (
+    child,
+    grouped,
+    job,
+    jobset,
+    kind_of,
+    namespace,
+    pod,
+    pod_group,
+    pod_spec,
+    priority_class,
+    world,
+)
+
+OURS = frozenset({"muster"})
+
+
+def key(dialect: Dialect, name: str, stage: str = "") -> GroupKey:
+    return GroupKey(dialect, "ns", name, stage)
+
+
+ALONE = key(Dialect.POD, "a")
+GANG, INDEPENDENT = jobset(), jobset(gang="")
+STAGED = jobset(jobs={"a": {}, "b": {}}, startupPolicy={"startupPolicyOrder": "InOrder"})
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([pod()], ALONE),
+        ([pod(owner=job()), job()], ALONE),
+        ([pod(owner=job()), job(gang="true")], key(Dialect.JOB, "j")),
+        ([pod(owner=job()), job(), namespace("true")], key(Dialect.JOB, "j")),
+        ([pod(owner=child(GANG)), child(GANG), GANG], key(Dialect.JOBSET, "s")),
+        ([pod(owner=child(GANG)), child(GANG), INDEPENDENT], ALONE),
+        ([pod(owner=child(STAGED, "b")), child(STAGED, "b"), STAGED], key(Dialect.JOBSET, "s", "b")),
+        ([grouped("a"), pod_group()], key(Dialect.POD_GROUP, "g")),
+        ([grouped("a")], key(Dialect.POD_GROUP, "g")),
+        ([grouped("a", owner=job()), job(gang="true")], key(Dialect.POD_GROUP, "g")),
+        # owners that have not been seen yet
+        ([pod(owner=job())], None),
+        ([pod(owner=child(GANG)), child(GANG)], None),
+        # owned by something that makes no gangs
+        ([pod(owner=pod("replicaset"))], ALONE),
+    ],
+)
+def test_the_group_of_a_pod(objects: list[Resource], expected: GroupKey | None) -> None:
+    one = objects[0]
+    assert group_of(one, world(*objects)) == expected  # type: ignore[arg-type]  # a pod
+
+
+def test_a_pod_of_another_scheduler_belongs_to_nobody() -> None:
+    theirs = pod(spec=pod_spec(schedulerName="default-scheduler"))
+    assert group_of(theirs, world(theirs, schedulers=OURS)) is None
+    mine = pod(spec=pod_spec(schedulerName="muster"))
+    assert group_of(mine, world(mine, schedulers=OURS)) == ALONE
+
+
+def test_a_namesake_of_the_owner_is_not_the_owner() -> None:
+    of_old_job = pod(owner=job())
+    new = world(of_old_job)
+    successor = job(gang="true")
+    new.put(JOB, replace(successor, metadata=replace(successor.metadata, uid="uid-other")))
+    assert group_of(of_old_job, new) is None
+
+
+def the_gang(found: GroupKey, *objects: Resource) -> Group:
+    group = read(found, world(*objects))
+    assert group is not None
+    return group
+
+
+def test_a_pod_without_a_group_is_a_gang_of_one() -> None:
+    group = the_gang(ALONE, pod())
+    assert group.gang.id == "ns/a"
+    assert group.gang.pod_sets == (PodSet("main", Shape((("cpu", 1000),)), 1, 1),)
+    assert group.gang.min_count == 1
+    assert group.record == "pod-a"
+    assert group.source.uid == ""
+    assert [member.place for member in group.members.values()] == [Place("main", 0)]
+    assert not group.controlled
+    assert the_gang(ALONE, pod(owner=job()), job()).controlled
+
+
+def test_a_single_pod_that_ends_or_leaves() -> None:
+    assert the_gang(ALONE, pod(node="n", phase="Succeeded")).finished
+    leaving = the_gang(ALONE, pod(node="n", phase="Running", deleting=True))
+    assert (leaving.members, list(leaving.leaving), leaving.finished) == ({}, ["uid-a"], False)
+    assert the_gang(ALONE, pod(deleting=True)).finished
+
+
+@pytest.mark.parametrize(
+    ("one", "code"),
+    [
+        (pod(spec=pod_spec(schedulingGates=[{"name": "x/y"}])), Code.GATED),
+        (pod(annotations={names.HOLD: "true"}), Code.GATED),
+        (pod(labels={names.QUEUE: "ml"}), Code.INVALID),
+        (pod(labels={names.GPU_SHARE: "250"}), Code.INVALID),
+        (pod(spec=pod_spec(priorityClassName="x")), Code.INVALID),
+        (pod(spec=pod_spec(resourceClaims=[{"name": "x"}])), Code.INVALID),
+    ],
+)
+def test_gates_of_a_single_pod(one: Resource, code: Code) -> None:
+    gate = the_gang(ALONE, one).gang.gate
+    assert gate is not None
+    assert gate.code is code
+
+
+def test_a_bound_pod_is_past_all_gates() -> None:
+    assert the_gang(ALONE, pod(node="n", labels={names.QUEUE: "ml"})).gang.gate is None
+
+
+def test_a_pod_of_a_group_is_no_gang_of_one() -> None:
+    assert read(key(Dialect.POD, "a"), world(grouped("a"))) is None
+
+
+def test_namesakes_of_several_dialects_have_ids_of_their_own() -> None:
+    gangs = [
+        (jobset("x"), key(Dialect.JOBSET, "x")),
+        (job("x", gang="true"), key(Dialect.JOB, "x")),
+        (pod_group("x"), key(Dialect.POD_GROUP, "x")),
+        (pod("x"), key(Dialect.POD, "x")),
+    ]
+    objects = [obj for obj, _ in gangs]
+    assert [the_gang(found, *objects).gang.id for _, found in gangs] == [
+        "ns/x",
+        "ns/job-x",
+        "ns/podgroup-x",
+        "ns/pod-x",
+    ]
+    assert the_gang(gangs[2][1], jobset("x", gang=""), job("x"), pod_group("x")).gang.id == "ns/x", (
+        "a Job that is no gang claims no id"
+    )
+
+
+def test_a_name_too_long_for_a_record_is_cut_and_stays_unique() -> None:
+    one, other = (key(Dialect.POD_GROUP, "a" * 252 + last).record for last in "xy")
+    assert len(one) <= 230
+    assert one != other
+
+
+def touched(kind: Kind[Any], old: Resource | None, new: Resource | None, *around: Resource) -> set[GroupKey]:
+    after = world(*around, *([new] if new is not None else []))
+    return keys_touched(kind, old, new, after)
+
+
+def test_a_change_of_a_pod_touches_its_group() -> None:
+    member = pod(owner=job())
+    parent = job(gang="true")
+    assert touched(POD, None, member, parent) == {key(Dialect.JOB, "j"), ALONE}
+    assert touched(POD, grouped("a"), pod()) == {key(Dialect.POD_GROUP, "g"), ALONE}
+
+
+def test_a_job_that_comes_or_becomes_a_gang_touches_its_pods() -> None:
+    member = pod(owner=job())
+    both = {key(Dialect.JOB, "j"), ALONE}
+    assert touched(JOB, None, job(), member) == both
+    assert touched(JOB, job(), job(gang="true"), member) == both
+    assert touched(JOB, job(gang="true"), None, member) == both
+    assert touched(JOB, job(gang="true"), job(gang="true"), member) == {key(Dialect.JOB, "j")}
+
+
+def test_a_jobset_that_comes_touches_the_pods_of_its_jobs() -> None:
+    inner = child(GANG)
+    member = pod(owner=inner)
+    assert touched(JOBSET, None, GANG, inner, member) == {key(Dialect.JOBSET, "s"), ALONE}
+    assert touched(JOBSET, GANG, GANG, inner, member) == {key(Dialect.JOBSET, "s")}
+    assert touched(JOB, inner, inner, GANG, member) == {key(Dialect.JOBSET, "s"), key(Dialect.JOB, "s-w-0")}
+
+
+def test_a_namespace_touches_what_is_in_it_once_its_mark_changes() -> None:
+    member = pod(owner=job())
+    found = touched(NAMESPACE, namespace("false"), namespace("true"), job(), member)
+    assert found == {key(Dialect.JOB, "j"), ALONE}
+    assert touched(NAMESPACE, namespace("true"), namespace("true"), job(), member) == set()
+
+
+def test_a_priority_class_touches_everything() -> None:
+    found = touched(PRIORITY_CLASS, None, priority_class("x", 1), grouped("b"), pod(), GANG)
+    assert found >= {key(Dialect.POD_GROUP, "g"), ALONE, key(Dialect.JOBSET, "s")}
+
+
+def test_a_group_that_comes_touches_its_namesakes() -> None:
+    found = touched(POD_GROUP_X, None, pod_group("a"), pod())
+    assert found == {key(Dialect.POD_GROUP, "a"), ALONE}
+
+
+def all_groups(found: World) -> dict[GroupKey, Group]:
+    """Every gang, by looking at every object."""
+    keys = {key(dialect, name[1]) for dialect in Dialect for name in found.pods}
+    keys |= {key(dialect, name) for dialect in Dialect for name in ("s", "j", "g", "s-a-0", "s-b-0")}
+    keys |= {key(Dialect.JOBSET, "s", stage) for stage in ("a", "b")}
+    groups = ((one, read(one, found)) for one in keys)
+    return {one: group for one, group in groups if group is not None}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_reading_what_is_touched_is_as_good_as_reading_everything(seed: int) -> None:
+    """The property that the mirror lives on, over random histories."""
+    random_ = random.Random(seed)
+    variants: list[Resource] = []
+    for gang in ("true", "false", ""):
+        variants += [job(gang=gang), jobset(jobs={"a": {}, "b": {}}, gang=gang)]
+        variants.append(
+            jobset(jobs={"a": {}, "b": {}}, gang=gang, startupPolicy={"startupPolicyOrder": "InOrder"})
+        )
+    parent = jobset(jobs={"a": {}, "b": {}})
+    inner = [child(parent, "a"), child(parent, "b")]
+    owners = [None, job(), *inner]
+    variants += [*inner, pod_group("g", 1), pod_group("j", 1), namespace("true"), namespace("false")]
+    variants += [priority_class("x", 1), priority_class("x", 2, default=True), job(status={"succeeded": 1})]
+    for number in range(4):
+        for owner in owners:
+            variants.append(pod(f"p{number}", owner=owner, node=random_.choice(["", "n"])))
+        variants += [grouped(f"p{number}"), grouped(f"p{number}", owner=job(), phase="Failed"), pod("j")]
+
+    found, groups = World(), dict[GroupKey, Group]()
+    for _ in range(80):
+        new = random_.choice(variants)
+        kind = kind_of(new)
+        if random_.random() < 0.3:
+            old = found.drop(kind, new.metadata.namespace, new.metadata.name)
+            keys = keys_touched(kind, old, None, found) if old is not None else set()
+        else:
+            keys = keys_touched(kind, found.put(kind, new), new, found)
+        for one in keys:
+            group = read(one, found)
+            if group is None:
+                groups.pop(one, None)
+            else:
+                groups[one] = group
+        assert groups == all_groups(found)
+        ids = [group.gang.id for group in groups.values()]
+        assert len(set(ids)) == len(ids)
+
+
+def test_the_expected_gate_of_a_missing_podgroup_goes_when_it_comes() -> None:
+    group = the_gang(key(Dialect.POD_GROUP, "g"), pod_group(minimum=1), grouped("a"))
+    assert group.gang.gate is None
+    missing = the_gang(key(Dialect.POD_GROUP, "g"), grouped("a")).gang.gate
+    assert isinstance(missing, Gate)

@@ -1,0 +1,52 @@
+"""Nodes as the core is told of them."""
+
+from typing import Any
+
+import msgspec
+
+from muster.api.base import Object
+from muster.api.core_v1 import Node
+from muster.core.events import NodeChanged
+from muster.core.gang import Effect, NodeName, Taint
+from muster.translate.nodes import node_changed
+
+
+def node(*, ready: str | None = "True", **fields: Any) -> Node:
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    obj: Object = {
+        "metadata": {"name": "n", "labels": {"b": "2", "a": "1"}},
+        "spec": fields,
+        "status": {
+            "capacity": {"cpu": 8},
+            "allocatable": {"memory": "1500Ki", "cpu": "3500m", "pods": "110", "nvidia.com/gpu": 0},
+            "conditions": conditions,
+        },
+    }
+    return msgspec.convert(obj, Node)
+
+
+def test_allocatable_is_the_capacity_rounded_down() -> None:
+    assert node_changed(node()) == NodeChanged(
+        NodeName("n"),
+        capacity=(("cpu", 3500), ("memory", 1), ("pods", 110)),
+        labels=(("a", "1"), ("b", "2")),
+    )
+
+
+def test_cordon_and_taints() -> None:
+    taints = [{"key": "gpu", "value": "yes", "effect": "NoExecute"}, {"key": "x", "effect": "Unheard"}]
+    event = node_changed(node(unschedulable=True, taints=taints))
+    assert event.cordoned
+    assert event.taints == (Taint("gpu", "yes", Effect.NO_EXECUTE),)
+
+
+def test_a_node_is_ready_only_if_it_says_so() -> None:
+    assert node_changed(node(ready="True")).ready
+    assert not node_changed(node(ready="False")).ready
+    assert not node_changed(node(ready="Unknown")).ready
+    assert not node_changed(node(ready=None)).ready
+
+
+def test_a_capacity_that_cannot_be_read_is_none() -> None:
+    broken = msgspec.convert({"status": {"allocatable": {"cpu": "many", "pods": 3}}}, Node)
+    assert node_changed(broken).capacity == (("pods", 3),)

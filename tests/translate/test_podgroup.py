@@ -1,0 +1,191 @@
+"""PodGroups as gangs: demand from the pods, what is missing, who has ended for good."""
+
+import pytest
+
+from muster import names
+from muster.api.base import Kind, Resource
+from muster.api.core_v1 import Pod
+from muster.api.kinds import POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.scheduling import PodGroup
+from muster.core.gang import Code, Gate, Place
+from muster.translate.dialects import group_of
+from muster.translate.group import Group
+from muster.translate.identity import Dialect, GroupKey
+from muster.translate.podgroup import pod_set_name, read
+from muster.translate.pods import asked
+from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, spec, world
+
+KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
+NAME = pod_set_name(asked(spec(pod_spec())).shape)
+
+
+def the_gang(*objects: Resource, before: Group | None = None) -> Group:
+    group = read(KEY, world(*objects), before)
+    assert group is not None
+    return group
+
+
+def places(group: Group) -> dict[str, int]:
+    return {
+        member.pod.metadata.name: member.place.index
+        for member in group.members.values()
+        if member.place is not None
+    }
+
+
+def test_bare_pods_have_places_by_name() -> None:
+    group = the_gang(pod_group(minimum=2), grouped("b"), grouped("c"), grouped("a", created=9))
+    assert places(group) == {"a": 0, "b": 1, "c": 2}
+    assert [(one.name, one.count, one.min_count) for one in group.gang.pod_sets] == [(NAME, 3, 0)]
+    assert group.gang.min_count == 2
+    assert group.gang.gate is None
+    assert group.gang.submitted == START.timestamp()
+    assert (group.record, group.gang.id) == ("podgroup-g", "ns/g")
+    assert (group.source.api_version, group.source.uid) == ("scheduling.x-k8s.io/v1alpha1", "uid-g")
+    assert group.owner is None
+    assert not group.controlled
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "record"),
+    [(POD_GROUP_X, Dialect.POD_GROUP, "podgroup-g"), (POD_GROUP_SIGS, Dialect.KOORDINATOR, "koordinator-g")],
+)
+def test_both_groups(kind: Kind[PodGroup], dialect: Dialect, record: str) -> None:
+    member = grouped("a", api=kind)
+    found = world(member)
+    found.put(kind, pod_group(minimum=1))
+    key = group_of(member, found)
+    assert key == GroupKey(dialect, "ns", "g")
+    group = read(key, found)
+    assert group is not None
+    assert group.record == record
+    assert group.source.api_version == kind.api_version
+    assert list(group.members) == ["uid-a"]
+
+
+def test_pods_of_different_shape_are_different_pod_sets_in_order_of_name() -> None:
+    large = pod_spec(4)
+    group = the_gang(pod_group(minimum=3), grouped("b"), grouped("a", spec=large), grouped("c"))
+    assert [(one.shape.requests, one.count) for one in group.gang.pod_sets] == [
+        ((("cpu", 4000),), 1),
+        ((("cpu", 1000),), 2),
+    ]
+    assert places(group) == {"a": 0, "b": 0, "c": 1}
+
+
+def test_a_pod_set_keeps_its_name_when_another_shape_comes() -> None:
+    before = the_gang(pod_group(), grouped("b"), grouped("c"))
+    after = the_gang(pod_group(), grouped("a", spec=pod_spec(4)), grouped("b"), grouped("c"))
+    assert before.gang.pod_sets[0].name == after.gang.pod_sets[1].name
+
+
+@pytest.mark.parametrize(
+    ("minimum", "pods", "expected"),
+    [
+        (3, [grouped("a"), grouped("b")], Gate(Code.MEMBERS_MISSING, "2 of 3 pods exist")),
+        (1, [], Gate(Code.MEMBERS_MISSING, "0 of 1 pods exist")),
+        (2, [grouped("a"), grouped("b", phase="Succeeded")], None),
+        (2, [grouped("a"), grouped("b", phase="Failed")], None),
+        (2, [grouped("a"), grouped("b", deleting=True)], Gate(Code.MEMBERS_MISSING, "1 of 2 pods exist")),
+        (
+            2,
+            [grouped("a"), grouped("b", spec=pod_spec(schedulingGates=[{"name": "x/y"}]))],
+            Gate(Code.GATED, "1 of its pods have scheduling gates; 2 must have none"),
+        ),
+        (1, [grouped("a"), grouped("b", spec=pod_spec(schedulingGates=[{"name": "x/y"}]))], None),
+        (
+            0,
+            [grouped("a")],
+            Gate(Code.INVALID, "spec.minMember is 0; write how many pods must run together"),
+        ),
+        (
+            1,
+            [grouped("a", spec=pod_spec(priorityClassName="x"))],
+            Gate(Code.INVALID, "pod a: PriorityClass x does not exist"),
+        ),
+        (
+            1,
+            [grouped("a", spec=pod_spec(resourceClaims=[{"name": "x"}]))],
+            Gate(Code.INVALID, "pod a: resourceClaims (dynamic resource allocation) is not supported yet"),
+        ),
+    ],
+)
+def test_gates(minimum: int, pods: list[Pod], expected: Gate | None) -> None:
+    assert the_gang(pod_group(minimum=minimum), *pods).gang.gate == expected
+
+
+def test_marks_on_the_group() -> None:
+    queue = the_gang(pod_group(labels={names.QUEUE: "ml"})).gang.gate
+    assert queue == Gate(Code.INVALID, "queue ml does not exist: queues are not there yet")
+    held = the_gang(pod_group(annotations={names.HOLD: "true"})).gang.gate
+    assert held is not None
+    assert held.code is Code.GATED
+
+
+def test_a_podgroup_that_is_not_there_is_waited_for() -> None:
+    group = the_gang(grouped("a", created=5), grouped("b", created=3))
+    assert group.gang.gate == Gate(
+        Code.MEMBERS_MISSING,
+        "there is no PodGroup g of scheduling.x-k8s.io, which its pods name (2 so far)",
+    )
+    assert group.gang.submitted == START.timestamp() + 3
+    assert group.source.uid == ""
+    assert read(KEY, world()) is None
+
+
+def test_a_succeeded_pod_retires_its_place() -> None:
+    done = grouped("a", node="n", plan=f"1.1/{NAME}/1", phase="Succeeded")
+    group = the_gang(pod_group(minimum=3), done, grouped("b"), grouped("c"))
+    assert group.retired == {Place(NAME, 1)}
+    assert places(group) == {"b": 0, "c": 2}
+    assert group.gang.min_count == 3
+
+
+def test_a_failed_pod_with_a_controller_that_goes_on_is_waited_for() -> None:
+    going_on = job()
+    failed = grouped("a", owner=going_on, phase="Failed")
+    group = the_gang(pod_group(minimum=2), going_on, failed, grouped("b", owner=going_on))
+    assert group.gang.gate == Gate(Code.MEMBERS_MISSING, "1 of 2 pods exist")
+    assert group.controlled
+    failed_job = job(status={"conditions": [{"type": "Failed", "status": "True"}]})
+    assert the_gang(pod_group(minimum=2), failed_job, failed, grouped("b")).gang.gate is None
+
+
+def test_a_place_that_lost_its_pod_does_not_pass_for_a_member() -> None:
+    """A bound pod keeps its number when those below are gone; the gap counts neither way."""
+    kept = grouped("c", node="n", plan=f"1.1/{NAME}/2")
+    group = the_gang(pod_group(minimum=2), kept, grouped("d"))
+    assert places(group) == {"c": 2, "d": 0}
+    assert group.gang.pod_sets[0].count == 3
+    assert group.retired == {Place(NAME, 1)}
+    assert group.gang.min_count == 3
+
+
+def test_an_annotation_with_an_absurd_number_costs_nothing() -> None:
+    group = the_gang(pod_group(minimum=1), grouped("a", plan=f"1.1/{NAME}/999999999"))
+    assert places(group) == {"a": 0}
+
+
+def test_finished_once_enough_have_ended_and_none_is_left() -> None:
+    ended = [grouped("a", phase="Succeeded"), grouped("b", phase="Failed")]
+    assert the_gang(pod_group(minimum=2), *ended).finished
+    assert not the_gang(pod_group(minimum=3), *ended).finished
+    assert not the_gang(pod_group(minimum=2), *ended, grouped("c")).finished
+    assert not the_gang(pod_group(minimum=1)).finished
+
+
+def test_places_stay_when_a_pod_with_a_lower_name_comes() -> None:
+    before = the_gang(pod_group(), grouped("b"), grouped("c"))
+    assert places(the_gang(pod_group(), grouped("a"), grouped("b"), grouped("c"), before=before)) == {
+        "a": 2,
+        "b": 0,
+        "c": 1,
+    }
+
+
+def test_pods_of_another_scheduler_are_not_members() -> None:
+    theirs = grouped("a", spec=pod_spec(schedulerName="default-scheduler"))
+    ours = grouped("b", spec=pod_spec(schedulerName="muster"))
+    group = read(KEY, world(pod_group(), theirs, ours, schedulers=frozenset({"muster"})))
+    assert group is not None
+    assert list(group.members) == ["uid-b"]

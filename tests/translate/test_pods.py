@@ -1,0 +1,182 @@
+"""Shapes of pods, what is refused, and what occupies a node."""
+
+import re
+from typing import Any
+
+import pytest
+
+from muster.api.base import Object
+from muster.core.events import PodBound
+from muster.core.gang import (
+    Code,
+    Effect,
+    GangId,
+    NodeName,
+    NodeTerm,
+    Operator,
+    Place,
+    PodId,
+    Requirement,
+    Shape,
+    Toleration,
+)
+from muster.translate.pods import asked, live, occupies, pod_bound
+from tests.translate.cluster import pod, pod_spec, spec
+
+CPU = (("cpu", 1000),)
+
+
+def node_affinity(*terms: Object) -> Object:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+ZONE = {"key": "zone", "operator": "In", "values": ["b", "a"]}
+NAME = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+SHAPES: dict[str, tuple[Object, Shape]] = {
+    "plain": ({}, Shape(CPU)),
+    "selector, sorted": (
+        {"nodeSelector": {"b": "2", "a": "1"}},
+        Shape(CPU, selector=(("a", "1"), ("b", "2"))),
+    ),
+    "affinity on labels and on the name": (
+        node_affinity({"matchExpressions": [ZONE]}, {"matchFields": [NAME]}),
+        Shape(
+            CPU,
+            affinity=(
+                NodeTerm(labels=(Requirement("zone", Operator.IN, ("a", "b")),)),
+                NodeTerm(fields=(Requirement("metadata.name", Operator.IN, ("n1",)),)),
+            ),
+        ),
+    ),
+    "an empty term matches nothing": (node_affinity({}), Shape(CPU, affinity=())),
+    "an empty term beside another adds nothing": (
+        node_affinity({}, {"matchExpressions": [ZONE]}),
+        Shape(CPU, affinity=(NodeTerm(labels=(Requirement("zone", Operator.IN, ("a", "b")),)),)),
+    ),
+    "tolerations": (
+        {
+            "tolerations": [
+                {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+                {"key": "team", "value": "a"},
+                {"operator": "Exists"},
+            ]
+        },
+        Shape(
+            CPU,
+            tolerations=(
+                Toleration("", None, None),
+                Toleration("gpu", None, Effect.NO_SCHEDULE),
+                Toleration("team", "a", None),
+            ),
+        ),
+    ),
+    "preferences are no requirements": (
+        {
+            "affinity": {
+                "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]},
+                "podAffinity": {PREFERRED: [{"weight": 1}]},
+                "podAntiAffinity": {PREFERRED: [{"weight": 1}]},
+            },
+            "topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+        },
+        Shape(CPU),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), SHAPES.values(), ids=SHAPES.keys())
+def test_shape(fields: Object, expected: Shape) -> None:
+    shape, refusal = asked(spec(pod_spec(**fields)))
+    assert refusal is None
+    assert shape.requests == expected.requests
+    assert shape.selector == expected.selector
+    assert shape.affinity == expected.affinity
+    assert set(shape.tolerations) == set(expected.tolerations)
+
+
+def port(**fields: Any) -> Object:
+    return {"containers": [{"name": "c", "ports": [fields]}]}
+
+
+REFUSED: dict[str, tuple[Object, str]] = {
+    "claims": ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims .* is not supported yet"),
+    "claims of a container": (
+        {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
+        "resourceClaims",
+    ),
+    "affinity": ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, "required podAffinity"),
+    "anti-affinity": ({"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}, "required podAntiAffinity"),
+    "spread": (
+        {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+        "topologySpreadConstraints by zone with DoNotSchedule",
+    ),
+    "host port": (port(containerPort=80, hostPort=8080), "hostPort 8080 of container c"),
+    "ports on the host network": (port(containerPort=80) | {"hostNetwork": True}, "hostPort 80"),
+    "claim": (
+        {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "x"}}]},
+        "volume d on a PersistentVolumeClaim",
+    ),
+    "ephemeral claim": ({"volumes": [{"name": "d", "ephemeral": {}}]}, "volume d"),
+    "operator": (
+        node_affinity({"matchExpressions": [ZONE | {"operator": "Near"}]}),
+        "operator 'Near' of node affinity on 'zone' is not one of In, NotIn",
+    ),
+    "toleration's operator": (
+        {"tolerations": [{"key": "sla", "operator": "Gt", "value": "5"}]},
+        "operator 'Gt' of the toleration of 'sla' is not supported yet",
+    ),
+    "toleration's effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect 'Never'"),
+    "quantity": ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "x"}}}]}, "'x' is not"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_not_supported_is_refused_by_name(fields: Object, message: str) -> None:
+    _, refusal = asked(spec(pod_spec() | fields))
+    assert refusal is not None
+    assert refusal.code is Code.INVALID
+    assert re.search(message, refusal.message)
+
+
+def test_harmless_volumes_and_ports_are_not_refused() -> None:
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "x"}}]
+    assert asked(spec(port(containerPort=80) | {"volumes": volumes})).refusal is None
+
+
+def test_pods_of_one_template_share_one_shape() -> None:
+    def one(name: str) -> Object:
+        containers = [{"name": "c", "env": [{"name": "ME", "value": name}], "command": [name]}]
+        return {"containers": containers, "hostname": name}
+
+    assert asked(spec(one("a"))).shape is asked(spec(one("b"))).shape
+
+
+@pytest.mark.parametrize(
+    ("node", "phase", "deleting", "occupied", "lively"),
+    [
+        ("", "Pending", False, False, True),
+        ("n", "Pending", False, True, True),
+        ("n", "Running", False, True, True),
+        ("n", "Running", True, True, False),
+        ("n", "Succeeded", False, False, False),
+        ("n", "Failed", True, False, False),
+        ("", "Pending", True, False, False),
+    ],
+)
+def test_what_occupies_a_node_and_what_can_fill_a_place(
+    node: str, phase: str, deleting: bool, occupied: bool, lively: bool
+) -> None:
+    one = pod(node=node, phase=phase, deleting=deleting)
+    assert (occupies(one), live(one)) == (occupied, lively)
+
+
+def test_the_event_of_a_bound_pod() -> None:
+    place = Place("w", 1)
+    assert pod_bound(pod(node="n"), GangId("ns/s"), place) == PodBound(
+        PodId("uid-a"), NodeName("n"), CPU, GangId("ns/s"), place
+    )
+    assert pod_bound(pod(node="n")).gang is None

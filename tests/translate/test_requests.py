@@ -1,0 +1,86 @@
+"""What a pod takes from its node: containers, init containers, sidecars, overhead, pod-level resources."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.base import Object
+from muster.translate.requests import requests
+from tests.translate.cluster import spec
+
+
+def container(requests: Object | None = None, limits: Object | None = None, **fields: Any) -> Object:
+    return {"name": "c", "resources": {"requests": requests or {}, "limits": limits or {}}, **fields}
+
+
+def sidecar(cpu: str) -> Object:
+    return container({"cpu": cpu}, restartPolicy="Always")
+
+
+CASES: dict[str, tuple[Object, dict[str, int]]] = {
+    "nothing": ({"containers": [container()]}, {}),
+    "containers add up": (
+        {"containers": [container({"cpu": "500m", "memory": "1Gi"}), container({"cpu": 1})]},
+        {"cpu": 1500, "memory": 1024},
+    ),
+    "a sum is rounded up once": (
+        {"containers": [container({"memory": 600_000}), container({"memory": 400_000})]},
+        {"memory": 1},
+    ),
+    "limits stand for absent requests": (
+        {"containers": [container({"cpu": "100m"}, {"cpu": 1, "memory": "64Mi", "nvidia.com/gpu": 2})]},
+        {"cpu": 100, "memory": 64, "nvidia.com/gpu": 2},
+    ),
+    "the largest init container counts if it is larger": (
+        {
+            "containers": [container({"cpu": 1, "memory": "2Gi"})],
+            "initContainers": [container({"cpu": 3}), container({"cpu": 2})],
+        },
+        {"cpu": 3000, "memory": 2048},
+    ),
+    "sidecars run beside the containers": (
+        {"containers": [container({"cpu": 1})], "initContainers": [sidecar("500m"), sidecar("250m")]},
+        {"cpu": 1750},
+    ),
+    "an init container runs beside the sidecars before it, not after it": (
+        {
+            "containers": [container({"cpu": 1})],
+            "initContainers": [sidecar("500m"), container({"cpu": 2}), sidecar("250m")],
+        },
+        {"cpu": 2500},
+    ),
+    "overhead is added to whatever is the most": (
+        {
+            "containers": [container({"cpu": 1})],
+            "initContainers": [container({"cpu": 2})],
+            "overhead": {"cpu": "50m", "memory": "16Mi"},
+        },
+        {"cpu": 2050, "memory": 16},
+    ),
+    "pod-level requests replace the sum": (
+        {
+            "containers": [container({"cpu": 1, "nvidia.com/gpu": 1}), container({"cpu": 1})],
+            "resources": {"requests": {"cpu": "1500m"}},
+            "overhead": {"cpu": "50m"},
+        },
+        {"cpu": 1550, "nvidia.com/gpu": 1},
+    ),
+    "a pod-level limit stands in only where no container asks": (
+        {
+            "containers": [container({"cpu": 1})],
+            "resources": {"limits": {"cpu": 4, "memory": "1Gi", "hugepages-2Mi": "4Mi"}},
+        },
+        {"cpu": 1000, "memory": 1024, "hugepages-2Mi": 4},
+    ),
+    "zeros are left out": ({"containers": [container({"cpu": 0, "nvidia.com/gpu": "0"})]}, {}),
+}
+
+
+@pytest.mark.parametrize(("pod", "expected"), CASES.values(), ids=CASES.keys())
+def test_requests(pod: Object, expected: dict[str, int]) -> None:
+    assert requests(spec(pod)) == tuple(sorted(expected.items()))
+
+
+def test_what_is_no_quantity_is_an_error_that_shows_it() -> None:
+    with pytest.raises(ValueError, match="'lots' is not a quantity"):
+        requests(spec({"containers": [container({"cpu": "lots"})]}))

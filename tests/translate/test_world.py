@@ -1,0 +1,54 @@
+"""The world's indexes equal a scan over all objects, whatever came and went."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.api.base import controller_of
+from muster.api.core_v1 import Pod
+from muster.api.kinds import JOB, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.translate.world import World
+from tests.translate.cluster import child, job, jobset, pod
+
+OWNERS = [None, job("one"), job("two")]
+pods = st.builds(
+    lambda name, owner, groups: pod(name, owner=OWNERS[owner], labels=groups),
+    name=st.sampled_from("abcd"),
+    owner=st.integers(0, 2),
+    groups=st.dictionaries(st.sampled_from(sorted(POD_GROUP_LABEL.values())), st.sampled_from("gh")),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), pods), max_size=20))
+def test_indexes_equal_a_scan(changes: list[tuple[bool, Pod]]) -> None:
+    world, known = World(), dict[str, Pod]()
+    for put, one in changes:
+        name = one.metadata.name
+        before = known.get(name)
+        if put:
+            assert world.put(POD, one) == before
+            known[name] = one
+        else:
+            assert world.drop(POD, "ns", name) == before
+            known.pop(name, None)
+    everything = [known[name] for name in sorted(known)]
+    assert list(map(world.pods.get, sorted(world.pods))) == everything
+    for uid in ("uid-one", "uid-two"):
+        controlled = ((one, controller_of(one)) for one in everything)
+        assert world.pods_of(uid) == [one for one, ref in controlled if ref is not None and ref.uid == uid]
+    for kind in (POD_GROUP_X, POD_GROUP_SIGS):
+        for group in "gh":
+            assert world.pods_in(kind, "ns", group) == [
+                one for one in everything if one.metadata.labels.get(POD_GROUP_LABEL[kind.group]) == group
+            ]
+
+
+def test_jobs_by_their_jobset() -> None:
+    parent = jobset(jobs={"a": {}, "b": {}})
+    world = World()
+    for one in (child(parent, "b"), child(parent, "a"), job()):
+        world.put(JOB, one)
+    assert [one.metadata.name for one in world.jobs_of("uid-s")] == ["s-a-0", "s-b-0"]
+    world.drop(JOB, "ns", "s-a-0")
+    assert [one.metadata.name for one in world.jobs_of("uid-s")] == ["s-b-0"]
