@@ -1,0 +1,1 @@
+"""The node agent: pods of the embedded cluster as local processes."""

@@ -1,0 +1,311 @@
+"""The node agent: all nodes of the embedded cluster, and the pods that are bound to them.
+
+One component serves all nodes. It writes the Node objects, watches pods, JobSets (for how long names last),
+config maps and secrets, and gives each bound pod to a worker or, on a node with `runtime=none`, to the
+pretence. What it finds running at the start is adopted where its pod still exists, and ended and reported
+otherwise.
+
+`run` until cancelled: cancelled, it leaves containers running, as a crash would, and the next agent on the
+same directory goes on with them. `shutdown` ends them and says so in the pods' status.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import shutil
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from muster.api.base import Object
+from muster.api.core_v1 import ConfigMap, Pod, Quantities, Secret
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
+from muster.kube.client import Client
+from muster.kube.clock import Clock, SystemClock
+from muster.kube.errors import AlreadyExists, NotFound
+from muster.kube.reflector import Reflector
+from muster.local.node import isolation as isolations
+from muster.local.node import processes
+from muster.local.node.dns import Names
+from muster.local.node.environment import Lookup
+from muster.local.node.gpus import Gpus
+from muster.local.node.isolation import Isolation
+from muster.local.node.logs import Logs
+from muster.local.node.pod import Place, PodWorker, confirm_deletion
+from muster.local.node.pretend import Pretence
+from muster.local.nodespec import NodeSpec
+from muster.names import DOMAIN, SHARED_VOLUME
+
+log = logging.getLogger(__name__)
+
+#: Label of a node: how it runs pods.
+RUNTIME: Final = f"{DOMAIN}/runtime"
+PRUNE_SECONDS: Final = 600.0
+OPEN_FILES: Final = 65_536  # what the agent wants to be able to open: three per container
+
+
+class NodeAgent:
+    """Nodes and their pods; `logs` is what the API server reads logs from."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        root: Path,
+        nodes: Sequence[NodeSpec],
+        clock: Clock | None = None,
+        isolation: Isolation | None = None,
+        logs: Logs | None = None,
+    ) -> None:
+        """`root` is MUSTER_HOME; only one agent may use it at a time. `isolation` is tried if not given."""
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._nodes = {node.name: node for node in nodes}
+        self._root = root.absolute()
+        base = self._root / "node"
+        for directory in (base, base / "pods", base / "stage", base / "hosts"):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.logs = logs or Logs(root / "logs")
+        self.isolation = isolation or isolations.detect()
+        self._names = Names(base / "hosts", self._clock.monotonic)
+        real = [index for node in nodes for index in node.gpus]
+        self._gpus = Gpus(real, {n.name for n in nodes if n.gpus}, lambda uid: self._place.directory(uid))
+        self._place = Place(
+            client=client,
+            clock=self._clock,
+            root=base,
+            isolation=self.isolation,
+            logs=self.logs,
+            hosts=self._names.file,
+            lookup=self._lookup,
+            devices=self._gpus,
+            open_files=_raise_open_files(),
+        )
+        self._pretence = Pretence(client, self._clock)
+        self._pods = Reflector(client, POD, self._pod_changed, clock=self._clock)
+        self._jobsets = Reflector(client, JOBSET, self._jobset_changed, clock=self._clock)
+        self._config_maps = Reflector(client, CONFIG_MAP, clock=self._clock)
+        self._secrets = Reflector(client, SECRET, clock=self._clock)
+        self._workers: dict[str, PodWorker] = {}  # by uid
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._wrappers: dict[Path, int] = {}
+        #: set once nodes are written and what an earlier agent left is taken over
+        self.ready = asyncio.Event()
+        self._live = False  # whether pods may be started: everything else has been read
+        self._closing = False
+
+    def degradation(self) -> str | None:
+        """What pods lack on this machine, for the user; None if nothing."""
+        return self.isolation.degradation()
+
+    async def run(self) -> None:
+        """Runs until cancelled; then containers go on without us."""
+        gate = _open_gate(self._place.gate)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._write_nodes()
+                for reflector in (self._config_maps, self._secrets, self._jobsets, self._pods):
+                    tasks.create_task(reflector.run())
+                    await reflector.synced.wait()
+                await self._settle()
+                tasks.create_task(self._pretence.run())
+                tasks.create_task(self._prune())
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._names.close()
+            os.close(gate)
+
+    async def shutdown(self) -> None:
+        """Ends all containers, each within its grace period, and reports their pods as failed.
+
+        Call it while `run` is running, before cancelling it.
+        """
+        self._closing = True
+        for worker in self._workers.values():
+            worker.shut_down()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # nodes
+
+    async def _write_nodes(self) -> None:
+        """Creates or refreshes our nodes; those of an earlier start that are not ours any more go."""
+        page = await self._client.list(NODE, labels=RUNTIME)
+        for node in page.items:
+            if node.metadata.name not in self._nodes:
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(NODE, "", node.metadata.name)
+        for spec in self._nodes.values():
+            body = self._node(spec)
+            try:
+                await self._client.create(NODE, "", body)
+            except AlreadyExists:
+                patch = {"metadata": {"labels": body["metadata"]["labels"]}}
+                await self._client.patch(NODE, "", spec.name, patch)
+            await self._client.patch(NODE, "", spec.name, {"status": body["status"]}, subresource="status")
+
+    def _node(self, spec: NodeSpec) -> Object:
+        now = msgspec.to_builtins(self._clock.now())
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "AgentReady",
+            "message": "the node agent takes pods",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", RUNTIME: spec.runtime}
+        return {
+            "apiVersion": NODE.api_version,
+            "kind": NODE.kind,
+            "metadata": {"name": spec.name, "labels": labels | spec.labels},
+            "spec": {},
+            "status": {
+                "capacity": _texts(spec.resources),
+                "allocatable": _texts(spec.resources),
+                "conditions": [ready],
+                "addresses": [
+                    {"type": "InternalIP", "address": "127.0.0.1"},
+                    {"type": "Hostname", "address": spec.name},
+                ],
+            },
+        }
+
+    # pods
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._names.pod_changed(old, new)
+        if self._live:
+            self._attend(old, new)
+
+    def _attend(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None, "a change has at least one side"
+        node = self._nodes.get(pod.spec.node_name)
+        uid = pod.metadata.uid
+        worker = self._workers.get(uid)
+        if node is None or self._closing:
+            return
+        if new is None:
+            self._pretence.forget(pod)
+            if worker is not None:
+                worker.vanish()
+        elif node.runtime == "none":
+            self._pretence.update(new)
+        elif worker is not None:
+            worker.update(new)
+        elif not new.terminal:
+            self._begin(new)
+        elif new.metadata.deletion_timestamp is not None and uid not in self._tasks:
+            self._spawn(uid, confirm_deletion(self._place, new))
+
+    def _begin(self, pod: Pod) -> None:
+        worker = PodWorker(self._place, pod, self._wrappers)
+        self._workers[pod.metadata.uid] = worker
+        self._spawn(pod.metadata.uid, worker.run())
+
+    def _spawn(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks[uid] = task
+        task.add_done_callback(lambda _: self._finished(uid, task))
+
+    def _finished(self, uid: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(uid, None)
+        worker = self._workers.pop(uid, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            log.error("pod %s: its worker failed", uid, exc_info=error)
+        # what has happened since the worker looked for the last time
+        newest = self._pods.items.get(worker.pod.key) if worker is not None else None
+        if newest is not None and newest.metadata.uid == uid and newest.terminal:
+            self._attend(None, newest)
+
+    async def _settle(self) -> None:
+        """The first look at everything: adopts what is known, ends what is not."""
+        self._names.settle()
+        self._wrappers = processes.wrappers(self._place.root)
+        known = {
+            pod.metadata.uid
+            for pod in self._pods.items.values()
+            if not pod.terminal and pod.spec.node_name in self._nodes
+        }
+        pods = self._place.root / "pods"
+        for directory in processes.marked_directories(self._place.root):
+            uid = directory.relative_to(pods).parts[0]
+            stray = uid not in known or directory not in self._wrappers
+            if stray:
+                log.warning("ending processes of %s that no pod accounts for", directory)
+                self._wrappers.pop(directory, None)
+                await processes.end_marked(str(directory))
+        for path in sorted(pods.iterdir()):
+            if path.name not in known:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                self._gpus.restore(path.name)
+        self._live = True
+        for pod in list(self._pods.items.values()):
+            self._attend(None, pod)
+        self.ready.set()
+
+    # what pods refer to
+
+    def _lookup(self, pod: Pod) -> Lookup:
+        namespace = pod.metadata.namespace
+
+        def config_map(name: str) -> ConfigMap | None:
+            return self._config_maps.items.get(f"{namespace}/{name}")
+
+        def secret(name: str) -> Secret | None:
+            return self._secrets.items.get(f"{namespace}/{name}")
+
+        node = self._nodes.get(pod.spec.node_name)
+        return Lookup(config_map, secret, node.resources if node else {})
+
+    def _jobset_changed(self, old: JobSet | None, new: JobSet | None) -> None:
+        self._names.jobset_changed(old, new)
+        if old is not None and new is None:
+            directory = old.metadata.annotations.get(SHARED_VOLUME)
+            if directory:
+                self._remove_shared(Path(directory), old)
+
+    def _remove_shared(self, directory: Path, jobset: JobSet) -> None:
+        """Only below our own root: an annotation is not a licence to remove anything else."""
+        if self._root in directory.absolute().parents and ".." not in directory.parts:
+            shutil.rmtree(directory, ignore_errors=True)
+        else:
+            log.warning("%s: shared volume %s is not below %s and stays", jobset.key, directory, self._root)
+
+    async def _prune(self) -> None:
+        while True:
+            living = {pod.metadata.uid for pod in self._pods.items.values()}
+            self.logs.prune(self._clock.now().timestamp(), living)
+            await self._clock.sleep(PRUNE_SECONDS)
+
+
+def _open_gate(path: Path) -> int:
+    """The FIFO that wrappers wait at while there is no muster."""
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _raise_open_files() -> int:
+    """Lets us open more files; returns the limit as it was, which containers get."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return soft
+    return 0
+
+
+def _texts(resources: Quantities) -> dict[str, str]:
+    return {name: str(amount) for name, amount in resources.items()}

@@ -1,0 +1,210 @@
+"""How a container's process is set apart from the rest of the machine: namespaces, or only a session.
+
+With namespaces a container has its own mount, UTS and PID namespace, and below root a user namespace
+in which the caller keeps the caller's own user id: files it writes are the caller's. util-linux does the
+work (`unshare`, `mount`, `setpriv`): no code of ours runs between fork and exec, and none stays in memory.
+
+Whether a machine permits that cannot be read off any setting (AppArmor, seccomp, sysctls and container
+engines all have a say), so one container is tried at the start. Where it fails, containers are sessions
+of their own, Python programs get the pod's names from a resolver shim (`muster.local.node.shim`), and
+`Isolation.degradation` says what is lost and how to lift it.
+
+The wrapper is a shell script that stays as the parent of the command:
+
+1. sets up the namespaces' inside (hostname, hosts file, volumes); what fails is left in `error`;
+2. runs the command and writes its exit code to `exit`, so that a muster that was killed and started
+   again learns it;
+3. opens the gate, a FIFO that a live muster holds open for reading: a container that ends while there is
+   no muster waits there, and its last output with it.
+
+With a PID namespace the wrapper is process 1 of it: when it ends, the kernel ends all others. Unlike in a
+container engine the command itself is not process 1, so a signal that it does not handle ends it.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.local.node import mounts
+from muster.local.node.mounts import Bind
+
+#: The variable that forces one of the two: "none" or "namespaces".
+VARIABLE: Final = "MUSTER_ISOLATION"
+#: Exit code of a wrapper that could not set up what the container needs; `error` then says why.
+SETUP_FAILED: Final = 125
+_TOOLS: Final = ("unshare", "mount", "hostname", "setpriv", "nsenter")
+_TRIAL_SECONDS: Final = 10.0
+#: What a wrapper's shell is called in its command line.
+WRAPPER: Final = "muster-pod"
+_SHELL: Final = "/bin/sh"
+#: Where the wrapper finds its tools; the container's own PATH is for its command.
+_SYSTEM_PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What a container sees: only the working directory takes effect without namespaces."""
+
+    hostname: str
+    working_dir: str
+    binds: Sequence[Bind] = ()
+    #: directories of the caller's own, in which mount points are made for real
+    own: Sequence[str] = ()
+    #: an empty directory
+    stage: str = ""
+    #: file descriptors a process may open, as it was for muster's caller (soft limit)
+    open_files: int = 0
+
+
+class Files(msgspec.Struct, frozen=True):
+    """Where a wrapper and muster tell each other things, one directory per start of a container."""
+
+    directory: Path
+
+    @property
+    def started(self) -> Path:
+        """Exists once the wrapper runs."""
+        return self.directory / "started"
+
+    @property
+    def error(self) -> Path:
+        """Why the set-up failed."""
+        return self.directory / "error"
+
+    @property
+    def exit(self) -> Path:
+        """The command's exit code, once it has ended."""
+        return self.directory / "exit"
+
+    @property
+    def output(self) -> Path:
+        """The FIFO that is the command's stdout and stderr."""
+        return self.directory / "output"
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """One of the two ways, as decided for this machine."""
+
+    namespaces: bool
+    #: whether a user namespace is needed for the others (all but root)
+    user: bool = False
+    #: why there are no namespaces
+    reason: str = ""
+
+    def degradation(self) -> str | None:
+        """What is weaker than on a machine with namespaces and how to lift it, or None."""
+        if self.namespaces:
+            return None
+        return (
+            f"pods run without namespaces of their own ({self.reason}): only Python programs see pod names, "
+            f"volumes appear only where their path can be made, and pods see each other's processes. "
+            f"{_remedy()}"
+        )
+
+    def command(self, setup: Setup, files: Files, gate: Path, argv: Sequence[str]) -> list[str]:
+        """The command line of the wrapper around `argv`."""
+        script = _script(setup, files, gate, self)
+        if not self.namespaces:
+            return [_SHELL, "-c", script, WRAPPER, *argv]
+        flags = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if self.user:
+            flags += ["--user", "--map-current-user", "--keep-caps"]
+        return ["unshare", *flags, _SHELL, "-c", script, WRAPPER, *argv]
+
+    def inside(self, init: int, working_dir: str, argv: Sequence[str]) -> list[str]:
+        """The command line that runs `argv` beside a running container, whose process 1 is `init` outside."""
+        enter = [_SHELL, "-c", 'cd "$0" && exec "$@"', working_dir, *argv]
+        if not self.namespaces:
+            return enter
+        flags = ["--mount", "--uts", "--pid"]
+        if self.user:
+            flags += ["--user", "--preserve-credentials"]
+        return ["nsenter", "--target", str(init), *flags, *enter]
+
+
+def detect(environ: dict[str, str] | None = None) -> Isolation:
+    """Tries once whether this machine permits namespaces; `MUSTER_ISOLATION` overrides."""
+    wish = (os.environ if environ is None else environ).get(VARIABLE, "")
+    if wish == "none":
+        return Isolation(namespaces=False, reason=f"{VARIABLE}=none")
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        return Isolation(namespaces=False, reason=f"{', '.join(missing)} not found")
+    reason = ""
+    for user in (False, True) if os.geteuid() == 0 else (True,):
+        candidate = Isolation(namespaces=True, user=user)
+        reason = _try(candidate)
+        if not reason:
+            return candidate
+    return Isolation(namespaces=False, reason=reason)
+
+
+def _try(candidate: Isolation) -> str:
+    """Runs one container to the end; "" if all of it worked, else what did not."""
+    with tempfile.TemporaryDirectory(prefix="muster-trial-") as directory:
+        files, gate = Files(Path(directory)), Path(directory, "gate")
+        hosts = Path(directory, "hosts")
+        hosts.write_text("127.0.0.1 localhost\n")
+        setup = Setup("trial", "/", [Bind(str(hosts), "/etc/hosts")])
+        gate.touch()
+        argv = ["sh", "-c", 'test "$(hostname)" = trial && test $$ -lt 100']
+        try:
+            done = subprocess.run(
+                candidate.command(setup, files, gate, argv),
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=_TRIAL_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        if done.returncode == 0:
+            return ""
+        told = files.error.read_text() if files.error.exists() else ""
+        return (told or done.stderr.decode(errors="replace")).strip() or f"trial ended with {done.returncode}"
+
+
+def _remedy() -> str:
+    try:
+        restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").read_text().strip() == "1"
+    except OSError:
+        restricted = False
+    if restricted:
+        return "To lift it: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    return "See docs/running-pods.md for how to lift it."
+
+
+def _script(setup: Setup, files: Files, gate: Path, isolation: Isolation) -> str:
+    """The wrapper. Redirections are on `true`, not `:`, whose failure would end the shell (full disk)."""
+    q = shlex.quote
+    steps = [f"cd {q(setup.working_dir)}"]
+    run = '"$@" 9<&-'
+    head = ""
+    if isolation.namespaces:
+        steps = [f"hostname {q(setup.hostname)}", *mounts.steps(setup.binds, setup.own), *steps]
+        head = f"stage={q(setup.stage)}\n{mounts.FUNCTIONS}"
+        if isolation.user:
+            run = f'{shutil.which("setpriv")} --ambient-caps=-all --inh-caps=-all -- "$@" 9<&-'
+    if setup.open_files:
+        steps.append(f"ulimit -S -n {setup.open_files}")
+    return "\n".join(
+        [
+            head,
+            f"true >{q(str(files.started))}",
+            f"path=$PATH PATH={_SYSTEM_PATH}",
+            f"{{ {' && '.join(steps)}; }} 2>{q(str(files.error))} || exit {SETUP_FAILED}",
+            "PATH=$path",
+            run,
+            "code=$?",
+            f"echo $code >{q(str(files.exit))}",
+            f"true >{q(str(gate))}",
+            "exit $code",
+        ]
+    )

@@ -1,0 +1,267 @@
+"""What containers write: taken from their FIFOs into bounded files, and read from there.
+
+A container's stdout and stderr are a FIFO that muster empties into files. That costs one copy, and buys
+what a file opened by the container itself cannot give: a full disk loses output (and says how much)
+instead of failing the program's `write`; the bound holds exactly, however fast a program writes; followers
+are woken instead of polling. The container's wrapper holds the FIFO open for reading too, so while muster
+is down a program that writes more than the pipe holds waits, and goes on when muster is back.
+
+Files: `<root>/logs/<namespace>_<pod>_<uid>/<container>/<restart>.log`, the newest; when it is full it becomes
+`.log.1`, `.log.1` becomes `.log.2`, and so on up to `KEEP`. They outlive the pod, until `prune`.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES: Final = 10 * 2**20
+KEEP: Final = 9  # older files beside the newest: 100 MB per start of a container
+TOTAL_BYTES: Final = 2 * 2**30  # of all pods that are gone; the oldest go first
+TOTAL_SECONDS: Final = 30 * 24 * 3600.0
+CHUNK: Final = 2**16  # what a pipe holds
+_TAIL_BLOCK: Final = 2**16
+
+
+class LogWriter:
+    """Empties one FIFO into one log as long as `close` is not called."""
+
+    def __init__(self, fifo: Path, target: Path, on_write: Callable[[], None]) -> None:
+        """Creates the FIFO if need be, and opens it. Raises OSError."""
+        if not fifo.exists():
+            os.mkfifo(fifo, 0o600)
+        self._target, self._on_write = target, on_write
+        self._fifo = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._file = -1
+        self._size = 0
+        self._lost = 0
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fifo, self._read)
+
+    def close(self) -> None:
+        """Takes what is still in the FIFO and closes both ends."""
+        while self._read():
+            pass
+        self._loop.remove_reader(self._fifo)
+        os.close(self._fifo)
+        self._close_file()
+        self._on_write()
+
+    def _read(self) -> bool:
+        """One chunk, so that a program which writes without end does not starve the others."""
+        try:
+            chunk = os.read(self._fifo, CHUNK)
+        except BlockingIOError:
+            return False
+        if chunk:
+            self._write(chunk)
+            self._on_write()
+        return bool(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        if self._lost:
+            note = f"\n[muster: {self._lost} bytes of output lost: the disk was full]\n".encode()
+            if not self._append(note):
+                self._lost += len(chunk)
+                return
+            self._lost = 0
+        written = self._append(chunk)
+        if written < len(chunk):
+            if not self._lost:
+                log.warning("%s: output is lost: the disk is full", self._target)
+            self._lost += len(chunk) - written
+
+    def _append(self, chunk: bytes) -> int:
+        """How many bytes of it could be written."""
+        try:
+            if self._file >= 0 and self._size >= FILE_BYTES:
+                self._rotate()
+            if self._file < 0:
+                self._target.parent.mkdir(parents=True, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._file = os.open(self._target, flags, 0o600)
+                self._size = os.fstat(self._file).st_size
+            written = os.write(self._file, chunk)
+        except OSError:  # whatever keeps a log from being written must not end the pod
+            return 0
+        self._size += written
+        return written
+
+    def _rotate(self) -> None:
+        self._close_file()
+        for number in range(KEEP - 1, -1, -1):
+            old = _numbered(self._target, number)
+            if old.exists():
+                old.replace(_numbered(self._target, number + 1))
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}") if number else path
+
+
+class Logs:
+    """All logs under one directory: writers for containers that run, readers for anybody."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._changed: dict[Path, asyncio.Event] = {}  # by directory of a container that runs or is followed
+        self._writing: dict[Path, int] = {}
+
+    def writer(
+        self, namespace: str, pod: str, uid: str, container: str, restart: int, fifo: Path
+    ) -> LogWriter:
+        directory = self._of(namespace, pod, uid) / container
+        return LogWriter(fifo, directory / f"{restart}.log", lambda: self._wake(directory))
+
+    def pod_began(self, namespace: str, pod: str, uid: str) -> None:
+        """From here on followers of this pod wait for more."""
+        self._writing[self._of(namespace, pod, uid)] = 1
+
+    def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
+        """No container of it will start again: followers end."""
+        directory = self._of(namespace, pod, uid)
+        self._writing.pop(directory, None)
+        for container in [key for key in self._changed if key.parent == directory]:
+            self._wake(container)
+
+    async def read(
+        self,
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """Output of the container's newest start (or the one before it), from the last `tail` lines on."""
+        directory = self._of(namespace, pod_name, pod_uid) / container
+        restarts = _restarts(directory)
+        if previous:
+            restarts.pop() if restarts else None
+        restart = restarts[-1] if restarts else 0
+        position = _Position(directory / f"{restart}.log", tail)
+        while True:
+            changed = self._changed.setdefault(directory, asyncio.Event())
+            for chunk in position.chunks():
+                yield chunk
+                await asyncio.sleep(0)  # a large log must not keep the loop from others
+            if not follow or previous:
+                return
+            newest = _restarts(directory)
+            if newest and newest[-1] > restart:
+                restart = next(number for number in newest if number > restart)
+                position = _Position(directory / f"{restart}.log", None)
+                continue
+            if directory.parent not in self._writing:
+                return
+            await changed.wait()
+
+    def prune(self, now: float, living: set[str]) -> None:
+        """Removes logs of gone pods (by uid) that are too old, then the oldest while they are too many.
+
+        `now` is in seconds since the epoch.
+        """
+        found = []
+        for directory in self._directory.glob("*_*_*"):
+            if directory.name.rpartition("_")[2] not in living:
+                files = [path.stat() for path in directory.rglob("*") if path.is_file()]
+                age = now - max((stat.st_mtime for stat in files), default=directory.stat().st_mtime)
+                found.append((age, sum(stat.st_size for stat in files), directory))
+        total = 0
+        for age, size, directory in sorted(found):
+            total += size
+            if age > TOTAL_SECONDS or total > TOTAL_BYTES:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def last_lines(self, namespace: str, pod: str, uid: str, container: str, restart: int) -> str:
+        """The end of a log, to look for what went wrong."""
+        path = self._of(namespace, pod, uid) / container / f"{restart}.log"
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _of(self, namespace: str, pod: str, uid: str) -> Path:
+        return self._directory / f"{namespace}_{pod}_{uid}"
+
+    def _wake(self, directory: Path) -> None:
+        event = self._changed.pop(directory, None)
+        if event is not None:
+            event.set()
+
+
+def _restarts(directory: Path) -> list[int]:
+    """The starts of a container that wrote something, in order."""
+    return sorted(int(path.name.removesuffix(".log")) for path in directory.glob("*.log"))
+
+
+class _Position:
+    """How far a reader is in a log that may be rotated while it reads."""
+
+    def __init__(self, path: Path, tail: int | None) -> None:
+        self._path = path
+        self._inode = -1
+        self._offset = 0
+        self._tail = tail
+
+    def chunks(self) -> Iterator[bytes]:
+        """What has come since the last call."""
+        files = [path for number in range(KEEP, -1, -1) if (path := _numbered(self._path, number)).exists()]
+        inodes = [path.stat().st_ino for path in files]
+        if self._inode in inodes:
+            files = files[inodes.index(self._inode) :]
+        elif files:
+            self._offset = 0
+        if self._tail is not None and files:
+            index, self._offset = _tail(files, self._tail)
+            files = files[index:]
+            self._tail = None
+        for path in files:
+            with path.open("rb") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode and self._inode >= 0:
+                    self._offset = 0
+                self._inode = inode
+                file.seek(self._offset)
+                while chunk := file.read(CHUNK):
+                    self._offset += len(chunk)
+                    yield chunk
+
+
+def _tail(files: list[Path], lines: int) -> tuple[int, int]:
+    """Where the last `lines` lines begin: which file, and the offset in it."""
+    wanted = lines
+    for index in range(len(files) - 1, -1, -1):
+        with files[index].open("rb") as file:
+            end = os.fstat(file.fileno()).st_size
+            first = index == len(files) - 1
+            while end > 0:
+                begin = max(0, end - _TAIL_BLOCK)
+                file.seek(begin)
+                block = file.read(end - begin)
+                position = len(block)
+                if first and block.endswith(b"\n"):  # ends the last line, does not begin another
+                    position -= 1
+                first = False
+                while (position := block.rfind(b"\n", 0, position)) >= 0:
+                    wanted -= 1
+                    if wanted == 0:
+                        return index, begin + position + 1
+                end = begin
+            if lines == 0:
+                return index, os.fstat(file.fileno()).st_size
+    return 0, 0

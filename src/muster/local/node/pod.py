@@ -1,0 +1,594 @@
+"""One pod on this machine, from its binding to its last status.
+
+A worker is one task that reads like the life of a pod: volumes, init containers in order, the containers,
+then sidecars in reverse. Deletion and `activeDeadlineSeconds` cut that short by the same path: SIGTERM,
+the grace period, SIGKILL. Status is written by a second task that always writes the newest truth and tries
+until the API server has it, so no container ever waits for a write.
+
+What has happened is read back from the pod's directory: `<container>/<n>/started`, `exit` and the processes
+that carry its mark. A worker that begins on a pod which an earlier muster left behind goes the same way as on
+a new one; at each container it finds a start that is running, has ended, is lost, or has not been made.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from muster.api.base import Object
+from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
+from muster.api.kinds import POD
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.local.node import processes, shim, status, volumes
+from muster.local.node.environment import (
+    Lookup,
+    Unavailable,
+    caller_of,
+    command_line,
+    environment,
+    hostname_of,
+)
+from muster.local.node.isolation import SETUP_FAILED, Files, Isolation, Setup
+from muster.local.node.logs import Logs, LogWriter
+from muster.local.node.mounts import Bind
+from muster.local.node.probes import Probes
+from muster.local.node.status import Observed, Verdict
+
+log = logging.getLogger(__name__)
+
+BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at most
+BACK_OFF_RESET: Final = 600.0  # a container that ran this long begins anew
+CONFIG_RETRY: Final = 2.0  # seconds between looks for an object that is referred to and not there
+WRITE_RETRY: Final = (0.1, 10.0)
+GRACE: Final = 30.0
+START_ERROR: Final = 128  # exit code of a container that could not be started, as container engines say it
+LOST: Final = 137
+
+_IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|\[?errno 98\b", re.IGNORECASE)
+PORT_IN_USE: Final = (
+    "a port is in use: the network is shared by all pods of this machine; listen on the pod's own address "
+    "(its host name resolves to it) instead of all addresses, or choose another port"
+)
+
+
+class Devices(Protocol):
+    """Who hands out GPUs."""
+
+    def take(self, pod_uid: str, node: str, count: int) -> list[str]: ...
+
+    def give_back(self, pod_uid: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all pods on this machine share."""
+
+    client: Client
+    clock: Clock
+    root: Path
+    isolation: Isolation
+    logs: Logs
+    #: the hosts file of a Kubernetes namespace
+    hosts: Callable[[str], Path]
+    lookup: Callable[[Pod], Lookup]
+    devices: Devices
+    #: soft limit of open files that containers get
+    open_files: int = 0
+
+    @property
+    def gate(self) -> Path:
+        return self.root / "gate"
+
+    @property
+    def stage(self) -> Path:
+        return self.root / "stage"
+
+    def directory(self, pod_uid: str) -> Path:
+        return self.root / "pods" / pod_uid
+
+
+@dataclass(slots=True)
+class _Start:
+    """One start of a container that is running."""
+
+    process: processes.Process
+    writer: LogWriter | None
+    begun: datetime
+
+
+class PodWorker:
+    """Call `run` once, `update` with each newer version of the pod."""
+
+    def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
+        """`wrappers` are processes of an earlier muster, by directory."""
+        self.pod = pod
+        self._place = place
+        self._wrappers = wrappers
+        self._directory = place.directory(pod.metadata.uid)
+        self._containers = status.restored(pod)
+        self._starts: dict[str, _Start] = {}
+        self._links: list[str] = []
+        self._verdict = Verdict()
+        self._begun = pod.status.start_time or place.clock.now()
+        self._ending = asyncio.Event()
+        self._gone = False
+        self._status = _StatusWriter(place, self)
+        self.update(pod)
+
+    def update(self, pod: Pod) -> None:
+        self.pod = pod
+        if pod.metadata.deletion_timestamp is not None:
+            self._ending.set()
+
+    def shut_down(self) -> None:
+        """Muster ends: the pod is ended within its grace period and fails."""
+        message = "Pod was terminated because muster was shut down"
+        self._verdict = Verdict("Terminated", message, failed=True)
+        self._ending.set()
+
+    def vanish(self) -> None:
+        """The pod was removed from the API server without us: its processes are ended at once."""
+        self._gone = True
+        self._ending.set()
+
+    async def run(self) -> None:
+        """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
+        meta = self.pod.metadata
+        self._place.logs.pod_began(meta.namespace, meta.name, meta.uid)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(self._status.run())
+                deadline = tasks.create_task(self._watch_deadline())
+                await self._until_ending(self._live())
+                if self._ending.is_set():
+                    await self._end()
+                deadline.cancel()
+                self._report()
+                await self._status.settled()
+                writing.cancel()
+            self._clean_up()
+            if self.pod.metadata.deletion_timestamp is not None and not self._gone:
+                await confirm_deletion(self._place, self.pod)
+        finally:
+            for start in self._starts.values():  # only where we were cancelled
+                start.process.release()
+                if start.writer is not None:
+                    start.writer.close()
+            self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
+
+    # the way of a pod
+
+    async def _live(self) -> None:
+        sources = await self._when_available(self._volumes)
+        sidecars: list[asyncio.Task[None]] = []
+        try:
+            for container in [c for c in self._containers if c.init]:
+                if container.sidecar:
+                    sidecars.append(asyncio.create_task(self._supervise(container, sources)))
+                    await self._has_started(container, sidecars[-1])
+                else:
+                    await self._supervise(container, sources)
+                    if container.exit_code != 0:
+                        return
+            mains = [c for c in self._containers if not c.init]
+            await _all(self._supervise(container, sources) for container in mains)
+        finally:
+            for task in sidecars:
+                task.cancel()
+            await asyncio.gather(*sidecars, return_exceptions=True)
+        for container in reversed([c for c in self._containers if c.sidecar]):
+            await self._terminate(container, self._grace())
+
+    async def _end(self) -> None:
+        """Containers first, all at once; sidecars after them in reverse; all within one grace period."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._grace()
+        mains = [c for c in self._containers if not c.sidecar]
+        await _all(self._terminate(c, until - loop.time()) for c in mains)
+        for container in reversed([c for c in self._containers if c.sidecar]):
+            await self._terminate(container, max(0.0, until - loop.time()))
+        if not self._verdict.failed and status.phase(self.pod, self._containers) not in (
+            "Succeeded",
+            "Failed",
+        ):
+            codes = [c.exit_code for c in self._containers if not c.init]
+            self._verdict = Verdict(failed=any(code != 0 for code in codes))
+
+    async def _until_ending(self, life: Coroutine[Any, Any, None]) -> None:
+        living, ending = asyncio.create_task(life), asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait({living, ending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending.cancel()
+            if not living.done():
+                living.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await living
+        if not living.cancelled():
+            living.result()
+
+    async def _watch_deadline(self) -> None:
+        seconds = self.pod.spec.active_deadline_seconds
+        if seconds is None:
+            return
+        left = self._begun + timedelta(seconds=seconds) - self._place.clock.now()
+        await self._place.clock.sleep(max(0.0, left.total_seconds()))
+        message = "Pod was active on the node longer than the specified deadline"
+        self._verdict = Verdict("DeadlineExceeded", message, failed=True)
+        self._ending.set()
+
+    def _grace(self) -> float:
+        meta = self.pod.metadata
+        if self._gone:
+            return 0.0
+        if meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds is not None:
+            return meta.deletion_grace_period_seconds
+        wish = self.pod.spec.termination_grace_period_seconds
+        return GRACE if wish is None else wish
+
+    # one container
+
+    async def _supervise(self, container: Observed, sources: dict[str, Path]) -> None:
+        """Runs a container until it need not be started again."""
+        delay = 0.0
+        while True:
+            begun = self._place.clock.monotonic()
+            await self._run_once(container, sources)
+            if not self._restarts(container):
+                return
+            if self._place.clock.monotonic() - begun >= BACK_OFF_RESET:
+                delay = 0.0
+            if delay:
+                container.last_state = container.state
+                message = f"back-off {delay:.0f} s restarting failed container {container.spec.name}"
+                container.state = ContainerState(waiting=Waiting("CrashLoopBackOff", message))
+                self._report()
+                await self._place.clock.sleep(delay)
+            else:
+                container.last_state = container.state
+            delay = min(BACK_OFF[1], delay * 2 or BACK_OFF[0])
+            container.restart_count += 1
+
+    def _restarts(self, container: Observed) -> bool:
+        policy = self.pod.spec.restart_policy
+        if container.sidecar:
+            return True
+        if container.exit_code == 0:
+            return policy == "Always" and not container.init
+        return policy in ("Always", "OnFailure")
+
+    async def _run_once(self, container: Observed, sources: dict[str, Path]) -> None:
+        """One start, from wherever it is to its end."""
+        base = self._directory / container.spec.name
+        made = sorted(int(path.name) for path in base.glob("[0-9]*"))
+        if made and made[-1] > container.restart_count:
+            container.restart_count = made[-1]
+        files = Files(base / str(container.restart_count))
+        if files.directory.exists() or (container.state.running is not None and not made):
+            start = self._adopt(container, files)
+            if start is None:
+                self._found_ended(container, files)
+                return
+        else:
+            found = await self._when_available(lambda: self._try_start(container, files, sources), container)
+            if found is None:
+                return
+            start = found
+        self._starts[container.spec.name] = start
+        container.state = ContainerState(running=Running(start.begun))
+        probes = Probes(
+            container,
+            self._place,
+            start.process,
+            environment(self.pod, container.spec, caller_of(self.pod), self._place.lookup(self.pod)),
+            self._working_dir(container),
+            self.pod.status.pod_ip or "127.0.0.1",
+            self._report,
+        )
+        self._report()
+        async with probes:
+            liveness = asyncio.create_task(probes.failed())
+            ended = asyncio.create_task(start.process.wait())
+            try:
+                await asyncio.wait({liveness, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done():
+                    log.info("%s: container %s: %s", self.pod.key, container.spec.name, liveness.result())
+                    await start.process.terminate(self._grace())
+            finally:
+                liveness.cancel()
+                ended.cancel()
+        await self._finish(container, await start.process.wait())
+
+    def _adopt(self, container: Observed, files: Files) -> _Start | None:
+        pid = self._wrappers.pop(files.directory, None)
+        namespaces = self._place.isolation.namespaces
+        process = None if pid is None else processes.adopt(pid, files, namespaces=namespaces)
+        if process is None:
+            return None
+        return _Start(process, self._writer(container, files), _time_of(files.started) or self._begun)
+
+    def _found_ended(self, container: Observed, files: Files) -> None:
+        """A start whose processes are gone: it ended while there was no muster, or with the machine."""
+        code = processes.recorded_exit(files)
+        begun, now = _time_of(files.started), _time_of(files.exit) or self._place.clock.now()
+        if code is None:
+            message = "the container was gone when muster came back; its exit code is unknown"
+            container.state = status.ended(LOST, "ContainerStatusUnknown", message, begun, now)
+        else:
+            reason = "Completed" if code == 0 else "Error"
+            container.state = status.ended(code, reason, "", begun, now)
+        container.ready = container.started = False
+        self._report()
+
+    def _try_start(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
+        """Starts the container; None if it cannot be started, which is then its state. Raises Unavailable."""
+        place, pod = self._place, self.pod
+        env = environment(pod, container.spec, caller_of(pod), place.lookup(pod))
+        argv = command_line(container.spec, env)
+        wanted = volumes.binds(container.spec, sources, env)
+        working_dir = self._working_dir(container)
+        refusal = _cannot_start(argv, env, working_dir, wanted)
+        if refusal:
+            self._start_error(container, refusal)
+            return None
+        env |= self._isolation_env(env) | self._gpu_env(container)
+        hosts = Bind(str(place.hosts(pod.metadata.namespace)), "/etc/hosts")
+        caller = caller_of(pod)
+        own = (caller.cwd, caller.home, "/tmp")
+        setup = Setup(
+            hostname_of(pod), working_dir, [hosts, *wanted], own, str(place.stage), place.open_files
+        )
+        writer = None
+        try:
+            if not place.isolation.namespaces:
+                self._links += volumes.link(wanted)
+            files.directory.mkdir(parents=True)
+            writer = self._writer(container, files)
+            command = place.isolation.command(setup, files, place.gate, argv)
+            process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
+        except OSError as error:
+            if writer is not None:
+                writer.close()
+            shutil.rmtree(files.directory, ignore_errors=True)
+            self._start_error(container, f"cannot be started: {error}")
+            return None
+        return _Start(process, writer, place.clock.now())
+
+    def _start_error(self, container: Observed, message: str) -> None:
+        now = self._place.clock.now()
+        container.state = status.ended(START_ERROR, "StartError", message, None, now)
+        container.ready = container.started = False
+        self._report()
+
+    async def _finish(self, container: Observed, code: int | None) -> None:
+        """The start is over: no process and no output of it is left."""
+        start = self._starts.pop(container.spec.name)
+        if not self._place.isolation.namespaces:
+            await start.process.kill()
+        if start.writer is not None:
+            start.writer.close()
+        container.ready = container.started = False
+        now = self._place.clock.now()
+        told = _read(start.process.files.error) if code == SETUP_FAILED else ""
+        if told:
+            self._start_error(container, told)
+            return
+        if code is None:
+            code = LOST
+        message = PORT_IN_USE if code and self._says_in_use(container) else ""
+        if message and self.pod.spec.restart_policy == "Never":
+            self._verdict = Verdict(message=f"container {container.spec.name}: {message}")
+        reason = "Completed" if code == 0 else "Error"
+        container.state = status.ended(code, reason, message, start.begun, now)
+        self._report()
+
+    async def _terminate(self, container: Observed, grace: float) -> None:
+        start = self._starts.get(container.spec.name)
+        if start is not None:
+            await start.process.terminate(max(0.0, grace))
+            await self._finish(container, await start.process.wait())
+        elif container.state.waiting is not None and container.last_state.terminated is not None:
+            container.state = container.last_state  # it was waiting for its next start
+
+    async def _has_started(self, container: Observed, task: asyncio.Task[None]) -> None:
+        """Until a sidecar is started; the next container waits for that."""
+        while not container.started and not task.done():
+            await self._status.changed()
+
+    # what containers need
+
+    async def _when_available(
+        self, attempt: Callable[[], Any], container: Observed | None = None
+    ) -> Any:  # Any: whatever the attempt returns
+        """Tries until what the pod refers to is there, telling meanwhile what is missing."""
+        while True:
+            try:
+                return attempt()
+            except Unavailable as missing:
+                message = str(missing)
+            except (KeyError, TypeError, ValueError) as error:
+                message = f"not understood: {error!r}"
+            waiting = ContainerState(waiting=Waiting("CreateContainerConfigError", message))
+            for each in [container] if container else self._containers:
+                each.state = waiting
+            self._report()
+            await self._place.clock.sleep(CONFIG_RETRY)
+
+    def _volumes(self) -> dict[str, Path]:
+        try:
+            directory = self._directory / "volumes"
+            return volumes.prepare(self.pod, directory, self._place.lookup(self.pod))
+        except OSError as error:
+            raise Unavailable(f"volumes: {error}") from None
+
+    def _working_dir(self, container: Observed) -> str:
+        return container.spec.working_dir or caller_of(self.pod).cwd
+
+    def _isolation_env(self, env: dict[str, str]) -> dict[str, str]:
+        if self._place.isolation.namespaces:
+            return {}
+        hosts = self._place.hosts(self.pod.metadata.namespace)
+        return shim.variables(env, hosts, hostname_of(self.pod))
+
+    def _gpu_env(self, container: Observed) -> dict[str, str]:
+        wanted = status.gpus(container.spec)
+        if not wanted:
+            return {}
+        indices = self._place.devices.take(self.pod.metadata.uid, self.pod.spec.node_name, wanted)
+        return {"CUDA_VISIBLE_DEVICES": ",".join(indices)} if indices else {}
+
+    def _writer(self, container: Observed, files: Files) -> LogWriter | None:
+        meta, name = self.pod.metadata, container.spec.name
+        return self._place.logs.writer(
+            meta.namespace, meta.name, meta.uid, name, container.restart_count, files.output
+        )
+
+    def _says_in_use(self, container: Observed) -> bool:
+        meta, name = self.pod.metadata, container.spec.name
+        end = self._place.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
+        return _IN_USE.search(end) is not None
+
+    # telling
+
+    def document(self) -> Object:
+        return status.document(
+            self.pod, self._containers, self._place.clock.now(), self._begun, self._verdict
+        )
+
+    def _report(self) -> None:
+        self._status.wanted()
+
+    def _clean_up(self) -> None:
+        volumes.unlink(self._links)
+        volumes.remove(self.pod.metadata.uid, self._directory)
+        self._place.devices.give_back(self.pod.metadata.uid)
+
+
+class _StatusWriter:
+    """Writes the newest status of one pod, again and again until the API server has it."""
+
+    def __init__(self, place: Place, worker: PodWorker) -> None:
+        self._place, self._worker = place, worker
+        self._wanted = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._written: Object = {}
+
+    def wanted(self) -> None:
+        self._wanted.set()
+        self._idle.clear()
+        self._changed.set()
+
+    async def settled(self) -> None:
+        await self._idle.wait()
+
+    async def changed(self) -> None:
+        """Until the next change of any container."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self._write()
+                failures = 0
+            except NotFound:
+                pass  # the pod is gone; the agent will tell the worker
+            except Conflict:
+                self._wanted.set()
+                await self._look_again()
+            except (ApiError, Unanswered, Unreachable) as error:
+                self._wanted.set()
+                failures += 1
+                log.warning("%s: status not written: %s", self._worker.pod.key, error)
+                await self._place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
+            if not self._wanted.is_set():
+                self._idle.set()
+
+    async def _write(self) -> None:
+        body, pod = self._worker.document(), self._worker.pod
+        if body == self._written:
+            return
+        meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        patch = {"metadata": meta, "status": body}
+        written = await self._place.client.patch(
+            POD, pod.metadata.namespace, pod.metadata.name, patch, subresource="status"
+        )
+        self._written = body
+        self._worker.update(written)
+
+    async def _look_again(self) -> None:
+        pod = self._worker.pod
+        with contextlib.suppress(ApiError, Unanswered, Unreachable):
+            newest = await self._place.client.get(POD, pod.metadata.namespace, pod.metadata.name)
+            if newest.metadata.uid == pod.metadata.uid:
+                self._worker.update(newest)
+
+
+async def confirm_deletion(place: Place, pod: Pod) -> None:
+    """Tells the API server that nothing of a deleted pod is left on this machine."""
+    meta, failures = pod.metadata, 0
+    while True:
+        try:
+            await place.client.delete(POD, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
+            return
+        except (NotFound, Conflict):
+            return
+        except (ApiError, Unanswered, Unreachable) as error:
+            failures += 1
+            log.warning("%s: deletion not confirmed: %s", pod.key, error)
+            await place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
+
+
+def _cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: list[Bind]) -> str:
+    """Why a command cannot be started, as far as that can be known before; "" if nothing is known."""
+
+    def mounted(path: str) -> bool:
+        return any(path == bind.target or path.startswith(bind.target + "/") for bind in binds)
+
+    if not argv:
+        return (
+            "no command: an image's own entry point is not known on the embedded cluster; "
+            "write it as the container's command"
+        )
+    if not mounted(working_dir) and not os.path.isdir(working_dir):
+        return f"working directory {working_dir!r} does not exist"
+    program = os.path.join(working_dir, argv[0]) if "/" in argv[0] else argv[0]
+    if mounted(program) or shutil.which(program, path=env.get("PATH")) is not None:
+        return ""
+    if "/" not in argv[0]:
+        return f"command {argv[0]!r} not found in PATH {env.get('PATH', '')}"
+    return f"command {argv[0]!r}: {'not executable' if os.path.exists(program) else 'no such file'}"
+
+
+async def _all(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All of them at once; if one is cancelled or fails, so are the others."""
+    async with asyncio.TaskGroup() as tasks:
+        for step in steps:
+            tasks.create_task(step)
+
+
+def _time_of(path: Path) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError:
+        return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,197 @@
+"""Pods without processes, on nodes with `runtime=none`: running at once, ending as their annotation says.
+
+`muster.dev/pretend: "run=30s,exit=1"` lets each container end with code 1 after 30 s; without `run` it
+runs until it is deleted. One heap holds when which pod ends, and a bounded number of status writes is under
+way at a time, so that 10,000 such pods cost ten thousand writes and little else.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster import names
+from muster.api.core_v1 import ContainerState, Pod, Running
+from muster.api.kinds import POD
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.local.node import status
+from muster.local.node.status import Observed, Verdict
+
+log = logging.getLogger(__name__)
+
+WRITES: Final = 16  # status writes under way at a time
+_RETRY: Final = (0.1, 10.0)
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Play(msgspec.Struct, frozen=True):
+    """What the annotation says: seconds until the end (None: never), and the exit code."""
+
+    run: float | None = None
+    exit: int = 0
+
+
+def play(annotations: Mapping[str, str]) -> Play:
+    """Raises ValueError that says how to write it."""
+    text = annotations.get(names.PRETEND, "")
+    values: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or key not in ("run", "exit", "at"):
+            raise ValueError(f'{names.PRETEND}: {part!r}: write "run=30s,exit=1"')
+        values[key] = value
+    try:
+        run = _seconds(values["run"]) if "run" in values else None
+        return Play(run, int(values.get("exit", 0)))
+    except ValueError:
+        raise ValueError(f'{names.PRETEND}: {text!r}: write "run=30s,exit=1"') from None
+
+
+def _seconds(text: str) -> float:
+    for unit in ("ms", "s", "m", "h"):
+        if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
+            return float(text[: -len(unit)]) * _UNITS[unit]
+    return float(text)
+
+
+class Pretence:
+    """Plays all pods of all nodes without a runtime: call `run` once, `update` with each version of a pod."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        self._pods: dict[str, Pod] = {}  # newest version, by uid
+        self._ends: list[tuple[float, str]] = []  # monotonic seconds, uid
+        self._due: set[str] = set()  # those in the heap
+        self._work: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self._earlier = asyncio.Event()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_ends())
+            for _ in range(WRITES):
+                tasks.create_task(self._write_all())
+
+    def update(self, pod: Pod) -> None:
+        self._pods[pod.metadata.uid] = pod
+        if not pod.terminal or pod.metadata.deletion_timestamp is not None:
+            self._enqueue(pod.metadata.uid)
+
+    def forget(self, pod: Pod) -> None:
+        self._pods.pop(pod.metadata.uid, None)
+
+    def _enqueue(self, uid: str) -> None:
+        if uid not in self._queued:
+            self._queued.add(uid)
+            self._work.put_nowait(uid)
+
+    async def _watch_ends(self) -> None:
+        while True:
+            self._earlier.clear()
+            wait = self._ends[0][0] - self._clock.monotonic() if self._ends else None
+            if wait is None:
+                await self._earlier.wait()
+            elif wait > 0:
+                await self._first(wait)
+            else:
+                uid = heapq.heappop(self._ends)[1]
+                self._due.discard(uid)
+                self._enqueue(uid)
+
+    async def _first(self, seconds: float) -> None:
+        """Until that much time has passed or an earlier end has come."""
+        sleep = asyncio.create_task(self._clock.sleep(seconds))
+        wake = asyncio.create_task(self._earlier.wait())
+        try:
+            await asyncio.wait({sleep, wake}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            wake.cancel()
+
+    async def _write_all(self) -> None:
+        failures = 0
+        while True:
+            uid = await self._work.get()
+            self._queued.discard(uid)
+            try:
+                await self._step(uid)
+                failures = 0
+            except (NotFound, Conflict):
+                pass  # a newer version is on its way to us
+            except (ApiError, Unanswered, Unreachable) as error:
+                failures += 1
+                self._enqueue(uid)
+                log.warning("pretending: %s", error)
+                await self._clock.sleep(min(_RETRY[1], _RETRY[0] * 2 ** min(failures, 10)))
+
+    async def _step(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        meta = pod.metadata
+        if meta.deletion_timestamp is not None:
+            await self._client.delete(POD, meta.namespace, meta.name, uid=uid, grace_period=0)
+            return
+        body = self._next_status(pod)
+        if body is not None:
+            patch = {
+                "metadata": {"uid": uid, "resourceVersion": meta.resource_version},
+                "status": body,
+            }
+            written = await self._client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
+            if uid in self._pods:
+                self._pods[uid] = written
+
+    def _next_status(self, pod: Pod) -> dict[str, object] | None:
+        now = self._clock.now()
+        containers = status.restored(pod)
+        verdict = Verdict()
+        try:
+            part = play(pod.metadata.annotations)
+        except ValueError as error:
+            verdict = Verdict("InvalidAnnotation", str(error), failed=True)
+            return status.document(pod, containers, now, now, verdict)
+        begun = pod.status.start_time or now
+        ends = None if part.run is None else begun + timedelta(seconds=part.run)
+        if ends is not None and now >= ends:
+            _end(containers, part.exit, begun, now)
+        elif pod.status.phase != "Running":
+            _begin(containers, now)
+            if ends is not None:
+                self._wait_for(pod.metadata.uid, ends, now)
+        else:
+            if ends is not None:
+                self._wait_for(pod.metadata.uid, ends, now)
+            return None
+        if part.exit and ends is not None and now >= ends:
+            verdict = Verdict(failed=True)
+        return status.document(pod, containers, now, begun, verdict)
+
+    def _wait_for(self, uid: str, ends: datetime, now: datetime) -> None:
+        if uid in self._due:
+            return
+        self._due.add(uid)
+        heapq.heappush(self._ends, (self._clock.monotonic() + (ends - now).total_seconds(), uid))
+        self._earlier.set()
+
+
+def _begin(containers: list[Observed], now: datetime) -> None:
+    for container in containers:
+        if container.init and not container.sidecar:
+            container.state = status.ended(0, "Completed", "", now, now)
+        else:
+            container.state = ContainerState(running=Running(now))
+            container.started = container.ready = True
+
+
+def _end(containers: list[Observed], code: int, begun: datetime, now: datetime) -> None:
+    for container in containers:
+        own = 0 if container.init else code
+        container.state = status.ended(own, "Error" if own else "Completed", "", begun, now)
+        container.started = container.ready = False

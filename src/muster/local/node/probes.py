@@ -1,0 +1,168 @@
+"""Startup, readiness and liveness probes of one start of a container.
+
+Offered are `exec`, run inside the container's namespaces, `tcpSocket` and `httpGet` to the pod's address.
+Until the startup probe has succeeded the other two wait. Source: kubernetes pkg/kubelet/prober/worker.go.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from muster.api.base import Object
+from muster.local.node.processes import Process
+from muster.local.node.status import Observed
+
+if TYPE_CHECKING:
+    from muster.local.node.pod import Place
+
+_LAST_OUTPUT: Final = 200  # characters of a failed probe's output that are told
+
+
+class Probes:
+    """An asynchronous context: its tasks run as long as it is open."""
+
+    def __init__(
+        self,
+        container: Observed,
+        place: "Place",
+        process: Process,
+        environ: dict[str, str],
+        working_dir: str,
+        address: str,
+        report: Callable[[], None],
+    ) -> None:
+        self._container, self._place, self._process = container, place, process
+        self._environ, self._working_dir, self._address = environ, working_dir, address
+        self._report = report
+        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> None:
+        spec = self._container.spec
+        if spec.startup_probe is None:
+            self._container.started = True
+            self._container.ready = spec.readiness_probe is None
+        if spec.startup_probe or spec.liveness_probe or spec.readiness_probe:
+            self._tasks.append(asyncio.create_task(self._all()))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def failed(self) -> str:
+        """Until the container must be ended because of a probe; returns why."""
+        return await asyncio.shield(self._failed)
+
+    async def _all(self) -> None:
+        spec = self._container.spec
+        if spec.startup_probe is not None:
+            await self._until(spec.startup_probe, "startup", once=True)
+            if self._failed.done():
+                return
+            self._container.started = True
+            self._container.ready = spec.readiness_probe is None
+            self._report()
+        async with asyncio.TaskGroup() as tasks:
+            if spec.liveness_probe is not None:
+                tasks.create_task(self._until(spec.liveness_probe, "liveness", once=False))
+            if spec.readiness_probe is not None:
+                tasks.create_task(self._readiness(spec.readiness_probe))
+
+    async def _until(self, probe: Object, which: str, *, once: bool) -> None:
+        """Probes until success (`once`) or until there were too many failures in a row."""
+        await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
+        failures = 0
+        while not self._failed.done():
+            said = await self._probe(probe)
+            failures = failures + 1 if said is not None else 0
+            if said is None and once:
+                return
+            if failures >= probe.get("failureThreshold", 3):
+                self._failed.set_result(f"{which} probe failed {failures} times: {said}")
+                return
+            await self._place.clock.sleep(probe.get("periodSeconds", 10))
+
+    async def _readiness(self, probe: Object) -> None:
+        await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
+        failures = successes = 0
+        while True:
+            if await self._probe(probe) is None:
+                failures, successes = 0, successes + 1
+            else:
+                failures, successes = failures + 1, 0
+            ready = self._container.ready
+            if successes >= probe.get("successThreshold", 1):
+                ready = True
+            elif failures >= probe.get("failureThreshold", 3):
+                ready = False
+            if ready != self._container.ready:
+                self._container.ready = ready
+                self._report()
+            await self._place.clock.sleep(probe.get("periodSeconds", 10))
+
+    async def _probe(self, probe: Object) -> str | None:
+        """None if it succeeded, else what it said."""
+        timeout = probe.get("timeoutSeconds", 1)
+        try:
+            async with asyncio.timeout(timeout):
+                if "exec" in probe:
+                    return await self._exec(list(probe["exec"].get("command", [])))
+                if "tcpSocket" in probe:
+                    return await self._request(probe["tcpSocket"], b"")
+                if "httpGet" in probe:
+                    path = probe["httpGet"].get("path", "/")
+                    head = f"GET {path} HTTP/1.1\r\nHost: {self._address}\r\nConnection: close\r\n\r\n"
+                    return await self._request(probe["httpGet"], head.encode())
+        except TimeoutError:
+            return f"no answer within {timeout} s"
+        except OSError as error:
+            return str(error)
+        return f"{', '.join(probe)}: choose from exec, tcpSocket, httpGet"
+
+    async def _exec(self, command: list[str]) -> str | None:
+        init = self._process.init()
+        if init is None:
+            return "the container is being set up"
+        argv = self._place.isolation.inside(init, self._working_dir, command)
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            env=self._environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):  # its group: the probe may have children
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode == 0:
+            return None
+        return f"exit {process.returncode}: {output.decode(errors='replace')[-_LAST_OUTPUT:].strip()}"
+
+    async def _request(self, target: Object, request: bytes) -> str | None:
+        port = target.get("port")
+        if isinstance(port, str):
+            port = next((p.container_port for p in self._container.spec.ports if p.name == port), None)
+        if port is None:
+            return f"port {target.get('port')!r} is not one of the container's"
+        reader, writer = await asyncio.open_connection(target.get("host") or self._address, int(port))
+        try:
+            if not request:
+                return None
+            writer.write(request)
+            status = (await reader.readline()).split()
+            code = int(status[1]) if len(status) > 1 and status[1].isdigit() else 0
+            return None if 200 <= code < 400 else f"HTTP {code}"
+        finally:
+            writer.close()

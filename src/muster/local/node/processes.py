@@ -1,0 +1,266 @@
+"""Processes of containers: started, found again, signalled and ended, never by name and never by a bare pid.
+
+A process is held by its pidfd from the moment it is started, so a pid that the kernel has given to
+somebody else is never signalled. What identifies a container's processes to a muster that was killed and
+started again is one environment variable, `MUSTER_CONTAINER`: the directory of that start of the container.
+
+Where there is a PID namespace, the kernel ends every process in it with its first. Without one, a
+container's processes are all that carry the variable, so that a daemon which forked twice and left the
+session is found too; one that was started with an emptied environment is not.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.local.node.isolation import WRAPPER, Files
+
+MARK: Final = "MUSTER_CONTAINER"
+#: Rounds of finding and killing processes that fork while they are being killed.
+_ROUNDS: Final = 20
+_POLL_SECONDS: Final = 0.02
+
+
+class Process:
+    """One start of a container: the wrapper, and through it the command.
+
+    Create it by `start` or `adopt`; it needs a running event loop.
+    """
+
+    def __init__(self, pid: int, pidfd: int, files: Files, *, namespaces: bool, child: bool) -> None:
+        self.pid = pid
+        self.files = files
+        self._namespaces = namespaces
+        self._child = child
+        self._pidfd = pidfd
+        self._loop = asyncio.get_running_loop()
+        self._exit: asyncio.Future[int | None] = self._loop.create_future()
+        self._loop.add_reader(pidfd, self._ended)
+
+    @property
+    def running(self) -> bool:
+        return not self._exit.done()
+
+    async def wait(self) -> int | None:
+        """The exit code, 128 + n for signal n; None if nobody was there to learn it."""
+        return await asyncio.shield(self._exit)
+
+    def init(self) -> int | None:
+        """The process that others enter the namespaces of, as seen from outside."""
+        if not self._namespaces:
+            return self.pid
+        return next(iter(_children(self.pid)), None)
+
+    async def terminate(self, grace: float) -> None:
+        """SIGTERM to the command, and after `grace` seconds SIGKILL to all of the container."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while self.running and not self._signal_command(signal.SIGTERM):
+                    await asyncio.sleep(_POLL_SECONDS)  # noqa: ASYNC110  # the wrapper is still setting up
+                await self.wait()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Ends all processes of the container; returns when they are gone."""
+        if self.running:
+            init = self.init() if self._namespaces else None
+            if init is not None:
+                _kill_child(init, self.pid)
+            signal_pidfd(self._pidfd, signal.SIGKILL)
+            await self.wait()
+        if not self._namespaces:
+            await end_marked(str(self.files.directory))
+
+    def _signal_command(self, number: int) -> bool:
+        """Whether there was a command to signal."""
+        init = self.init()
+        command = next(iter(_children(init)), None) if init is not None else None
+        if init is None or command is None:
+            return False
+        return _kill_child(command, init, number)
+
+    def release(self) -> None:
+        """Leaves the process alone: muster ends, the process goes on."""
+        if self.running:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._exit.cancel()
+
+    def _ended(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._exit.set_result(self._code())
+
+    def _code(self) -> int | None:
+        if self._child:
+            with contextlib.suppress(ChildProcessError):
+                code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                return code if code >= 0 else 128 - code
+        return recorded_exit(self.files)
+
+
+def start(argv: Sequence[str], env: Mapping[str, str], files: Files, *, namespaces: bool) -> Process:
+    """Starts a wrapper. Its FIFO must be open for reading. Raises OSError."""
+    output = str(files.output)
+    pid = os.posix_spawnp(
+        argv[0],
+        list(argv),
+        {**env, MARK: str(files.directory)},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+            # held by the wrapper alone: the command never finds its output without a reader
+            (os.POSIX_SPAWN_OPEN, 9, output, os.O_RDWR, 0),
+        ],
+        setsid=True,
+        setsigmask=[],
+        # Python ignores SIGPIPE, and children would inherit that
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+    )
+    return Process(pid, os.pidfd_open(pid), files, namespaces=namespaces, child=True)
+
+
+def adopt(pid: int, files: Files, *, namespaces: bool) -> Process | None:
+    """A process that an earlier muster started, if it is still there."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if _mark(pid) != str(files.directory):  # the pid was given to another process meanwhile
+        os.close(pidfd)
+        return None
+    return Process(pid, pidfd, files, namespaces=namespaces, child=False)
+
+
+def recorded_exit(files: Files) -> int | None:
+    """The exit code that the wrapper wrote down."""
+    try:
+        return int(files.exit.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def wrappers(root: Path) -> dict[Path, int]:
+    """The wrappers of containers whose directories are below `root`: directory → pid.
+
+    Of the processes that carry one mark the wrapper is the one that is called so and whose parent, if it
+    carries the mark, is not (with namespaces the outermost is `unshare`).
+    """
+    called = {pid: mark for pid, mark in _marked() if mark.startswith(f"{root}/") and _is_wrapper(pid)}
+    return {Path(mark): pid for pid, mark in called.items() if called.get(_parent(pid)) != mark}
+
+
+def marked_directories(root: Path) -> set[Path]:
+    """The directories below `root` whose containers have any process left."""
+    return {Path(mark) for _, mark in _marked() if mark.startswith(f"{root}/")}
+
+
+async def end_marked(mark: str) -> None:
+    """Kills every process that carries this mark, until none is left."""
+    for _ in range(_ROUNDS):
+        found = await _SWEEP.find(mark)
+        if not found:
+            return
+        for pid in found:
+            _kill_marked(pid, mark)
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def signal_pidfd(pidfd: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, number)
+
+
+def _kill_child(pid: int, parent: int, number: int = signal.SIGKILL) -> bool:
+    """Signals `pid` if it still is a child of `parent`."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if _parent(pid) != parent:
+            return False
+        signal_pidfd(pidfd, number)
+        return True
+    finally:
+        os.close(pidfd)
+
+
+def _kill_marked(pid: int, mark: str) -> None:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if _mark(pid) == mark:
+            signal_pidfd(pidfd, signal.SIGKILL)
+    finally:
+        os.close(pidfd)
+
+
+class _Sweep:
+    """One look at all processes serves all containers that end at the same time."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Task[dict[str, list[int]]] | None = None
+
+    async def find(self, mark: str) -> list[int]:
+        if self._next is None or self._next.get_loop() is not asyncio.get_running_loop():
+            self._next = asyncio.create_task(self._look())
+        return (await asyncio.shield(self._next)).get(mark, [])
+
+    async def _look(self) -> dict[str, list[int]]:
+        await asyncio.sleep(_POLL_SECONDS)
+        self._next = None  # who asks from here on may mean a process that is started later
+        found: dict[str, list[int]] = {}
+        for pid, mark in _marked():
+            found.setdefault(mark, []).append(pid)
+        return found
+
+
+_SWEEP: Final = _Sweep()
+
+
+def _marked() -> Iterable[tuple[int, str]]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (mark := _mark(int(name))):
+            yield int(name), mark
+
+
+def _mark(pid: int) -> str:
+    """The mark in a live process's environment; "" for others' and for zombies."""
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    key = f"{MARK}=".encode()
+    return next(
+        (os.fsdecode(entry[len(key) :]) for entry in environ.split(b"\0") if entry.startswith(key)), ""
+    )
+
+
+def _is_wrapper(pid: int) -> bool:
+    try:
+        return f"\0{WRAPPER}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _children(pid: int) -> list[int]:
+    """In order of their start."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0

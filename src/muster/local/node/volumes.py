@@ -1,0 +1,226 @@
+"""Volumes: made before a pod's first container starts, removed when the pod is gone.
+
+configMap, secret, downwardAPI, projected and emptyDir become directories of the pod; a hostPath is what
+it says. With namespaces they are mounted at their `mountPath`; without, the path is made a link to the
+volume where it does not exist, which works as long as no two pods want different volumes at one path.
+Files of configMaps and secrets are as they were when the pod started: they are not updated in place.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.api.base import Object
+from muster.api.core_v1 import Container, Pod
+from muster.local.node.environment import (
+    Lookup,
+    Unavailable,
+    config_map_entries,
+    field,
+    resource,
+    secret_entries,
+)
+from muster.local.node.mounts import Bind
+
+_MEMORY: Final = Path("/dev/shm")
+
+
+def prepare(pod: Pod, directory: Path, lookup: Lookup) -> dict[str, Path]:
+    """Makes all volumes of the pod below `directory`: name → where it is.
+
+    Doing it again changes nothing but the files of configMaps and secrets. Raises Unavailable for what is
+    not there (yet) or is not offered, OSError for what the machine refuses.
+    """
+    sources = {}
+    for volume in pod.spec.volumes:
+        name = volume["name"]
+        if "hostPath" in volume:
+            sources[name] = _host_path(name, volume["hostPath"])
+        elif "emptyDir" in volume:
+            sources[name] = _empty_dir(pod, name, volume["emptyDir"] or {}, directory)
+        else:
+            sources[name] = _files(directory / name, _entries(pod, name, volume, lookup))
+    return sources
+
+
+def remove(pod_uid: str, directory: Path) -> None:
+    """Removes what `prepare` made; hostPaths stay."""
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(_memory(pod_uid), ignore_errors=True)
+
+
+def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, str]) -> list[Bind]:
+    """What is mounted where in one container. Raises Unavailable."""
+    result = []
+    for mount in container.volume_mounts:
+        name, target = mount["name"], mount["mountPath"]
+        if name not in sources:
+            raise Unavailable(f"volumeMount {target}: the pod has no volume {name!r}")
+        source = sources[name]
+        sub_path = mount.get("subPath") or _expanded(mount.get("subPathExpr", ""), env)
+        if sub_path:
+            source = _below(source, sub_path, target)
+        result.append(Bind(str(source), os.path.normpath(target), bool(mount.get("readOnly"))))
+    return result
+
+
+def link(wanted: Sequence[Bind]) -> list[str]:
+    """Without namespaces: makes each target a link to its source where that is possible.
+
+    Returns the links made or shared, for `unlink`. Raises Unavailable where a path is taken.
+    """
+    links = []
+    for bind in wanted:
+        if os.path.realpath(bind.target) == os.path.realpath(bind.source):
+            if os.path.islink(bind.target):
+                links.append(bind.target)
+            continue
+        if os.path.lexists(bind.target):
+            raise Unavailable(
+                f"volumeMount {bind.target}: the path exists and cannot be mounted over without namespaces"
+            )
+        try:
+            os.makedirs(os.path.dirname(bind.target), exist_ok=True)
+            os.symlink(bind.source, bind.target)
+        except OSError as error:
+            raise Unavailable(
+                f"volumeMount {bind.target}: cannot be made without namespaces: {error.strerror}; "
+                "choose a path that you may write"
+            ) from None
+        links.append(bind.target)
+    return links
+
+
+def unlink(links: Sequence[str]) -> None:
+    """Removes links that no other pod uses any more."""
+    for path in links:
+        if os.path.islink(path):
+            os.unlink(path)
+
+
+def _expanded(text: str, env: Mapping[str, str]) -> str:
+    for name, value in env.items():
+        text = text.replace(f"$({name})", value)
+    return text
+
+
+def _below(source: Path, sub_path: str, target: str) -> Path:
+    if os.path.isabs(sub_path) or ".." in Path(sub_path).parts:
+        raise Unavailable(f"volumeMount {target}: subPath {sub_path!r} must stay within the volume")
+    path = source / sub_path
+    if not path.exists():
+        path.mkdir(parents=True)
+    return path
+
+
+_HOST_PATH_TYPES: Final = {
+    "Directory": stat.S_ISDIR,
+    "File": stat.S_ISREG,
+    "Socket": stat.S_ISSOCK,
+    "CharDevice": stat.S_ISCHR,
+    "BlockDevice": stat.S_ISBLK,
+}
+
+
+def _host_path(name: str, source: Object) -> Path:
+    path, kind = Path(source["path"]), source.get("type", "")
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+        kind = "Directory"
+    elif kind == "FileOrCreate":
+        path.touch(exist_ok=True)
+        kind = "File"
+    if not path.exists():
+        raise Unavailable(f"volume {name}: hostPath {path} does not exist")
+    if kind and kind not in _HOST_PATH_TYPES:
+        raise Unavailable(f"volume {name}: unknown hostPath type {kind!r}")
+    if kind and not _HOST_PATH_TYPES[kind](path.stat().st_mode):
+        raise Unavailable(f"volume {name}: hostPath {path} is not a {kind}")
+    return path
+
+
+def _empty_dir(pod: Pod, name: str, source: Object, directory: Path) -> Path:
+    in_memory = source.get("medium") == "Memory" and _MEMORY.is_dir()
+    path = (_memory(pod.metadata.uid) if in_memory else directory) / name
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o777)
+    return path
+
+
+def _memory(pod_uid: str) -> Path:
+    return _MEMORY / f"muster-{pod_uid}"
+
+
+#: Files of a volume: relative path → content and mode.
+Files = dict[str, tuple[bytes, int]]
+
+
+def _entries(pod: Pod, name: str, volume: Object, lookup: Lookup) -> Files:
+    for kind in ("configMap", "secret", "downwardAPI"):
+        if kind in volume:
+            source = volume[kind]
+            return _source(pod, name, kind, source, source.get("defaultMode", 0o644), lookup)
+    if "projected" in volume:
+        files: Files = {}
+        mode = volume["projected"].get("defaultMode", 0o644)
+        for part in volume["projected"].get("sources", []):
+            kind, source = next(iter(part.items()))
+            files |= _source(pod, name, kind, source, mode, lookup)
+        return files
+    kinds = ", ".join(key for key in volume if key != "name") or "nothing"
+    raise Unavailable(
+        f"volume {name}: {kinds} is not offered on the embedded cluster; choose from configMap, secret, "
+        "emptyDir, hostPath, downwardAPI, projected"
+    )
+
+
+def _source(pod: Pod, name: str, kind: str, source: Object, mode: int, lookup: Lookup) -> Files:
+    if kind == "downwardAPI":
+        return {item["path"]: (_downward(pod, item), item.get("mode", mode)) for item in source["items"]}
+    if kind == "configMap":
+        object_name, found = source.get("name", ""), config_map_entries(lookup, source.get("name", ""))
+    elif kind == "secret":
+        object_name = source.get("secretName") or source.get("name", "")
+        found = secret_entries(lookup, object_name)
+    else:
+        raise Unavailable(f"volume {name}: projected {kind} is not offered on the embedded cluster")
+    if found is None:
+        if source.get("optional"):
+            return {}
+        raise Unavailable(f"volume {name}: {kind.lower()} {object_name!r} not found")
+    if "items" not in source:
+        return {key: (content, mode) for key, content in found.items()}
+    missing = [item["key"] for item in source["items"] if item["key"] not in found]
+    if missing and not source.get("optional"):
+        raise Unavailable(f"volume {name}: {kind.lower()} {object_name!r} has no key {missing[0]!r}")
+    return {
+        item["path"]: (found[item["key"]], item.get("mode", mode))
+        for item in source["items"]
+        if item["key"] in found
+    }
+
+
+def _downward(pod: Pod, item: Object) -> bytes:
+    if "fieldRef" in item:
+        return field(pod, item["fieldRef"]["fieldPath"]).encode()
+    reference = item["resourceFieldRef"]
+    container = next(c for c in pod.spec.containers if c.name == reference.get("containerName", c.name))
+    return resource(pod, container, reference, {}).encode()
+
+
+def _files(directory: Path, files: Files) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for relative, (content, mode) in files.items():
+        if os.path.isabs(relative) or ".." in Path(relative).parts:
+            raise Unavailable(f"path {relative!r} must stay within its volume")
+        path = directory / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        path.chmod(mode)
+    return directory
