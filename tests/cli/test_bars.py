@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cli.bars import Phase, Row, Span, clock, draw
+from muster.app.timeline import Phase, Row, Span
+from muster.cli.bars import clock, draw
 
 W, R = Phase.WAITING, Phase.RUNNING
 

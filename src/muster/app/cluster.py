@@ -57,8 +57,8 @@ async def reading(target: Target) -> AsyncIterator[Client]:
     if target.embedded and endpoint is None:
         from muster.local.offline import offline_client
 
-        with offline_client(home.store, home.logs) as client:
-            yield client
+        with offline_client(home.store, home.root) as offline:
+            yield offline
         return
     async with acting(target, endpoint) as client:
         yield client

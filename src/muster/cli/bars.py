@@ -5,32 +5,9 @@ most. Failures are marked where the bar ends, so that a restart shows as a break
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
-
-class Phase(Enum):
-    WAITING = "waiting"
-    RUNNING = "running"
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A stretch of time in seconds; `failed` marks its end."""
-
-    phase: Phase
-    begin: float
-    end: float
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    label: str
-    spans: Sequence[Span]
-    note: str = ""
-
+from muster.app.timeline import Phase, Row, Span
 
 _CELLS: Final = {
     (None, None): " ",

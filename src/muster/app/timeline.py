@@ -1,0 +1,160 @@
+"""Who waited and who ran when, from recorded times.
+
+A row is a place in the job: type and job, and one row for each pod that ran beside others of its job.
+Pods that came one after the other, waves and restarts, share a row. Waiting counts from the job's
+creation for the first pod of a row, and from its own for those that follow.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from muster.api.base import condition, is_true
+from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
+from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import (
+    JOB_INDEX,
+    JOBSET_NAME,
+    JOBSET_UID,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+)
+from muster.app.jobs import exit_code
+from muster.local.history import PodRun
+from muster.names import PREEMPTED
+
+
+class Phase(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in seconds since the epoch; `failed` marks its end."""
+
+    phase: Phase
+    begin: float
+    end: float
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    spans: Sequence[Span]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    rows: tuple[Row, ...]
+    begin: float
+    end: float
+
+
+def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Timeline:
+    """`submitted` is when the job was created, if that is known; what has not ended lasts until `now`."""
+    ordered = sorted(runs, key=_order)
+    begin = min([run.created for run in ordered] + ([submitted] if submitted else []), default=now)
+    end = max((run.ended if run.ended is not None else now for run in ordered), default=now)
+    by_job: dict[tuple[str, str, int], list[PodRun]] = defaultdict(list)
+    for run in ordered:
+        by_job[run.replicated_job, run.job if not run.replicated_job else "", run.job_index or 0].append(run)
+    rows = []
+    for (group, job, index), members in by_job.items():
+        name = f"{group} {index}" if group else job or members[0].name
+        for number, lane in enumerate(_lanes(members)):
+            spans = [span for position, run in enumerate(lane) for span in _spans(run, position, begin, now)]
+            rows.append(Row("" if number else name, spans, _note(lane)))
+    return Timeline(tuple(rows), begin, end)
+
+
+def _order(run: PodRun) -> tuple[float, str, int, int]:
+    return (run.created, run.replicated_job, run.job_index or 0, run.completion_index or 0)
+
+
+def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
+    """Runs that do not overlap, in as few lanes as they need; a restarted pod stays in its own."""
+    lanes: list[list[PodRun]] = []
+    for run in runs:
+        free = [lane for lane in lanes if (lane[-1].ended or float("inf")) <= run.created]
+        same = [lane for lane in free if lane[-1].completion_index == run.completion_index]
+        lane = next(iter(same or free), None)
+        if lane is None:
+            lanes.append([run])
+        else:
+            lane.append(run)
+    return lanes
+
+
+def _spans(run: PodRun, position: int, begin: float, now: float) -> Iterable[Span]:
+    since = run.created if position else begin
+    started = run.started if run.started is not None else run.ended if run.ended is not None else now
+    if started > since:
+        yield Span(Phase.WAITING, since, started)
+    if run.started is not None:
+        yield Span(Phase.RUNNING, run.started, run.ended if run.ended is not None else now, failed(run))
+
+
+def failed(run: PodRun) -> bool:
+    return run.phase == "Failed" and not run.preempted
+
+
+def _note(lane: Sequence[PodRun]) -> str:
+    """`restarted once: exit 137 on node-1`"""
+    failures = [run for run in lane if failed(run)]
+    if not failures:
+        return "preempted" if any(run.preempted for run in lane) else ""
+    first = failures[0]
+    why = f"exit {first.exit_code}" if first.exit_code else first.reason or "failed"
+    where = f" on {first.node}" if first.node else ""
+    restarts = sum(failed(run) for run in lane[:-1])
+    if not restarts:
+        return f"{why}{where}"
+    times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
+    return f"restarted {times}: {why}{where}"
+
+
+def runs_of(pods: Iterable[Pod]) -> list[PodRun]:
+    """What the pods that are there tell of their runs, for clusters that keep no history."""
+    return [_run_of(pod) for pod in pods if pod.metadata.creation_timestamp]
+
+
+def _run_of(pod: Pod) -> PodRun:
+    labels = pod.metadata.labels
+    states = [status.state for status in pod.status.container_statuses]
+    ends = [state.terminated for state in states if state.terminated]
+    starts = [running.started_at for state in states if (running := state.running or state.terminated)]
+    bound = condition(pod.status.conditions, "PodScheduled")
+    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
+    last_end = max((end.finished_at for end in ends if end.finished_at), default=None)
+    assert pod.metadata.creation_timestamp is not None, "the caller has looked"
+    return PodRun(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        jobset=labels.get(JOBSET_NAME, ""),
+        jobset_uid=labels.get(JOBSET_UID, ""),
+        replicated_job=labels.get(REPLICATED_JOB_NAME, ""),
+        job=labels.get(JOB_NAME, ""),
+        job_index=int(labels[JOB_INDEX]) if labels.get(JOB_INDEX, "").isdigit() else None,
+        completion_index=int(index) if index and index.isdigit() else None,
+        attempt=int(labels.get(RESTART_ATTEMPT) or 0),
+        node=pod.spec.node_name,
+        created=pod.metadata.creation_timestamp.timestamp(),
+        bound=_seconds(bound.last_transition_time if bound and bound.status == "True" else None),
+        started=_seconds(min((start for start in starts if start), default=None)),
+        ended=_seconds(last_end) if pod.terminal else None,
+        phase=pod.status.phase or "Pending",
+        exit_code=exit_code(pod),
+        reason=pod.status.reason,
+        restarts=sum(status.restart_count for status in pod.status.container_statuses),
+        preempted=is_true(pod.status.conditions, PREEMPTED),
+    )
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return time.timestamp() if time else None
