@@ -1,0 +1,119 @@
+"""Every lint, on a file that sets it off and on one that does not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.workloads.check import check
+from muster.workloads.demand import demand
+from muster.workloads.findings import Severity
+from muster.workloads.load import load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+POD = "{restartPolicy: Never, containers: [{name: c, command: [a], resources: {requests: {cpu: 1}}}]}"
+GPU_POD = POD.replace("cpu: 1", "nvidia.com/gpu: 1")
+
+
+def job(name: str = "a", spec: str = "", pod: str = POD) -> str:
+    head = f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\n"
+    return f"{head}spec: {{{spec}template: {{spec: {pod}}}}}\n"
+
+
+def jobset(more: str = "", job_spec: str = "", annotations: str = "", replicas: int = 2) -> str:
+    template = f"{{spec: {{{job_spec}template: {{spec: {POD}}}}}}}"
+    return f"""apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: a, annotations: {{{annotations}}}}}
+spec:
+  {more}
+  replicatedJobs: [{{name: w, replicas: {replicas}, template: {template}}}]
+"""
+
+
+def manifest(more: str, type_: str = "count: 2") -> str:
+    return f"spec:\n  operator: jobset\n  command: x\n  {more}\n  types: {{w: {{{type_}}}}}\n"
+
+
+def group(members: int, pods: int, name: str = "g", label: str = "g") -> str:
+    head = "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\n"
+    text = f"{head}metadata: {{name: {name}}}\nspec: {{minMember: {members}}}\n"
+    for i in range(pods):
+        meta = f"{{name: p{i}, labels: {{scheduling.x-k8s.io/pod-group: {label}}}}}"
+        text += f"---\napiVersion: v1\nkind: Pod\nmetadata: {meta}\nspec: {POD}\n"
+    return text
+
+
+INDEXED = "completionMode: Indexed, completions: 100, "
+RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "severity", "line", "words"),
+    [
+        (job("a" * 64), None, "error", 3, "64 characters, 1 more than 63"),
+        (job("a" * 63), None, None, 0, ""),
+        (job("a" * 61, INDEXED), None, "error", 3, "64 characters, 1 more than 63"),
+        (job("a" * 60, INDEXED), None, None, 0, ""),
+        (job("a", pod=GPU_POD), None, "warning", 4, "nodeSelector: {nvidia.com/gpu.product: …}"),
+        (job("a", pod=GPU_POD[:-1] + ", nodeSelector: {nvidia.com/gpu.product: A}}"), None, None, 0, ""),
+        (job("a", pod=POD.replace("requests: {cpu: 1}", "")), None, "warning", 4, "asks for no resources"),
+        (jobset(), "gang", "warning", 6, "retried alone up to 6 times"),
+        (jobset(job_spec="backoffLimit: 0, "), "gang", None, 0, ""),
+        (jobset(), "independent", None, 0, ""),
+        (jobset(RULE), None, "warning", 5, "feature gate RestartJob"),
+        (jobset(annotations="muster.dev/deadline: 6h"), None, "warning", 3, "limit of 6h"),
+        (jobset(annotations="muster.dev/deadline: 0s"), None, "error", 3, "no time at all"),
+        (manifest("restartPolicy: {backoffLimit: 5}"), "independent", "warning", 4, "upstream's cannot"),
+        (manifest("restartPolicy: {backoffLimit: 5}", "count: 1"), None, None, 0, ""),
+        (manifest("restartPolicy: {backoffLimit: 5}"), "gang", None, 0, ""),
+        (manifest("timeout: 6h"), None, "warning", 4, "limit of 6h"),
+        (
+            manifest("", "resources: {memory: 1, accelerators: {gpu: {count: 1}}}"),
+            None,
+            "warning",
+            5,
+            "accelerators.gpu.product",
+        ),
+        (group(3, 2), None, "warning", 4, "is 3, but the file has 2 pods"),
+        (group(2, 2), None, None, 0, ""),
+        (group(0, 1, label="h"), None, "warning", 8, "there is no PodGroup h in this file"),
+    ],
+)
+def test_lints(text: str, mode: Any, severity: str | None, line: int, words: str) -> None:
+    found = [
+        f
+        for f in check(load("f.yaml", text=text, mode=mode))
+        if f.severity in (Severity.ERROR, Severity.WARNING)
+    ]
+    if severity is None:
+        assert not found
+    else:
+        matching = [f for f in found if words in f.message]
+        assert matching, f"no {words!r} in {[str(f) for f in found]}"
+        assert (matching[0].severity.value, matching[0].line) == (severity, line)
+
+
+def test_a_pods_name_longer_than_a_hostname() -> None:
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {'a' * 64}}}\nspec: {POD}\n"
+    (finding,) = check(load("f.yaml", text=text))
+    assert "the pod's hostname is its first 63" in finding.message
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_examples_have_no_errors(file: Path) -> None:
+    assert not [f for f in check(load(file)) if f.severity is Severity.ERROR]
+
+
+def test_findings_are_in_the_order_of_the_file_and_include_the_notes_of_load() -> None:
+    text = manifest("timeout: 6h\n  engineName: x")
+    lines = [(f.severity.value, f.line) for f in check(load("f.yaml", text=text))]
+    assert lines == [("warning", 4), ("note", 5), ("note", 6)]
+
+
+def test_demand_counts_places_and_pods() -> None:
+    text = manifest("", "count: 3, completions: 4, parallelisms: 2")
+    (pod_set,) = demand(load("f.yaml", text=text, suffix="0" * 8))
+    assert (pod_set.owner, pod_set.name) == (("JobSet", "experiment-00000000"), "w")
+    assert (pod_set.count, pod_set.pods, pod_set.gpus) == (6, 12, 0)
+    assert pod_set.template["spec"]["containers"][0]["name"] == "w"

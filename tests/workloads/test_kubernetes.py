@@ -1,0 +1,345 @@
+"""Kubernetes objects as plain YAML: order, names, gangs by every route, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster import names
+from muster.api.base import Object
+from muster.workloads.demand import demand
+from muster.workloads.findings import JobFileError, Severity
+from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.load import load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LABEL = "scheduling.x-k8s.io/pod-group"
+POD_SPEC = "{restartPolicy: Never, containers: [{name: main, command: [sleep, '1']}]}"
+POD_GROUP = (
+    "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 2}\n"
+)
+POD_AT = "spec.template.spec.containers[0]"
+JOBS_AT = "spec.replicatedJobs[0]"
+NOT_A_LIST = "{name: w, template: {spec: {template: {spec: {containers: 1}}}}}"
+JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n"
+JOBSET = "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: a}\nspec:\n"
+
+
+def pod(name: str, more: str = "", spec: str = POD_SPEC) -> str:
+    return f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}{more}}}\nspec: {spec}\n"
+
+
+def job(more: str = "", metadata: str = "name: a") -> str:
+    head = f"apiVersion: batch/v1\nkind: Job\nmetadata: {{{metadata}}}\n"
+    return f"{head}spec:\n  template: {{spec: {POD_SPEC}}}\n{more}"
+
+
+def jobset(more: str = "", metadata: str = "name: a") -> str:
+    return (
+        f"apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {{{metadata}}}\nspec:\n"
+        f"  replicatedJobs:\n    - name: w\n      replicas: 2\n      template:\n        spec:\n"
+        f"          parallelism: 2\n          completions: 4\n"
+        f"          template: {{spec: {POD_SPEC}}}\n{more}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "kinds", "sets", "gang"),
+    [
+        ("10-jobset", "rendezvous", ["JobSet"], [("driver", 1, 1), ("worker", 4, 4)], False),
+        ("11-job", "squares-3f9a1c20", ["Job"], [("squares-3f9a1c20", 3, 10)], False),
+        (
+            "12-pods-with-podgroup",
+            "trio-0",
+            ["ConfigMap", "PodGroup", "Pod", "Pod", "Pod"],
+            [("trio-0", 1, 1), ("trio-1", 1, 1), ("trio-2", 1, 1)],
+            True,
+        ),
+    ],
+)
+def test_the_examples(file: str, name: str, kinds: list[str], sets: list[Any], gang: bool) -> None:
+    loaded = load(EXAMPLES / f"{file}.yaml", suffix="3f9a1c20")
+    assert loaded.name == name
+    assert [o["kind"] for o in loaded.objects] == kinds
+    assert [(s.name, s.count, s.pods) for s in demand(loaded)] == sets
+    assert loaded.gang is gang
+    assert {o["metadata"]["namespace"] for o in loaded.objects} == {"default"}
+
+
+def test_objects_pass_through_as_written() -> None:
+    text = pod(
+        "p",
+        spec="{restartPolicy: Never, dnsPolicy: None, x: [1], containers: [{name: c, command: [a], y: 1}]}",
+    )
+    (loaded,) = load("f.yaml", text=text).objects
+    assert loaded == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {
+            "restartPolicy": "Never",
+            "dnsPolicy": "None",
+            "x": [1],
+            "containers": [{"name": "c", "command": ["a"], "y": 1}],
+        },
+    }
+
+
+def test_what_is_needed_is_created_first() -> None:
+    text = "---\n".join(
+        [
+            job(),
+            POD_GROUP.replace("x-k8s.io", "sigs.k8s.io"),
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n",
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 5\n",
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}\n",
+            pod("z"),
+        ]
+    )
+    loaded = load("f.yaml", text=text, namespace="ml")
+    assert [o["kind"] for o in loaded.objects] == [
+        "Namespace",
+        "PriorityClass",
+        "Secret",
+        "PodGroup",
+        "Job",
+        "Pod",
+    ]
+    assert [o["metadata"].get("namespace") for o in loaded.objects] == [None, None, "ml", "ml", "ml", "ml"]
+    assert [o["kind"] for o in loaded.primary] == ["Job", "Pod"]
+
+
+def test_a_list_is_its_items() -> None:
+    items = {"apiVersion": "v1", "kind": "List", "items": [_object(pod("a")), _object(pod("b"))]}
+    assert [o["metadata"]["name"] for o in load("f.yaml", text=json.dumps(items)).objects] == ["a", "b"]
+
+
+def test_generated_names_end_in_the_suffix_and_are_unique() -> None:
+    text = "---\n".join([job(metadata="generateName: x-")] * 3)
+    assert [o["metadata"]["name"] for o in load("f.yaml", text=text, suffix="s").objects] == [
+        "x-s",
+        "x-s-2",
+        "x-s-3",
+    ]
+    assert load("f.yaml", text=text).name == load("f.yaml", text=text).name
+
+
+@pytest.mark.parametrize("text", [job(), jobset()])
+def test_gang_suspends_and_marks_what_muster_may_start(text: str) -> None:
+    loaded = load("f.yaml", text=text, mode="gang")
+    (owner,) = loaded.objects
+    assert owner["metadata"]["labels"] == {names.GANG: "true", names.ADMISSION: "gang"}
+    assert owner["spec"]["suspend"] is True
+    assert loaded.gang is True
+
+
+@pytest.mark.parametrize("key", ["labels", "annotations"])
+def test_the_objects_own_label_is_the_same_as_the_flag(key: str) -> None:
+    text = job(metadata=f'name: a, {key}: {{muster.dev/gang: "true"}}')
+    (owner,) = load("f.yaml", text=text).objects
+    assert owner["spec"]["suspend"] is True
+    (owner,) = load("f.yaml", text=text, mode="independent").objects
+    assert owner["metadata"]["labels"][names.GANG] == "false"
+    assert "suspend" not in owner["spec"]
+
+
+def test_what_its_author_suspended_stays_his_to_start() -> None:
+    loaded = load("f.yaml", text=job("  suspend: true\n"), mode="gang")
+    (owner,) = loaded.objects
+    assert owner["metadata"]["labels"] == {names.GANG: "true"}
+    assert loaded.gang is True
+
+
+def test_independent_is_written_down_since_the_namespace_may_say_otherwise() -> None:
+    (owner,) = load("f.yaml", text=jobset(), mode="independent").objects
+    assert owner["metadata"]["labels"] == {names.GANG: "false"}
+    assert "suspend" not in owner["spec"]
+
+
+def test_bare_pods_become_a_gang_in_a_group_of_their_own() -> None:
+    text = "---\n".join(
+        [pod("a"), pod("b"), pod("c", ", namespace: other"), pod("d", f", labels: {{{LABEL}: g}}")]
+    )
+    loaded = load("f.yaml", text=text, suffix="s", mode="gang")
+    group, *pods = loaded.objects
+    assert group == {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "a-s", "namespace": "default"},
+        "spec": {"minMember": 2},
+    }
+    assert [p["metadata"].get("labels", {}).get(LABEL) for p in pods] == ["a-s", "a-s", None, "g"]
+
+
+def test_a_job_in_a_pod_group_is_a_gang_already() -> None:
+    text = (
+        f"{JOB}  parallelism: 2\n  template:\n    metadata: {{labels: {{{LABEL}: g}}}}\n"
+        f"    spec: {POD_SPEC}\n---\n{POD_GROUP}"
+    )
+    for mode in ("gang", None):
+        loaded = load("f.yaml", text=text, mode=mode)
+        assert "suspend" not in loaded.objects[1]["spec"]
+        assert loaded.gang is True
+    with pytest.raises(JobFileError, match=r"f\.yaml:7: .*names a PodGroup"):
+        load("f.yaml", text=text, mode="independent")
+    with pytest.raises(JobFileError, match="names a PodGroup"):
+        load("f.yaml", text=pod("d", f", labels: {{{LABEL}: g}}"), mode="independent")
+
+
+def test_some_gangs_and_some_not() -> None:
+    text = job(metadata='name: a, labels: {muster.dev/gang: "true"}') + "---\n" + job(metadata="name: b")
+    assert load("f.yaml", text=text).gang is None
+
+
+@pytest.mark.parametrize("text", [pod("a"), job(), jobset()])
+def test_the_caller_is_noted_on_every_pod_template(text: str) -> None:
+    (owner,) = load("f.yaml", text=text, caller=Caller("/w", path="/bin")).objects
+    (pod_set,) = demand(load("f.yaml", text=text, caller=Caller("/w", path="/bin")))
+    annotation = pod_set.template["metadata"]["annotations"][names.CALLER]
+    assert json.loads(annotation) == {"cwd": "/w", "PATH": "/bin", "HOME": "", "LANG": ""}
+    assert names.CALLER not in owner["metadata"].get("annotations", {}) or owner["kind"] == "Pod"
+
+
+def test_a_directory_stands_for_a_claim() -> None:
+    spec = (
+        "{restartPolicy: Never, containers: [{name: c, command: [a]}], "
+        "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}"
+    )
+    (loaded,) = load("f.yaml", text=pod("a", spec=spec), volumes={"data": "/srv"}).objects
+    assert loaded["spec"]["volumes"] == [{"name": "v", "hostPath": {"path": "/srv", "type": "Directory"}}]
+    with pytest.raises(JobFileError, match="--volume data=DIR"):
+        load("f.yaml", text=pod("a", spec=spec))
+    (loaded,) = load(
+        "f.yaml", text=pod("a", spec=spec.replace("command", "image: x, command")), local=False
+    ).objects
+    assert loaded["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "data"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field", "words"),
+    [
+        ("kind: Foo\napiVersion: v1", 1, "kind", "Foo is not supported"),
+        ("apiVersion: batch/v1\nkind: Jobb", 2, "kind", "did you mean Job?"),
+        ("apiVersion: batch/v1", 1, "kind", "is missing"),
+        ("apiVersion: batch/v2\nkind: Job", 1, "apiVersion", "Job is known as batch/v1"),
+        ("kind: Job", 1, "apiVersion", "Job is known as batch/v1"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: x", 3, "metadata", "takes a mapping"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}", 3, "metadata.name", "is missing"),
+        (pod("A_b"), 3, "metadata.name", "such as a-b"),
+        (pod("a", ", namespace: Ü"), 3, "metadata.namespace", "lowercase"),
+        (pod("a" * 254), 3, "metadata.name", "1 more than 253"),
+        (pod("a") + "---\n" + pod("a"), 8, "metadata.name", "stands in line 1 already"),
+        (JOB + "  parallelism: '3'", 5, "spec.parallelism", "takes a whole number, not text"),
+        (JOB + "  parallelism: -1", 5, "spec.parallelism", "the least is 0"),
+        (JOB + "  completions: 99999999999", 5, "spec.completions", "the most is 2147483647"),
+        (JOB + "  template: 5", 5, "spec.template", "takes a mapping, not a whole number"),
+        (JOB + "  template: {spec: {containers: []}}", 5, "spec.template.spec.containers", "at least one"),
+        (
+            JOB + "  template:\n    spec:\n      containers:\n        - name: a\n          command: sleep 1",
+            9,
+            f"{POD_AT}.command",
+            "takes a list, not text",
+        ),
+        (
+            JOB + "  template: {spec: {containers: [{name: c, image: x}]}}",
+            5,
+            f"{POD_AT}.command",
+            "images are not pulled",
+        ),
+        (JOBSET + "  replicatedJobs: 5", 5, "spec.replicatedJobs", "takes a list, not a whole number"),
+        (JOBSET + "  replicatedJobs: [{name: w, replicas: -1}]", 5, f"{JOBS_AT}.replicas", "the least is 0"),
+        (
+            JOBSET + "  replicatedJobs: [{name: w, template: {spec: []}}]",
+            5,
+            f"{JOBS_AT}.template.spec",
+            "takes a mapping, not a list",
+        ),
+        (
+            JOBSET + f"  replicatedJobs: [{NOT_A_LIST}]",
+            5,
+            f"{JOBS_AT}.template.spec.template.spec.containers",
+            "takes a list",
+        ),
+        (jobset(metadata="name: " + "a" * 56), 6, "spec.replicatedJobs[0].name", "too many"),
+        (
+            jobset("  successPolicy: {operator: Most}\n"),
+            13,
+            "spec.successPolicy.operator",
+            "Unsupported value",
+        ),
+        (jobset("  volumeClaimPolicies: [{}]\n"), 13, "spec.volumeClaimPolicies", "Forbidden"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", 1, "", "nothing to run"),
+        (job("  parallelism: 200000\n"), 1, "", "more than 100,000 pods at a time"),
+        (job("  completions: 2000000\n"), 1, "", "more than 1,000,000 pods in all"),
+        (pod("a") + "---\n- 1\n", 6, "", "is not an object"),
+    ],
+)
+def test_errors_name_line_and_field(text: str, line: int, field: str, words: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=text)
+    matching = [f for f in caught.value.findings if f.field == field]
+    assert matching, f"no error about {field!r} in: {caught.value}"
+    assert (matching[0].line, words in matching[0].message) == (line, True), str(caught.value)
+
+
+def test_an_error_within_a_list_is_placed_in_it() -> None:
+    items = f"- {json.dumps(_object(pod('a')))}\n- {{apiVersion: v1, kind: Pood}}\n"
+    text = f"apiVersion: v1\nkind: List\nitems:\n{items}"
+    with pytest.raises(JobFileError, match=r"f\.yaml:5: items\[1\]\.kind: .*did you mean Pod\?"):
+        load("f.yaml", text=text)
+
+
+def test_an_image_is_needed_on_a_real_cluster_only() -> None:
+    load("f.yaml", text=job())
+    with pytest.raises(JobFileError, match="name an image"):
+        load("f.yaml", text=job(), local=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "meant"),
+    [
+        (jobset().replace("replicas", "replica"), "spec.replicatedJobs[0].replica", "replicas"),
+        (job("  completion: 5\n"), "spec.completion", "completions"),
+        (job("  backofLimit: 5\n"), "spec.backofLimit", "backoffLimit"),
+        (
+            pod("a", spec=POD_SPEC.replace("name: main", "name: m, resource: {}")),
+            "spec.containers[0].resource",
+            "resources",
+        ),
+        (job().replace("restartPolicy", "restarPolicy"), "spec.template.spec.restarPolicy", "restartPolicy"),
+    ],
+)
+def test_slips_of_the_pen_are_warned_of(text: str, field: str, meant: str) -> None:
+    (warning,) = [n for n in load("f.yaml", text=text).notes if n.severity is Severity.WARNING]
+    assert (warning.field, warning.message) == (field, f"unknown field; did you mean {meant}?")
+
+
+def test_real_fields_that_look_alike_are_no_slips() -> None:
+    spec = POD_SPEC.replace(
+        "restartPolicy", "serviceAccount: x, dnsPolicy: Default, dnsConfig: {}, restartPolicy"
+    )
+    assert not load("f.yaml", text=pod("a", spec=spec)).notes
+
+
+def test_queues_are_not_there_yet() -> None:
+    with pytest.raises(JobFileError, match="leave --queue out"):
+        load("f.yaml", text=job(), queue="research")
+
+
+@pytest.mark.parametrize(
+    ("text", "hinted"),
+    [
+        (job("  parallelism: 2\n").replace("sleep", "torchrun"), True),
+        (job().replace("sleep", "torchrun"), False),  # one pod has nobody to wait for
+        (job("  parallelism: 2\n"), False),
+        (pod("a") + "---\n" + pod("b"), False),
+    ],
+)
+def test_hints(text: str, hinted: bool) -> None:
+    assert any(n.severity is Severity.HINT for n in load("f.yaml", text=text).notes) is hinted
+
+
+def _object(text: str) -> Object:
+    loaded: JobFile = load("f.yaml", text=text)
+    return loaded.objects[0]
