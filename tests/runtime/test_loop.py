@@ -1,4 +1,4 @@
-"""The live scheduler on the embedded store, with the real translation, core and controllers, in virtual time."""
+"""The live scheduler on the embedded store, with the real core and controllers, in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -81,7 +81,7 @@ async def scheduler(cluster: Cluster, epoch: int = 1, *, controllers: bool = Tru
     term = Term(epoch, sole=True)
     tasks = [asyncio.create_task(run(cluster.client, cluster.clock, term, leading=leading))]
     if controllers:
-        both = [JOBS, jobset_controller()]
+        both: list[driver.Controller[Any]] = [JOBS, jobset_controller()]
         tasks.append(asyncio.create_task(driver.run(cluster.client, both, cluster.clock)))
     try:
         await asyncio.wait([asyncio.create_task(leading.wait()), *tasks], return_when=asyncio.FIRST_COMPLETED)
