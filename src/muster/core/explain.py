@@ -73,12 +73,13 @@ class Explainer:
         return bool(self._slots.when_empty(part.shape, self._eligibility.of(part.shape).matching).any())
 
     def _too_large(self, part: Part, matching: Bools) -> str:
-        for resource, row, asked in self._asked(part):
+        pod = self._asked(self._slots.of(part.shape))
+        for resource, row, asked in pod:
             largest = int(self._nodes.capacity(row)[matching].max(initial=0))
             if largest < asked:
                 has = f"the largest matching node has {bare(resource, largest)}"
                 return f"a pod asks {show(resource, asked)}; {has}"
-        together = " and ".join(show(resource, asked) for resource, _, asked in self._asked(part))
+        together = " and ".join(show(resource, asked) for resource, _, asked in pod if resource != PODS)
         return f"no matching node has {together} together"
 
     def _insufficient(self, want: Want, gangs: Iterable[GangState]) -> Explanation | None:
@@ -99,9 +100,17 @@ class Explainer:
         _, resource, demanded, free, usable = worst
         row = self._nodes.resources[resource]
         capacity = int(self._nodes.capacity(row)[usable].sum(dtype=np.int64))
-        message = f"{self._sum(want, resource, row, demanded)}; {are(resource, free)} free"
-        if capacity < demanded:
-            message += f", {nodes_(int(np.count_nonzero(usable)))} together have {bare(resource, capacity)}"
+        message = f"{self._sum(want, resource, row, demanded)}; "
+        serving = int(np.count_nonzero(usable))
+        if not serving:
+            message += "no matching node is ready and uncordoned"
+        else:
+            message += f"{are(resource, free)} free"
+        if serving and capacity < demanded:
+            whole = (
+                f"all {serving} matching nodes together have" if serving > 1 else "the only matching node has"
+            )
+            message += f", {whole} {bare(resource, capacity)}"
         return Explanation(
             Code.INSUFFICIENT_CAPACITY,
             "placement",
@@ -139,21 +148,26 @@ class Explainer:
     def _fragmented(self, want: Want, gangs: Iterable[GangState]) -> Explanation:
         """Totals suffice, and still there is no placement (or greedy placement finds none)."""
         sets = self._pod_sets(want)
-        short = next((i for i, s in enumerate(sets) if s.fits < s.wanted), 0)
-        part = want.parts[short]
-        limiting = [(q, r, n) for n, r, q in self._asked(part) if n in sets[short].limited_by]
-        asked, row, resource = limiting[0] if limiting else self._asked(part)[0][::-1]
+        short = next((pod_set for pod_set in sets if pod_set.fits < pod_set.wanted), sets[0])
+        part = next(part for part in want.parts if part.pod_set == short.name)
+        vector = self._slots.of(part.shape)
+        asked_by_pod = self._asked(vector)
+        limiting = [item for item in asked_by_pod if item[0] in short.limited_by] or asked_by_pod[:1]
+        resource, row, asked = limiting[0]
         usable = self._usable(want, row)
         free = int(np.maximum(self._nodes.free(row)[usable], 0).sum(dtype=np.int64))
-        vector = self._slots.of(part.shape)
         holding = int(np.count_nonzero(vector.slots))
-        pod = " and ".join(show(n, q) for q, _, n in limiting) if len(limiting) > 1 else bare(resource, asked)
+        pod = (
+            " and ".join(show(name, amount) for name, _, amount in limiting)
+            if len(limiting) > 1
+            else bare(resource, asked)
+        )
         if not holding:
             but = f"no node has {pod} free at once"
         elif vector.total == holding and len(want.parts) == 1:
             but = f"only {nodes_(holding)} {'has' if holding == 1 else 'have'} {pod} free at once"
         else:
-            but = f"in pieces that take only {sets[short].fits} of {sets[short].wanted} pods"
+            but = f"in pieces that take only {short.fits} of {short.wanted} pods"
         asks = self._sum(want, resource, row, self._at_least(want, row))
         message = f"{asks}; {are(resource, free)} free, but {but}"
         return Explanation(
@@ -165,19 +179,16 @@ class Explainer:
         )
 
     def _pod_sets(self, want: Want) -> tuple[PodSetExplanation, ...]:
-        """How far each part gets if the larger pods go first, as in a placement."""
+        """How far each part gets, in the order of a placement."""
         mark = self._ledger.mark()
         trial = Trial(want.parts, None, self._ledger, self._slots)
-        size = [self._slots.of(part.shape).size for part in want.parts]
-        larger_first = sorted(range(len(size)), key=lambda p: -size[p])
-        wanted = [part.need for part in want.parts]
-        rest = want.need - sum(wanted)
-        for p in reversed(larger_first):
-            more = min(rest, max(want.parts[p].count - wanted[p], 0))
+        trial.fill_minimum(want.need)
+        wanted = [max(part.need, n) for part, n in zip(want.parts, trial.placed, strict=True)]
+        missing = want.need - sum(wanted)
+        for p, part in enumerate(want.parts):
+            more = min(max(missing, 0), part.count - wanted[p])
             wanted[p] += more
-            rest -= more
-        for p in larger_first:
-            trial.fill(p, wanted[p])
+            missing -= more
         sets = tuple(
             PodSetExplanation(
                 part.pod_set,
@@ -206,15 +217,14 @@ class Explainer:
 
         for flag, name in _LIMITS:
             count(name, obstacles & flag != 0)
-        for row, amount in sorted(vector.demand, key=lambda pair: pair[0] != vector.scarce):
-            count(self._nodes.resource(row), self._nodes.free(row) < amount)
+        for resource, row, amount in self._asked(vector):
+            count(resource, self._nodes.free(row) < amount)
         return limits
 
-    def _asked(self, part: Part) -> list[tuple[str, int, int]]:
-        """(resource, row, amount) of one pod, the scarce resource first, `pods` last."""
-        vector = self._slots.of(part.shape)
+    def _asked(self, vector: Vector) -> list[tuple[str, int, int]]:
+        """(resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
         asked = [(self._nodes.resource(row), row, amount) for row, amount in vector.demand]
-        return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS))
+        return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS, item[0]))
 
     def _names(self, mask: Bools) -> set[str]:
         return {self._nodes.names[column] for column in np.flatnonzero(mask).tolist()}

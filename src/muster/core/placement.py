@@ -64,18 +64,11 @@ def place(
     trial = Trial(want.parts, excluded, ledger, slots)
     for place_, column in sorted(preferred.items()):
         trial.prefer(place_, column)
-    larger_first = sorted(range(len(vectors)), key=lambda p: -vectors[p].size)
-    for p in larger_first:
-        trial.fill(p, want.parts[p].need - trial.placed[p])
-    for p in reversed(larger_first):
-        trial.fill(p, want.need - sum(trial.placed))
-    if sum(trial.placed) < want.need or any(
-        n < part.need for n, part in zip(trial.placed, want.parts, strict=True)
-    ):
+    if not trial.fill_minimum(want.need):
         ledger.rollback(mark)
         return None
-    for p in larger_first:
-        trial.fill(p, want.parts[p].count - trial.placed[p])
+    for p in trial.larger_first:
+        trial.fill(p, want.parts[p].count)
     ledger.commit(mark)
     return trial.places(vacant)
 
@@ -92,6 +85,8 @@ class Trial:
         self._columns: list[list[int]] = [[] for _ in parts]
         #: pods placed so far, by part
         self.placed = [0] * len(parts)
+        sizes = [slots.of(part.shape).size for part in parts]
+        self.larger_first = sorted(range(len(parts)), key=lambda p: -sizes[p])
 
     def prefer(self, place: Place, column: int) -> None:
         """Put this place on its own node, if it still fits there."""
@@ -103,6 +98,16 @@ class Trial:
                     self._ledger.take_at(column, vector.demand)
                     self._fixed[place] = column
                     self.placed[p] += 1
+
+    def fill_minimum(self, need: int) -> bool:
+        """Put each part's own minimum, larger pods first, then the cheapest pods up to `need` in all."""
+        for p in self.larger_first:
+            self.fill(p, self._parts[p].need - self.placed[p])
+        for p in reversed(self.larger_first):
+            self.fill(p, need - sum(self.placed))
+        return sum(self.placed) >= need and all(
+            placed >= part.need for placed, part in zip(self.placed, self._parts, strict=True)
+        )
 
     def fill(self, p: int, count: int) -> None:
         """Put up to `count` more pods of a part where packing order says, as far as they fit."""

@@ -271,6 +271,7 @@ class Scheduler:
                 self._timed.discard(gang)
             if state.forgettable:
                 del self.gangs[gang]
+                self._timed.discard(gang)
         self._touched.clear()
 
     def _place(self, state: GangState, now: float) -> Assign | None:
@@ -361,8 +362,13 @@ class Scheduler:
             others = tuple(gang for gang in explanation.blockers if gang != state.id)
             explanation = replace(explanation, blockers=others)
         back_off = state.back_off
-        if back_off is not None and back_off.gang and explanation.code not in _BEFORE_COMMIT_FAILED:
+        if back_off is None or explanation.code in _BEFORE_COMMIT_FAILED:
+            return explanation
+        if back_off.gang:
             return Explanation(Code.COMMIT_FAILED, "commit", back_off.message, explanation.pod_sets)
+        if all(pod_set.fits >= pod_set.wanted for pod_set in explanation.pod_sets):
+            message = f"{', '.join(sorted(back_off.excluded))} failed and must wait; nothing else fits"
+            return Explanation(Code.COMMIT_FAILED, "commit", message, explanation.pod_sets)
         return explanation
 
 

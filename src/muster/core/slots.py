@@ -160,7 +160,7 @@ class Slots:
 def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:
     """The row of which the demand asks the largest part of all capacity, and that part.
 
-    `pods` counts only if nothing else is asked; of equal parts the row that is known longer wins.
+    `pods` counts only if nothing else is asked; of equal parts the smallest name wins.
     """
 
     def part(row: int, amount: int) -> float:
@@ -168,7 +168,7 @@ def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:
         return amount / total if total else float("inf")
 
     parts = {row: part(row, amount) for row, amount in demand[1:] or demand}
-    scarce = max(parts, key=lambda row: (parts[row], -row))
+    scarce = min(parts, key=lambda row: (-parts[row], nodes.resource(row)))
     return scarce, parts[scarce]
 
 

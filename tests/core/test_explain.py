@@ -1,0 +1,200 @@
+"""Codes and messages; each row is a cluster, a gang, and what is said."""
+
+import pytest
+
+from muster.core.decisions import Explanation
+from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodEnded
+from muster.core.explain import BLOCKERS, show
+from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Taint
+from muster.core.offline import misfit
+from tests.core.words import GPU, amounts, assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
+
+A100 = {"nvidia.com/gpu.product": "A100"}
+
+
+def four(pods: int = 110) -> list[NodeChanged]:
+    return [node(f"n{i}", gpu=8, pods=pods) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "code", "message"),
+    [
+        ([], gang("x"), Code.NOTHING_MATCHES, "there is no node"),
+        (
+            four(),
+            gang("x", of=shape(gpu=16)),
+            Code.NOTHING_MATCHES,
+            "a pod asks 16 GPUs; the largest matching node has 8",
+        ),
+        (
+            four(),
+            gang("x", of=shape(fpga=1)),
+            Code.NOTHING_MATCHES,
+            "a pod asks 1 fpga; the largest matching node has 0",
+        ),
+        (
+            four(),
+            gang("x", of=shape(memory=2**33)),
+            Code.NOTHING_MATCHES,
+            "a pod asks 8192 TiB memory; the largest matching node has 512 GiB",
+        ),
+        (
+            four(),
+            gang("x", of=shape(gpu=1, selector=A100)),
+            Code.NOTHING_MATCHES,
+            "none of 4 nodes matches: selector",
+        ),
+        (
+            [node("a", taints=(Taint("k", "", Effect.NO_SCHEDULE),)), node("b", taints=())],
+            gang("x", of=shape(gpu=1, selector=A100)),
+            Code.NOTHING_MATCHES,
+            "none of 2 nodes matches: selector, taint",
+        ),
+        (
+            [node("a", gpu=8, cpu=1000), node("b", gpu=1, cpu=64000)],
+            gang("x", of=shape(gpu=2, cpu=4000)),
+            Code.NOTHING_MATCHES,
+            "no matching node has 2 GPUs and 4 CPUs together",
+        ),
+        (
+            four(),
+            gang("x", PodSet("d", shape(cpu=1000), 1, 1), PodSet("w", shape(gpu=9), 2, 2)),
+            Code.NOTHING_MATCHES,
+            "w: a pod asks 9 GPUs; the largest matching node has 8",
+        ),
+        (
+            four(),
+            gang("x", count=10, of=shape(gpu=4)),
+            Code.INSUFFICIENT_CAPACITY,
+            "40 GPUs asked as 10 × 4; 32 are free, all 4 matching nodes together have 32",
+        ),
+        (
+            [node("a", labels=A100), node("b")],
+            gang("x", count=3, of=shape(gpu=4, selector=A100)),
+            Code.INSUFFICIENT_CAPACITY,
+            "12 GPUs asked as 3 × 4; 8 are free, the only matching node has 8",
+        ),
+        (
+            [node("a", cordoned=True), node("b", ready=False)],
+            gang("x", of=shape(gpu=1)),
+            Code.INSUFFICIENT_CAPACITY,
+            "1 GPU asked as 1 × 1; no matching node is ready and uncordoned",
+        ),
+        (
+            four(pods=2),
+            gang("x", count=9, of=shape()),
+            Code.INSUFFICIENT_CAPACITY,
+            "9 pods asked; 8 are free, all 4 matching nodes together have 8",
+        ),
+        (
+            four(),
+            gang("x", PodSet("d", shape(gpu=1), 1, 1), PodSet("w", shape(gpu=8), 4, 4)),
+            Code.INSUFFICIENT_CAPACITY,
+            "33 GPUs asked as 1 × 1 + 4 × 8; 32 are free, all 4 matching nodes together have 32",
+        ),
+        (
+            [node("a", gpu=4), node("b", gpu=4), node("c", gpu=4), node("d", gpu=3), node("e", gpu=3)],
+            gang("x", count=4, of=shape(gpu=4)),
+            Code.FRAGMENTED,
+            "16 GPUs asked as 4 × 4; 18 are free, but only 3 nodes have 4 free at once",
+        ),
+        (
+            four(),
+            gang("x", count=10, of=shape(gpu=3)),
+            Code.FRAGMENTED,
+            "30 GPUs asked as 10 × 3; 32 are free, but in pieces that take only 8 of 10 pods",
+        ),
+        (
+            four(),
+            Gang(gang("x").id, (PodSet("main", shape(gpu=1), 2, 3),), 3, 0.0),
+            Code.INVALID,
+            "3 more pods are required, but only 2 more can be",
+        ),
+        (
+            four(),
+            Gang(gang("x").id, (PodSet("main", shape(gpu=1), 2, 0),), 3, 0.0),
+            Code.INVALID,
+            "3 more pods are required, but only 2 more can be",
+        ),
+    ],
+)
+def test_codes_and_messages(nodes: list[NodeChanged], wanted: Gang, code: Code, message: str) -> None:
+    explanation = misfit(wanted, nodes)
+    assert explanation is not None
+    assert (explanation.code, explanation.message) == (code, message)
+
+
+def test_what_fits_empty_nodes_has_no_misfit_whatever_its_gate() -> None:
+    assert misfit(gang("x", count=32, gate=Gate(Code.GATED, "held")), four()) is None
+    assert misfit(gang("x", count=33, minimum=32), four()) is None
+
+
+def explained(nodes: list[NodeChanged], wanted: Gang) -> Explanation:
+    explanation = misfit(wanted, nodes)
+    assert explanation is not None
+    return explanation
+
+
+def test_each_node_is_counted_once_by_what_keeps_the_next_pod_off() -> None:
+    taint = (Taint("k", "", Effect.NO_SCHEDULE),)
+    nodes = [
+        node("a", labels=A100),
+        node("b", labels=A100, gpu=1),
+        node("c", labels=A100, cpu=500, gpu=2),
+        node("d", labels=A100, cordoned=True, taints=taint),
+        node("e", labels=A100, ready=False),
+        node("f", taints=taint, ready=False),
+    ]
+    (main,) = explained(nodes, gang("x", count=5, of=shape(gpu=2, cpu=1000, selector=A100))).pod_sets
+    assert (main.wanted, main.fits) == (5, 4)
+    assert main.limited_by == {"selector": 1, "taint": 1, "notReady": 1, "nvidia.com/gpu": 2, "cpu": 1}
+
+
+def test_blockers_are_the_largest_holders_on_usable_nodes() -> None:
+    made = scheduler([node(f"n{i}", gpu=8, labels=A100 if i < 7 else None) for i in range(8)])
+    for i in range(8):
+        holder = GangId(f"g{i}")
+        made.apply(PodBound(PodId(f"p{i}"), NodeName(f"n{i}"), amounts({GPU: i + 1}), holder))
+    foreign(made, "n0", 7)
+    made.apply(GangSubmitted(gang("y", count=40, of=shape(gpu=1, selector=A100))))
+    (wait,) = waits(made.decide(0.0))
+    assert wait.explanation.blockers == ("g6", "g5", "g4", "g3", "g2")
+    assert len(wait.explanation.blockers) == BLOCKERS
+
+
+def test_equal_gangs_share_one_explanation() -> None:
+    made = scheduler([node("a", gpu=1)], *(gang(f"g{i}", count=2, submitted=float(i)) for i in range(3)))
+    told = [wait.explanation for wait in waits(made.decide(0.0))]
+    assert len(told) == 3
+    assert all(explanation is told[0] for explanation in told)
+
+
+def test_a_gang_is_not_its_own_blocker() -> None:
+    made = scheduler([node("a", gpu=4), node("b", gpu=2)], gang("x", count=6))
+    (assign,) = assigns(made.decide(0.0))
+    bind(made, assign)
+    made.apply(NodeRemoved(NodeName("b")))
+    for place, name in assign.nodes.items():
+        if name == "b":
+            made.apply(PodEnded(pod("x", place), 1.0))
+    (wait,) = waits(made.decide(1.0))
+    assert wait.explanation.message == "2 GPUs asked as 2 × 1; 0 are free"
+    assert wait.explanation.blockers == ()
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 1000, "1 CPU"),
+        ("cpu", 1500, "1.5 CPUs"),
+        ("nvidia.com/gpu", 1, "1 GPU"),
+        ("amd.com/gpu", 2, "2 GPUs"),
+        ("memory", 512, "512 MiB memory"),
+        ("memory", 1536, "1.5 GiB memory"),
+        ("hugepages-2Mi", 4, "4 MiB hugepages-2Mi"),
+        ("pods", 3, "3 pods"),
+        ("example.com/fpga", 2, "2 example.com/fpga"),
+    ],
+)
+def test_amounts_as_people_say_them(resource: str, amount: int, text: str) -> None:
+    assert show(resource, amount) == text

@@ -1,0 +1,54 @@
+import numpy as np
+
+from muster.core.gang import NodeName
+from muster.core.ledger import Ledger
+from muster.core.nodes import Nodes
+from tests.core.words import GPU, amounts, node
+
+
+def made() -> tuple[Nodes, Ledger]:
+    nodes = Nodes()
+    for name in "abc":
+        nodes.change(node(name))
+    nodes.settle()
+    return nodes, Ledger(nodes)
+
+
+def free(nodes: Nodes) -> list[int]:
+    return [int(amount) for amount in nodes.free(nodes.resources[GPU])]
+
+
+def test_rollback_undoes_all_since_its_mark_and_nothing_before() -> None:
+    nodes, ledger = made()
+    two = nodes.demand(amounts({GPU: 2}))
+    outer = ledger.mark()
+    ledger.take(NodeName("a"), amounts({GPU: 1}))
+    inner = ledger.mark()
+    ledger.take_at(np.array([0, 2]), two, np.array([1, 3]))
+    ledger.give(NodeName("a"), amounts({GPU: 1}))
+    assert free(nodes) == [6, 8, 2]
+    ledger.rollback(inner)
+    assert free(nodes) == [7, 8, 8]
+    ledger.rollback(outer)
+    assert free(nodes) == [8, 8, 8]
+
+
+def test_an_inner_commit_is_undone_by_the_outer_rollback() -> None:
+    nodes, ledger = made()
+    outer = ledger.mark()
+    inner = ledger.mark()
+    ledger.take(NodeName("b"), amounts({GPU: 4}))
+    ledger.commit(inner)
+    assert free(nodes) == [8, 4, 8]
+    ledger.rollback(outer)
+    assert free(nodes) == [8, 8, 8]
+
+
+def test_what_is_committed_lasts() -> None:
+    nodes, ledger = made()
+    mark = ledger.mark()
+    ledger.take(NodeName("b"), amounts({GPU: 4}))
+    ledger.commit(mark)
+    later = ledger.mark()
+    ledger.rollback(later)
+    assert free(nodes) == [8, 4, 8]

@@ -1,0 +1,101 @@
+from muster.core.events import NodeChanged
+from muster.core.gang import NodeName
+from muster.core.ledger import Ledger
+from muster.core.nodes import PODS, UNLIMITED, Log, Nodes
+from tests.core.words import GPU, amounts, node
+
+
+def made(*facts: NodeChanged) -> tuple[Nodes, Ledger]:
+    nodes = Nodes()
+    for fact in facts:
+        nodes.change(fact)
+    nodes.settle()
+    return nodes, Ledger(nodes)
+
+
+def free(nodes: Nodes, resource: str) -> list[int]:
+    return [int(amount) for amount in nodes.free(nodes.resources[resource])]
+
+
+def test_columns_stand_in_order_of_name() -> None:
+    nodes, _ = made(node("b", gpu=2), node("a", gpu=1))
+    nodes.change(node("aa", gpu=3))
+    nodes.settle()
+    assert nodes.names == ["a", "aa", "b"]
+    assert free(nodes, GPU) == [1, 3, 2]
+
+
+def test_use_survives_the_move_of_columns() -> None:
+    nodes, ledger = made(node("b"), node("c"))
+    ledger.take(NodeName("b"), amounts({GPU: 3}))
+    nodes.change(node("a"))
+    nodes.settle()
+    assert free(nodes, GPU) == [8, 5, 8]
+
+
+def test_what_is_charged_to_an_unknown_node_counts_when_it_appears() -> None:
+    nodes, ledger = made()
+    ledger.take(NodeName("a"), amounts({GPU: 3, "fpga": 1}))
+    nodes.change(node("a"))
+    nodes.settle()
+    assert free(nodes, GPU) == [5]
+    assert free(nodes, "fpga") == [-1]
+
+
+def test_what_is_charged_to_a_removed_node_counts_when_it_returns() -> None:
+    nodes, ledger = made(node("a"), node("b"))
+    ledger.take(NodeName("a"), amounts({GPU: 3}))
+    nodes.remove(NodeName("a"))
+    assert free(nodes, GPU) == [-1, 8]
+    nodes.change(node("c"))
+    nodes.settle()
+    assert nodes.names == ["b", "c"]
+    ledger.take(NodeName("a"), amounts({GPU: 2}))
+    nodes.change(node("a"))
+    nodes.settle()
+    assert free(nodes, GPU) == [3, 8, 8]
+
+
+def test_a_node_that_shrinks_below_its_use_has_no_room_and_recovers() -> None:
+    nodes, ledger = made(node("a", gpu=8))
+    ledger.take(NodeName("a"), amounts({GPU: 6}))
+    nodes.change(node("a", gpu=4))
+    assert free(nodes, GPU) == [-1]
+    nodes.change(node("a", gpu=8))
+    assert free(nodes, GPU) == [2]
+
+
+def test_pods_are_implicit_and_unlimited_where_no_number_is_given() -> None:
+    nodes, ledger = made(node("a", pods=2), node("b", pods=None))
+    ledger.take(NodeName("a"), ())
+    ledger.take(NodeName("b"), amounts({PODS: 5}))
+    assert free(nodes, PODS) == [1, UNLIMITED - 1]
+
+
+def test_absurd_amounts_do_not_overflow() -> None:
+    nodes, ledger = made(NodeChanged(NodeName("a"), (("memory", 2**70),)))
+    assert free(nodes, "memory") == [UNLIMITED]
+    for _ in range(3):
+        ledger.take(NodeName("a"), (("memory", 2**62),))
+    assert free(nodes, "memory") == [-1]
+    for _ in range(3):
+        ledger.give(NodeName("a"), (("memory", 2**62),))
+    assert free(nodes, "memory") == [UNLIMITED]
+
+
+def test_the_same_fact_again_is_no_change() -> None:
+    nodes, _ = made(node("a"))
+    revision = nodes.revision
+    assert not nodes.change(node("a"))
+    assert not nodes.remove(NodeName("b"))
+    assert nodes.revision == revision
+
+
+def test_a_reader_too_far_behind_is_told_so() -> None:
+    log = Log()
+    log.append(1)
+    log.append(2)
+    assert log.since(1) == [2]
+    log.extend([0] * Log.BOUND)
+    assert log.since(1) is None
+    assert log.since(log.end) == []

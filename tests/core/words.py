@@ -1,0 +1,134 @@
+"""Short ways to say nodes, gangs and pods in tests."""
+
+from collections.abc import Iterable, Mapping
+
+from muster.core.decisions import Assign, Decision, Release, Wait
+from muster.core.events import GangSubmitted, NodeChanged, PodBound
+from muster.core.gang import (
+    Amounts,
+    Gang,
+    GangId,
+    Gate,
+    NodeName,
+    NodeTerm,
+    Place,
+    PodId,
+    PodSet,
+    Shape,
+    Taint,
+    Toleration,
+)
+from muster.core.scheduler import Scheduler
+
+GPU = "nvidia.com/gpu"
+
+
+def node(
+    name: str,
+    gpu: int = 8,
+    cpu: int = 64_000,
+    memory: int = 524_288,
+    pods: int | None = 110,
+    labels: Mapping[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    cordoned: bool = False,
+    ready: bool = True,
+) -> NodeChanged:
+    capacity = {"cpu": cpu, "memory": memory, GPU: gpu} | ({} if pods is None else {"pods": pods})
+    return NodeChanged(
+        NodeName(name), amounts(capacity), tuple(sorted((labels or {}).items())), taints, cordoned, ready
+    )
+
+
+def amounts(by_name: Mapping[str, int]) -> Amounts:
+    return tuple(sorted((resource, amount) for resource, amount in by_name.items() if amount))
+
+
+def shape(
+    gpu: int = 0,
+    cpu: int = 0,
+    memory: int = 0,
+    selector: Mapping[str, str] | None = None,
+    affinity: tuple[NodeTerm, ...] | None = None,
+    tolerations: tuple[Toleration, ...] = (),
+    **other: int,
+) -> Shape:
+    requests = amounts({GPU: gpu, "cpu": cpu, "memory": memory, **other})
+    return Shape(requests, tuple(sorted((selector or {}).items())), affinity, tolerations)
+
+
+def gang(
+    name: str,
+    *sets: PodSet,
+    count: int = 1,
+    of: Shape | None = None,
+    minimum: int | None = None,
+    submitted: float = 0.0,
+    priority: int = 0,
+    gate: Gate | None = None,
+) -> Gang:
+    """Of `sets`, else of one set `main` of `count` pods; the minimum defaults to all."""
+    sets = sets or (PodSet("main", of or shape(gpu=1), count, count if minimum is None else minimum),)
+    least = sum(s.count for s in sets) if minimum is None else minimum
+    return Gang(GangId(name), sets, least, submitted, priority, gate=gate)
+
+
+def places(*indices: int, pod_set: str = "main") -> frozenset[Place]:
+    return frozenset(Place(pod_set, index) for index in indices)
+
+
+def scheduler(nodes: Iterable[NodeChanged] = (), *gangs: Gang) -> Scheduler:
+    made = Scheduler()
+    for fact in nodes:
+        made.apply(fact)
+    for one in gangs:
+        made.apply(GangSubmitted(one))
+    return made
+
+
+def foreign(scheduler: Scheduler, on: str, gpu: int) -> None:
+    scheduler.apply(PodBound(PodId(f"foreign-{on}"), NodeName(on), amounts({GPU: gpu})))
+
+
+def bind(scheduler: Scheduler, assign: Assign, only: Iterable[Place] | None = None) -> list[PodBound]:
+    """Bind what was assigned, as a runtime would, under pod ids `<gang>:<place>`."""
+    sets = {s.name: s.shape for s in _gang(scheduler, assign.gang).pod_sets}
+    bound = [
+        PodBound(pod(assign.gang, place), name, sets[place.pod_set].requests, assign.gang, place)
+        for place, name in sorted(assign.nodes.items())
+        if only is None or place in only
+    ]
+    for event in bound:
+        scheduler.apply(event)
+    return bound
+
+
+def pod(gang: str, place: Place) -> PodId:
+    return PodId(f"{gang}:{place}")
+
+
+def _gang(scheduler: Scheduler, name: GangId) -> Gang:
+    found = scheduler.gangs[name].gang
+    assert found is not None
+    return found
+
+
+def assigns(decisions: list[Decision]) -> list[Assign]:
+    return [d for d in decisions if isinstance(d, Assign)]
+
+
+def releases(decisions: list[Decision]) -> list[Release]:
+    return [d for d in decisions if isinstance(d, Release)]
+
+
+def waits(decisions: list[Decision]) -> list[Wait]:
+    return [d for d in decisions if isinstance(d, Wait)]
+
+
+def started(decisions: list[Decision]) -> list[str]:
+    return [d.gang for d in assigns(decisions)]
+
+
+def where(assign: Assign) -> list[str]:
+    """Node names in order of place."""
+    return [name for _, name in sorted(assign.nodes.items())]
