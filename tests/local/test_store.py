@@ -79,9 +79,9 @@ def test_an_object_beyond_the_limit_is_refused_with_its_size() -> None:
     assert store.revision == 0
 
 
-@pytest.mark.parametrize("bound", [{"history_events": 20}, {"history_bytes": 1500}])
-def test_history_is_bounded_on_disk(tmp_path: Path, bound: dict[str, int]) -> None:
-    store = Store(tmp_path / "s", tail_events=4, **bound)
+@pytest.mark.parametrize(("events", "size"), [(20, 10**6), (10**6, 1500)])
+def test_history_is_bounded_on_disk(tmp_path: Path, events: int, size: int) -> None:
+    store = Store(tmp_path / "s", tail_events=4, history_events=events, history_bytes=size)
     for number in range(100):
         write(store, f"n{number}")
         assert store.execute("SELECT count(*) FROM events").fetchone()[0] <= 30
@@ -92,7 +92,7 @@ def test_history_is_bounded_on_disk(tmp_path: Path, bound: dict[str, int]) -> No
     assert [event.revision for event in kept] == list(range(store.compacted + 1, 101))
     compacted = store.compacted
     store.close()
-    store = Store(tmp_path / "s", **bound)
+    store = Store(tmp_path / "s", history_events=events, history_bytes=size)
     assert (store.revision, store.compacted) == (100, compacted)
     assert store.count("things") == 100
     store.close()

@@ -6,25 +6,38 @@ Source: kubernetes, pkg/registry/core/pod/storage/storage.go (assignPod, setPodH
 from datetime import datetime
 
 from muster.api import kinds
-from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.base import Object, ObjectMeta, Struct
+from muster.api.fields import FieldError, InvalidObject, convert
 from muster.kube.errors import BadRequest
 from muster.local.metadata import time_text
 from muster.local.refusals import conflict, invalid
 
 
-def target(name: str, binding: Object) -> str:
-    """The node that a Binding names."""
-    about = binding.get("target")
-    kind = about.get("kind", "Node") if isinstance(about, dict) else ""
-    node = about.get("name") if isinstance(about, dict) else None
-    if kind != "Node" or not isinstance(node, str) or not node:
+class _Target(Struct, frozen=True):
+    kind: str = "Node"
+    name: str = ""
+
+
+class Binding(Struct, frozen=True):
+    """`metadata.uid` and `metadata.resourceVersion` are preconditions; annotations become the pod's."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    target: _Target = _Target()
+
+
+def read(name: str, obj: Object) -> Binding:
+    """The Binding of the pod `name`."""
+    try:
+        binding = convert(obj, Binding)
+    except InvalidObject as error:
+        raise invalid(kinds.POD, name, error.errors) from None
+    if binding.metadata.name not in ("", name):
+        raise BadRequest(f"the Binding is for {binding.metadata.name!r}, not for {name!r}")
+    if binding.target.kind not in ("", "Node") or not binding.target.name:
         raise invalid(
             kinds.POD, name, [FieldError(("target", "name"), "Required value: the Node to bind the pod to")]
         )
-    if (binding.get("metadata") or {}).get("name", name) != name:
-        raise BadRequest(f"the Binding is for {binding['metadata']['name']!r}, not for {name!r}")
-    return node
+    return binding
 
 
 def check(pod: Object) -> None:
@@ -59,6 +72,6 @@ def assign(pod: Object, node: Object, address: str, annotations: dict[str, str],
 def host_address(node: Object) -> str:
     """The node's internal address; a node that reports none is this machine."""
     for address in (node.get("status") or {}).get("addresses") or ():
-        if address.get("type") == "InternalIP":
+        if isinstance(address, dict) and address.get("type") == "InternalIP":
             return str(address.get("address"))
     return "127.0.0.1"

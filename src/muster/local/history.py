@@ -217,7 +217,7 @@ def _life(pod: Object, now: datetime) -> _Life:
 
 def _seconds(state: Object, field: str) -> float | None:
     text = state.get(field)
-    return datetime.fromisoformat(text).timestamp() if text else None
+    return msgspec.convert(text, datetime).timestamp() if text else None
 
 
 def _number(text: str | None) -> int | None:

@@ -232,16 +232,14 @@ class Registry:
 
     def bind(self, namespace: str, name: str, obj: Object) -> bytes:
         """POST pods/binding; returns the bound pod."""
-        node = binding.target(name, obj)
+        wanted = binding.read(name, obj)
         raw, pod = self._load(kinds.POD, namespace, name)
-        given = obj.get("metadata") or {}
         metadata.check_preconditions(
-            kinds.POD, pod, uid=given.get("uid"), resource_version=given.get("resourceVersion")
+            kinds.POD, pod, uid=wanted.metadata.uid, resource_version=wanted.metadata.resource_version
         )
         binding.check(pod)
         with self.store.transaction():
-            bound = self._assign(pod, node, given.get("annotations") or {})
-            admission.check_status(kinds.POD, name, bound)
+            bound = self._assign(pod, wanted.target.name, wanted.metadata.annotations)
             metadata.count_generation(kinds.POD, pod, bound)
             return self._put(kinds.POD, bound, pod, raw)
 

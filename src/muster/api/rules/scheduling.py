@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.base import LabelSelector, Object
+from muster.api.fields import FieldError, InvalidObject, convert
 from muster.api.rules.metadata import shown
 
 #: Priorities above are for the classes that Kubernetes itself brings.
@@ -61,6 +61,19 @@ def validate_budget(obj: Object, old: Object | None) -> list[FieldError]:
             )
         elif isinstance(value, int) and value < 0:
             errors.append(FieldError(("spec", field), f"Invalid value: {value}: must not be negative"))
+    try:
+        selector = convert(spec.get("selector") or {}, LabelSelector, ("spec", "selector"))
+    except InvalidObject as error:
+        return errors + error.errors
+    for position, rule in enumerate(selector.match_expressions):
+        if rule.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            errors.append(
+                FieldError(
+                    ("spec", "selector", "matchExpressions", position, "operator"),
+                    f"Unsupported value: {shown(rule.operator)}: "
+                    'supported values: "In", "NotIn", "Exists", "DoesNotExist"',
+                )
+            )
     return errors
 
 
