@@ -64,7 +64,7 @@ async def reading(target: Target) -> AsyncIterator[Client]:
         yield client
 
 
-def _connection(target: Target, endpoint: Endpoint | None) -> Connection:
+def _connection(target: Target, endpoint: Endpoint | None) -> "Connection":
     from muster.kube.http import Connection
 
     if not target.embedded:

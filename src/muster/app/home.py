@@ -26,6 +26,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     nodes: str = ""
     #: started by `up`: lives until `down`
     stays: bool = False
+    #: jobs that were unfinished when it started, and go on
+    continues: tuple[str, ...] = ()
 
 
 class Home:

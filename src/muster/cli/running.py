@@ -114,15 +114,15 @@ class Screen:
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
-        self._live = Live(
-            console=self._console, refresh_per_second=4, transient=True, get_renderable=self._line
-        )
         self._tty = self._console.is_terminal
         self._views: tuple[JobView, ...] = ()
         self._said = ""
         self._width = 0
         self._colours = itertools.cycle(_PALETTE)
         self._colour: dict[str, str] = {}
+        self._live = Live(
+            console=self._console, refresh_per_second=4, transient=True, get_renderable=self._line
+        )
 
     def __enter__(self) -> "Screen":
         if self._tty:

@@ -1,0 +1,157 @@
+"""The embedded cluster in one process: store, door, controllers, scheduler and node agent.
+
+All of them talk to the store through the same client protocol, in process; people and their programs
+come in by the door. The process lives until nobody is attached and no job is unfinished, or, if it is
+to stay, until it is told to end. At its end the containers are ended too, within their grace period,
+and their pods are marked as ended by muster, which is no failure: unfinished jobs start them anew when
+the cluster is up again. A process that is killed ends nothing; the next one takes its containers over.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.app import jobs
+from muster.app.home import Endpoint, Home
+from muster.controllers import driver, gang, garbage, jobset, podgroup
+from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
+from muster.core.scheduler import Scheduler
+from muster.kube.clock import Clock, SystemClock
+from muster.local import credentials, machine, nodespec
+from muster.local.client import LocalClient
+from muster.local.door import door
+from muster.local.node.agent import NodeAgent
+from muster.local.node.logs import Logs
+from muster.local.nodespec import NodeSpec
+from muster.local.registry import Registry
+from muster.local.serving import ServingError, serving
+from muster.local.store import Store, StoreError
+from muster.runtime import loop
+from muster.runtime.leader import Term
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at whether anybody still needs this host.
+LOOK: Final = 0.5
+
+
+class StartError(Exception):
+    """The cluster cannot start; the message says why."""
+
+
+def main(home: Home, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:
+    """Runs the cluster of `home`, whose lock the caller holds, to its end; tells its endpoint once."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    try:
+        import uvloop
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:  # there is none for this platform
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_until_told(home, nodes, stays, tell))
+
+
+async def _until_told(home: Home, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        specs = nodespec.read(nodes) if nodes else [machine.node()]
+        async with running(home, specs, SystemClock()) as cluster:
+            endpoint = Endpoint(cluster.server, cluster.pid, nodes, stays, await unfinished(cluster.client))
+            home.announce(endpoint)
+            tell(endpoint)
+            if not stays:
+                leaving = asyncio.create_task(_when_nobody_needs_it(home, cluster.client, stop))
+            await stop.wait()
+            if not stays:
+                leaving.cancel()
+    except (StoreError, ServingError, nodespec.InvalidNodes) as error:
+        raise StartError(str(error)) from error
+
+
+class Cluster:
+    """A running embedded cluster."""
+
+    def __init__(self, server: str, client: LocalClient, agent: NodeAgent) -> None:
+        import os
+
+        self.server, self.client, self.agent, self.pid = server, client, agent, os.getpid()
+
+
+@asynccontextmanager
+async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncIterator[Cluster]:
+    """The cluster, for as long as this lasts. Raises StoreError, ServingError."""
+    credentials.ensure(home.root, clock.now())
+    store = Store(home.store)
+    try:
+        registry = Registry(store, clock=clock)
+        logs = Logs(home.logs)
+        client = LocalClient(registry, logs)
+        agent = NodeAgent(client, root=home.root, nodes=nodes, clock=clock, logs=logs)
+        token = credentials.token_file(home.root).read_text()
+        async with (
+            serving(door(registry, logs, token), home.root, home.last_port()) as server,
+            _together(
+                driver.run(client, controllers(), clock),
+                loop.run(client, clock, Term(store.epoch, sole=True), scheduler=Scheduler()),
+                agent.run(),
+            ),
+        ):
+            home.remember_port(int(server.rpartition(":")[2]))
+            credentials.write_kubeconfig(home.root, server)
+            await agent.ready.wait()
+            try:
+                yield Cluster(server, client, agent)
+            finally:
+                await agent.shutdown()
+    finally:
+        store.close()
+
+
+def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
+    """All that muster brings along."""
+    return [
+        JOB_CONTROLLER,
+        jobset.controller(),
+        garbage.controller(),
+        gang.controller(),
+        podgroup.controller(kinds.POD_GROUP_X),
+        podgroup.controller(kinds.POD_GROUP_SIGS),
+    ]
+
+
+async def unfinished(client: LocalClient) -> tuple[str, ...]:
+    """The names of jobs that still have something to do."""
+    return tuple(view.name for view in jobs.views(await jobs.fetch(client)) if not view.state.finished)
+
+
+async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.Event) -> None:
+    while True:
+        await asyncio.sleep(LOOK)
+        with home.nobody_attached() as alone:
+            # None can attach while this is held, so none can be lost between the look and the end.
+            if alone and not await unfinished(client) and not await _pods_left(client):
+                stop.set()
+                return
+
+
+async def _pods_left(client: LocalClient) -> bool:
+    """Whether pods still run down their grace period."""
+    return any(not pod.terminal for pod in (await client.list(kinds.POD)).items)
+
+
+@asynccontextmanager
+async def _together(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs the parts until the context ends; if one fails, so does the context."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part) for part in parts]
+        yield
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,5 @@
+"""`muster demo`."""
+
+
+def command() -> None:
+    raise NotImplementedError
