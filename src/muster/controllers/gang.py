@@ -1,0 +1,232 @@
+"""Gang records: what their members do, and when a record has had its day.
+
+The committer says what a gang is meant to be (phase, reason, plan); this controller counts what its pods
+are: bound, running, succeeded, failed, of the pods that exist. Two conditions turn the counts into answers,
+`Bound` and `Running`: whether at least the minimum is, pods that have succeeded included. `Members` says
+whether there is any pod, and since when.
+
+A record goes with its group object, by garbage collection. One that nobody owns (its pods named a
+PodGroup that never was, say) is deleted `LINGER` after its last member. Its finalizer keeps it until no
+plan is open: a plan without its Gang could not be finished or undone after a crash.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster import names
+from muster.api.base import Condition, Object, condition, controller_of
+from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
+from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.muster_v1alpha1 import Gang, Source
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.controllers.caches import Caches, Index
+from muster.controllers.driver import Change, Controller, Watch, itself
+from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch, Requeue
+
+#: How long a record stays that nobody owns, after its last member.
+LINGER: Final = timedelta(minutes=10)
+#: Seconds within which changes of one gang's pods are looked at together.
+SETTLE: Final = 0.1
+#: Pods by the group objects that they may be members of; gangs by the one they were read from.
+GROUP: Final = "group"
+#: Plans by their gang.
+GANG_OF: Final = "gang"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    gang: Gang
+    pods: tuple[Pod, ...]
+    #: the group object is there
+    source: bool
+    #: a GangPlan of it is there
+    planned: bool
+
+
+def controller() -> Controller[Observed]:
+    """For the driver."""
+    sources = (JOB, JOBSET, POD_GROUP_X, POD_GROUP_SIGS)
+    watches = (
+        Watch(GANG, itself),
+        Watch(GANG_PLAN, _planned),
+        Watch(POD, _of_pod),
+        *(Watch(kind, _of_source(kind)) for kind in sources),
+    )
+    indexes = (
+        POD_INDEX,
+        Index(GANG, GROUP, lambda gang: [_source(gang.metadata.namespace, gang.spec.source)]),
+        Index(GANG_PLAN, GANG_OF, lambda plan: [f"{plan.metadata.namespace}/{plan.spec.gang}"]),
+    )
+    return Controller("gang", watches, observe, reconcile, indexes, SETTLE)
+
+
+def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+    gang = observed.gang
+    if gang.metadata.deletion_timestamp is not None:
+        return _let_go(observed)
+    effects = _count(observed, now)
+    if not observed.source and not observed.pods and not observed.planned:
+        effects += _expire(gang, now)
+    return effects
+
+
+def observe(caches: Caches, key: str) -> Observed | None:
+    gang = caches[GANG].get(key)
+    if gang is None:
+        return None
+    meta, source = gang.metadata, gang.spec.source
+    kind = BY_NAME.get((source.api_version, source.kind))
+    found = None
+    if kind is not None and kind in caches:
+        found = caches[kind].get(f"{meta.namespace}/{source.name}")
+    pods = caches[POD].by(GROUP, _source(meta.namespace, source))
+    return Observed(
+        gang=gang,
+        pods=tuple(pod for pod in pods if _is_member(pod, gang)),
+        source=found is not None and found.metadata.uid == source.uid,
+        planned=bool(caches[GANG_PLAN].by(GANG_OF, key)),
+    )
+
+
+def groups_of(pod: Pod) -> list[str]:
+    """The group objects that a pod may be a member of, as `apiVersion kind namespace/name`."""
+    meta = pod.metadata
+    groups = [
+        _group(kind, meta.namespace, meta.labels[label])
+        for kind in (POD_GROUP_X, POD_GROUP_SIGS)
+        if (label := POD_GROUP_LABEL[kind.group]) in meta.labels
+    ]
+    if JOBSET_NAME in meta.labels:
+        groups.append(_group(JOBSET, meta.namespace, meta.labels[JOBSET_NAME]))
+    owner = controller_of(pod)
+    if owner is not None and (owner.api_version, owner.kind) == (JOB.api_version, JOB.kind):
+        groups.append(_group(JOB, meta.namespace, owner.name))
+    return groups
+
+
+#: Shared with the PodGroup controller.
+POD_INDEX: Final = Index(POD, GROUP, groups_of)
+
+
+def _let_go(observed: Observed) -> list[Effect]:
+    """Takes our finalizer away once the group object is gone and no plan needs the record."""
+    gang = observed.gang
+    meta, source = gang.metadata, gang.spec.source
+    if observed.source or observed.planned or names.GANG_FINALIZER not in meta.finalizers:
+        return []
+    effects: list[Effect] = []
+    kind = BY_NAME.get((source.api_version, source.kind))
+    if kind is not None and source.uid:
+        # a cache that does not show the group object may be behind; the server knows
+        effects.append(Absent(kind, meta.namespace, source.name, source.uid))
+    kept = [name for name in meta.finalizers if name != names.GANG_FINALIZER]
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": kept}}
+    return [*effects, Patch(GANG, meta.namespace, meta.name, body)]
+
+
+def _count(observed: Observed, now: datetime) -> list[Effect]:
+    gang, pods = observed.gang, observed.pods
+    phases = [pod.status.phase for pod in pods]
+    succeeded = phases.count("Succeeded")
+    counts = {
+        "bound": sum(bool(pod.spec.node_name) and not pod.terminal for pod in pods),
+        "running": phases.count("Running"),
+        "succeeded": succeeded,
+        "failed": phases.count("Failed"),
+    }
+    least = gang.spec.min_count
+    answers = {
+        "Bound": _enough(counts["bound"] + succeeded, least, "bound or succeeded"),
+        "Running": _enough(counts["running"] + succeeded, least, "running or succeeded"),
+        "Members": (bool(pods), "PodsExist" if pods else "NoPods", ""),
+    }
+    conditions = [
+        _condition(gang.status.conditions, type_, *answer, now=now) for type_, answer in answers.items()
+    ]
+    status = gang.status
+    before = {
+        "bound": status.bound,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+    }
+    if before == counts and status.conditions == conditions:
+        return []
+    body: Object = {"status": {**counts, "conditions": msgspec.to_builtins(conditions)}}
+    return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body, "status")]
+
+
+def _enough(have: int, least: int, of: str) -> tuple[bool, str, str]:
+    enough = have >= least and have > 0
+    return enough, "MinimumReached" if enough else "BelowMinimum", f"{have} {of}, {least} needed"
+
+
+def _condition(
+    old: list[Condition], type_: str, true: bool, reason: str, message: str, *, now: datetime
+) -> Condition:
+    status = "True" if true else "False"
+    before = condition(old, type_)
+    since = before.last_transition_time if before is not None and before.status == status else now
+    return Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=since)
+
+
+def _expire(gang: Gang, now: datetime) -> list[Effect]:
+    """Deletes a record without owner some time after its last member; a restart may still bring pods."""
+    members = condition(gang.status.conditions, "Members")
+    if members is None or members.status == "True" or members.last_transition_time is None:
+        return []  # it has just become empty: the patch that says so brings us here again
+    due = members.last_transition_time + LINGER
+    if now < due:
+        return [Requeue(due)]
+    meta, source = gang.metadata, gang.spec.source
+    kind = BY_NAME.get((source.api_version, source.kind))
+    checks: list[Effect] = (
+        [Absent(kind, meta.namespace, source.name, source.uid)] if kind is not None and source.uid else []
+    )
+    return [*checks, Delete(GANG, meta.namespace, meta.name, meta.uid)]
+
+
+def _is_member(pod: Pod, gang: Gang) -> bool:
+    """Of the pods that name the group: those of this stage, and not of a namesake that is gone."""
+    source = gang.spec.source
+    if source.kind == JOB.kind:
+        owner = controller_of(pod)
+        return owner is not None and owner.uid == source.uid
+    if source.kind == JOBSET.kind:
+        stage = {pod_set.name for pod_set in gang.spec.pod_sets}
+        return pod.metadata.labels.get(REPLICATED_JOB_NAME) in stage
+    return True
+
+
+def _source(namespace: str, source: Source) -> str:
+    return f"{source.api_version} {source.kind} {namespace}/{source.name}"
+
+
+def _group(kind: AnyKind, namespace: str, name: str) -> str:
+    return f"{kind.api_version} {kind.kind} {namespace}/{name}"
+
+
+def _planned(change: Change) -> list[str]:
+    return [f"{plan.metadata.namespace}/{plan.spec.gang}" for plan in change.objects]
+
+
+def _of_pod(change: Change) -> Iterable[str]:
+    for pod in change.objects:
+        for group in groups_of(pod):
+            yield from (gang.key for gang in change.caches[GANG].by(GROUP, group))
+
+
+def _of_source(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
+    def keys(change: Change) -> Iterable[str]:
+        if change.old is not None and change.new is not None:
+            return  # only that it comes or goes concerns the record
+        for source in change.objects:
+            group = _group(kind, source.metadata.namespace, source.metadata.name)
+            yield from (gang.key for gang in change.caches[GANG].by(GROUP, group))
+
+    return keys

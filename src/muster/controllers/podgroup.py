@@ -1,0 +1,139 @@
+"""PodGroup status, as users of scheduler-plugins and Koordinator read it, for both API groups.
+
+The phases and their order are Koordinator's (pkg/scheduler/plugins/coscheduling/controller/podgroup.go):
+"" → Pending → PreScheduling once `minMember` pods exist; from then on, from the counts alone: no pods →
+Pending; fewer than the minimum scheduled → Scheduling, else Scheduled; the minimum running or succeeded →
+Running; it can no longer be reached → Failed; the minimum succeeded → Finished.
+
+Three things differ, each a known defect there:
+
+- No phase is final. Upstream looks at Finished and Failed groups no more, so that one pod that failed and
+  was retried can leave a running gang Failed for ever; here the next change of a pod is counted as any.
+- Failed means that the minimum is out of reach with the pods there are. Upstream says so as soon as one
+  pod has failed, although as many as are needed may be running or about to.
+- A group is looked at however long it waits; upstream gives up after 48 hours.
+
+`scheduled` counts pods on a node that have not failed, `occupiedBy` the owners of the first pod by name.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.api.base import Object
+from muster.api.core_v1 import Pod
+from muster.api.kinds import POD
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.controllers.caches import Caches
+from muster.controllers.driver import Change, Controller, Watch, itself
+from muster.controllers.effects import AnyKind, Effect, Patch
+from muster.controllers.gang import GROUP, POD_INDEX, SETTLE
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    kind: AnyKind
+    group: PodGroup
+    pods: tuple[Pod, ...]
+
+
+def controller(kind: AnyKind) -> Controller[Observed]:
+    """For the driver; one per API group of PodGroups."""
+
+    def observe(caches: Caches, key: str) -> Observed | None:
+        group = caches[kind].get(key)
+        if group is None or group.metadata.deletion_timestamp is not None:
+            return None
+        return Observed(kind, group, tuple(caches[POD].by(GROUP, f"{kind.api_version} {kind.kind} {key}")))
+
+    watches = (Watch(kind, itself), Watch(POD, _named(POD_GROUP_LABEL[kind.group])))
+    return Controller(f"podgroup {kind.group}", watches, observe, reconcile, (POD_INDEX,), SETTLE)
+
+
+def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+    """One step of the state machine; its own write brings the next one about."""
+    group, pods = observed.group, observed.pods
+    status, least = group.status, group.spec.min_member
+    counts = Counts.of(pods)
+    phase = next_phase(status.phase, counts, least)
+    start = status.schedule_start_time
+    if start is None and phase == "Scheduling":
+        start = now
+    new: Object = {
+        "phase": phase,
+        "occupiedBy": _occupied_by(pods),
+        "scheduled": counts.scheduled,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+    }
+    old: Object = {
+        "phase": status.phase,
+        "occupiedBy": status.occupied_by,
+        "scheduled": status.scheduled,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+    }
+    if new == old and start == status.schedule_start_time:
+        return []
+    if start is not None:
+        new["scheduleStartTime"] = start.isoformat().replace("+00:00", "Z")
+    return [Patch(observed.kind, group.metadata.namespace, group.metadata.name, {"status": new}, "status")]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    pods: int
+    #: on a node, and not failed
+    scheduled: int
+    running: int
+    succeeded: int
+    failed: int
+
+    @classmethod
+    def of(cls, pods: Iterable[Pod]) -> "Counts":
+        phases = [(pod.status.phase, bool(pod.spec.node_name)) for pod in pods]
+        return cls(
+            pods=len(phases),
+            scheduled=sum(bound and phase != "Failed" for phase, bound in phases),
+            running=sum(phase == "Running" for phase, _ in phases),
+            succeeded=sum(phase == "Succeeded" for phase, _ in phases),
+            failed=sum(phase == "Failed" for phase, _ in phases),
+        )
+
+
+def next_phase(phase: str, counts: Counts, least: int) -> str:
+    if not phase:
+        return "Pending"
+    if phase == "Pending":
+        return "PreScheduling" if counts.pods >= least > 0 else "Pending"
+    if not counts.pods:
+        return "Pending"
+    at_work = counts.running + counts.succeeded
+    within_reach = counts.pods - counts.failed
+    if counts.succeeded >= least:
+        return "Finished"
+    if counts.failed and within_reach < least <= counts.pods:
+        return "Failed"
+    if counts.scheduled < least:
+        return "Scheduling"
+    return "Running" if at_work >= least else "Scheduled"
+
+
+def _occupied_by(pods: tuple[Pod, ...]) -> str:
+    if not pods:
+        return ""
+    meta = pods[0].metadata
+    return ",".join(sorted(f"{meta.namespace}/{owner.name}" for owner in meta.owner_references))
+
+
+def _named(label: str) -> Callable[[Change], Iterable[str]]:
+    """The PodGroup that the changed pod's label names."""
+
+    def keys(change: Change) -> Iterable[str]:
+        for pod in change.objects:
+            if name := pod.metadata.labels.get(label):
+                yield f"{pod.metadata.namespace}/{name}"
+
+    return keys

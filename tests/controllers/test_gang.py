@@ -1,0 +1,242 @@
+"""Counts and conditions of Gang records, and when a record goes."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster import names
+from muster.api.base import Object, condition, is_true
+from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
+from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.muster_v1alpha1 import GangStatus
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.controllers.caches import Caches
+from muster.controllers.driver import Change
+from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch, Requeue
+from muster.controllers.gang import LINGER, controller
+from muster.kube.errors import Conflict
+from tests.controllers.memory import START, Memory
+
+CONTROLLER = controller()
+KINDS = [watch.kind for watch in CONTROLLER.watches]
+KEY = "ns/gang"
+
+
+class Cluster:
+    """A server in memory, and the controller run on what it holds."""
+
+    def __init__(self) -> None:
+        self.memory = Memory(lambda: START)
+
+    def gang(
+        self, kind: AnyKind = JOB, name: str = "j", uid: str = "", minimum: int = 2, **spec: Any
+    ) -> None:
+        source = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid}
+        self.memory.create(
+            GANG,
+            "ns",
+            {
+                "metadata": {"name": "gang", "finalizers": [names.GANG_FINALIZER]},
+                "spec": {"minCount": minimum, "source": source, **spec},
+            },
+        )
+
+    def group(self, kind: AnyKind = JOB, name: str = "j") -> str:
+        created = self.memory.create(kind, "ns", {"metadata": {"name": name}, "spec": {}})
+        return str(created["metadata"]["uid"])
+
+    def pod(
+        self,
+        name: str,
+        phase: str = "Pending",
+        node: str = "",
+        owner: str = "",
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": owner, "controller": True}
+        metadata: Object = {"name": name, "labels": labels or {}, "ownerReferences": [job] if owner else []}
+        self.memory.create(
+            POD, "ns", {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
+        )
+        self.memory.patch(POD, "ns", name, {"status": {"phase": phase}}, "status")
+
+    def caches(self) -> Caches:
+        return self.memory.caches(KINDS, CONTROLLER.indexes)
+
+    def reconcile(self, now: datetime = START) -> Sequence[Effect]:
+        observed = CONTROLLER.observe(self.caches(), KEY)
+        assert observed is not None
+        effects = CONTROLLER.reconcile(observed, now)
+        self.memory.apply(effects)
+        return effects
+
+    @property
+    def status(self) -> GangStatus:
+        return self.memory.read(GANG, KEY).status
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_counts_and_answers(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid, minimum=3)
+    cluster.pod("a", "Running", "n", uid)
+    cluster.pod("b", "Pending", "n", uid)
+    cluster.pod("c", "Succeeded", "n", uid)
+    cluster.pod("d", "Failed", "n", uid)
+    cluster.pod("e", "Pending", "", uid)
+    cluster.reconcile()
+    status = cluster.status
+    assert (status.bound, status.running, status.succeeded, status.failed) == (2, 1, 1, 1)
+    assert is_true(status.conditions, "Bound")
+    assert not is_true(status.conditions, "Running")
+    assert is_true(status.conditions, "Members")
+    running = condition(status.conditions, "Running")
+    assert running is not None
+    assert running.message == "2 running or succeeded, 3 needed"
+
+
+def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid)
+    cluster.pod("a", "Running", "n", uid)
+    cluster.reconcile()
+    assert cluster.reconcile(START + timedelta(hours=1)) == []
+
+
+def test_a_condition_tells_since_when(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid, minimum=1)
+    cluster.pod("a", "Pending", "n", uid)
+    cluster.reconcile()
+    cluster.memory.patch(POD, "ns", "a", {"status": {"phase": "Running"}}, "status")
+    later = START + timedelta(seconds=5)
+    cluster.reconcile(later)
+    times = {one.type: one.last_transition_time for one in cluster.status.conditions}
+    assert times == {"Bound": START, "Running": later, "Members": START}
+
+
+def test_it_writes_only_what_is_its_own(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid)
+    cluster.memory.patch(GANG, "ns", "gang", {"status": {"phase": "Starting", "epoch": 3}}, "status")
+    cluster.pod("a", "Running", "n", uid)
+    cluster.reconcile()
+    assert (cluster.status.phase, cluster.status.epoch, cluster.status.running) == ("Starting", 3, 1)
+
+
+def test_pods_of_a_job_that_had_the_name_before_are_not_members(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid)
+    cluster.pod("old", "Running", "n", "uid-of-another")
+    cluster.reconcile()
+    assert cluster.status.running == 0
+
+
+def test_pods_of_a_stage(cluster: Cluster) -> None:
+    uid = cluster.group(JOBSET, "s")
+    cluster.gang(JOBSET, "s", uid, podSets=[{"name": "b", "count": 1}])
+    for name in ("a", "b"):
+        cluster.pod(name, "Running", "n", labels={JOBSET_NAME: "s", REPLICATED_JOB_NAME: name})
+    cluster.reconcile()
+    assert cluster.status.running == 1
+
+
+@pytest.mark.parametrize("kind", [POD_GROUP_X, POD_GROUP_SIGS])
+def test_pods_of_a_podgroup(cluster: Cluster, kind: AnyKind) -> None:
+    uid = cluster.group(kind, "g")
+    cluster.gang(kind, "g", uid)
+    for api_group, label in POD_GROUP_LABEL.items():
+        cluster.pod(api_group, "Running", "n", labels={label: "g"})
+    cluster.reconcile()
+    assert cluster.status.running == 1
+
+
+def test_a_record_with_an_owner_stays_without_pods(cluster: Cluster) -> None:
+    cluster.gang(uid=cluster.group())
+    cluster.reconcile()
+    assert cluster.reconcile(START + 10 * LINGER) == []
+
+
+def test_a_record_without_an_owner_goes_some_time_after_its_last_member(cluster: Cluster) -> None:
+    cluster.gang(POD_GROUP_X, "g")
+    cluster.pod("a", "Running", "n", labels={POD_GROUP_LABEL[POD_GROUP_X.group]: "g"})
+    assert all(isinstance(effect, Patch) for effect in cluster.reconcile())
+    cluster.memory.delete(POD, "ns", "a")
+    emptied = START + timedelta(hours=1)
+    cluster.reconcile(emptied)
+    assert cluster.reconcile(emptied + LINGER / 2) == [Requeue(emptied + LINGER)]
+    last = cluster.reconcile(emptied + LINGER)
+    assert isinstance(last[-1], Delete)
+    assert cluster.memory.read(GANG, KEY).metadata.deletion_timestamp is not None
+
+
+def test_a_record_is_not_expired_while_a_plan_is_open(cluster: Cluster) -> None:
+    cluster.gang(POD_GROUP_X, "g")
+    cluster.memory.create(GANG_PLAN, "ns", {"metadata": {"name": "gang-1"}, "spec": {"gang": "gang"}})
+    cluster.reconcile()
+    assert cluster.reconcile(START + 10 * LINGER) == []
+
+
+def deleting(cluster: Cluster, uid: str) -> None:
+    cluster.gang(uid=uid)
+    cluster.memory.delete(GANG, "ns", "gang")
+
+
+def test_the_finalizer_goes_once_the_owner_is_gone_and_no_plan_is_open(cluster: Cluster) -> None:
+    uid = cluster.group()
+    deleting(cluster, uid)
+    cluster.memory.create(GANG_PLAN, "ns", {"metadata": {"name": "gang-1"}, "spec": {"gang": "gang"}})
+    assert cluster.reconcile() == [], "its owner is there"
+    cluster.memory.delete(JOB, "ns", "j")
+    assert cluster.reconcile() == [], "a plan is open"
+    cluster.memory.delete(GANG_PLAN, "ns", "gang-1")
+    cluster.reconcile()
+    assert cluster.memory.all(GANG) == []
+
+
+def test_a_stale_cache_does_not_take_the_finalizer_away(cluster: Cluster) -> None:
+    """The Job is there, but the cache that the controller looked at did not show it yet."""
+    deleting(cluster, "uid-9")
+    effects = CONTROLLER.reconcile(CONTROLLER.observe(cluster.caches(), KEY), START)  # type: ignore[arg-type]
+    assert effects[0] == Absent(JOB, "ns", "j", "uid-9")
+    cluster.memory.objects[JOB, "ns/j"] = {"metadata": {"name": "j", "uid": "uid-9"}}
+    with pytest.raises(Conflict):
+        cluster.memory.apply(effects)
+    assert cluster.memory.read(GANG, KEY).metadata.finalizers == [names.GANG_FINALIZER]
+
+
+def test_other_finalizers_stay(cluster: Cluster) -> None:
+    deleting(cluster, "uid-gone")
+    cluster.memory.patch(
+        GANG, "ns", "gang", {"metadata": {"finalizers": [names.GANG_FINALIZER, "example.com/keep"]}}
+    )
+    cluster.reconcile()
+    assert cluster.memory.read(GANG, KEY).metadata.finalizers == ["example.com/keep"]
+    assert cluster.reconcile() == []
+
+
+def concerned(cluster: Cluster, kind: AnyKind, name: str, *, new: bool = True) -> set[str]:
+    caches = cluster.caches()
+    obj = caches[kind].get(f"ns/{name}")
+    change = Change(caches, None if new else obj, obj)
+    return {key for watch in CONTROLLER.watches if watch.kind is kind for key in watch.keys(change)}
+
+
+def test_which_changes_concern_a_record(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid)
+    cluster.pod("a", owner=uid)
+    cluster.pod("other")
+    cluster.memory.create(GANG_PLAN, "ns", {"metadata": {"name": "gang-1"}, "spec": {"gang": "gang"}})
+    assert concerned(cluster, GANG, "gang") == {KEY}
+    assert concerned(cluster, GANG_PLAN, "gang-1") == {KEY}
+    assert concerned(cluster, POD, "a") == {KEY}
+    assert concerned(cluster, POD, "other") == set()
+    assert concerned(cluster, JOB, "j") == {KEY}
+    assert concerned(cluster, JOB, "j", new=False) == set(), "a Job's own changes do not"
