@@ -4,8 +4,8 @@ Owners are named by uid in `ownerReferences`. A dependent none of whose owners e
 whose owner was gone before it came. How an owner goes decides the rest:
 
 - Background: the owner goes at once, then its dependents do.
-- Foreground: the finalizer `foregroundDeletion` keeps the owner until the dependents that block it
-  (`blockOwnerDeletion`) are gone.
+- Foreground: the finalizer `foregroundDeletion` keeps the owner, which counts as gone for its dependents,
+  until those that block it (`blockOwnerDeletion`) are gone, too.
 - Orphan: the finalizer `orphan` keeps the owner until no dependent refers to it any more.
 
 That an owner is missing from a cache proves nothing: it may be newer than what the cache shows. Before a
@@ -51,8 +51,6 @@ class Owner:
 class Dependent:
     kind: AnyKind
     item: Resource
-    #: has dependents of its own
-    owns: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,27 +106,20 @@ def observe(caches: Caches, key: str) -> Observed | None:
 
 
 def _let_go(observed: Observed) -> list[Effect]:
-    """What keeps an object that is being deleted: its dependents, in one way or the other."""
+    """For an object that is being deleted: its dependents are what keeps it, in one way or the other."""
     meta = observed.item.metadata
     if ORPHAN in meta.finalizers:
         freed = [_without_owners(d.kind, d.item, {meta.uid}) for d in observed.dependents]
         return [*freed, _without_finalizer(observed, ORPHAN)]
     if FOREGROUND not in meta.finalizers:
         return []
-    effects: list[Effect] = [
-        Delete(
-            dependent.kind,
-            dependent.item.metadata.namespace,
-            dependent.item.metadata.name,
-            dependent.item.metadata.uid,
-            "Foreground" if dependent.owns else "Background",
-        )
+    blocking = (
+        ref
         for dependent in observed.dependents
-        if dependent.item.metadata.deletion_timestamp is None and not _has_other_owner(dependent, observed)
-    ]
-    if not any(_blocks(dependent, observed) for dependent in observed.dependents):
-        effects.append(_without_finalizer(observed, FOREGROUND))
-    return effects
+        for ref in dependent.item.metadata.owner_references
+        if ref.uid == meta.uid and ref.block_owner_deletion
+    )
+    return [] if any(blocking) else [_without_finalizer(observed, FOREGROUND)]
 
 
 def _check(observed: Observed, owner: Owner) -> Absent:
@@ -152,18 +143,6 @@ def _without_finalizer(observed: Observed, finalizer: str) -> Patch:
     return Patch(observed.kind, meta.namespace, meta.name, body)
 
 
-def _has_other_owner(dependent: Dependent, observed: Observed) -> bool:
-    """Whether it has owners besides; then it only loses its reference when this one is gone."""
-    return any(ref.uid != observed.item.metadata.uid for ref in dependent.item.metadata.owner_references)
-
-
-def _blocks(dependent: Dependent, observed: Observed) -> bool:
-    return not _has_other_owner(dependent, observed) and any(
-        ref.uid == observed.item.metadata.uid and ref.block_owner_deletion
-        for ref in dependent.item.metadata.owner_references
-    )
-
-
 def _owner(caches: Caches, kind: AnyKind, item: Resource, ref: OwnerReference) -> Owner:
     found = kinds.BY_NAME.get((ref.api_version, ref.kind))
     if found is None or found not in caches or (found.namespaced and not kind.namespaced):
@@ -180,8 +159,7 @@ def _owner(caches: Caches, kind: AnyKind, item: Resource, ref: OwnerReference) -
 def _dependents(caches: Caches, item: Resource) -> Iterable[Dependent]:
     for cache in caches:
         for dependent in cache.owned_by(item.metadata.uid):
-            owns = any(other.owned_by(dependent.metadata.uid) for other in caches)
-            yield Dependent(cache.kind, dependent, owns)
+            yield Dependent(cache.kind, dependent)
 
 
 def _is_kept(item: Resource) -> bool:
@@ -197,15 +175,14 @@ def _concerned(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
         old: Resource | None = change.old
         new: Resource | None = change.new
         if new is not None:
-            if old is None or _ties(old) != _ties(new):
-                yield _key(kind, new)
-                yield from _owner_keys(new)
-            return
-        assert old is not None, "a change has one of the two"
-        yield from _owner_keys(old)
-        for cache in change.caches:
-            for dependent in cache.owned_by(old.metadata.uid):
-                yield _key(cache.kind, dependent)
+            if old is not None and _ties(old) == _ties(new):
+                return
+            yield _key(kind, new)
+        for item in change.objects:
+            yield from _owner_keys(item)
+        if new is None or _is_kept(new):
+            for dependent in _dependents(change.caches, change.objects[-1]):
+                yield _key(dependent.kind, dependent.item)
 
     return keys
 

@@ -15,7 +15,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.api.batch_v1 import TRACKING_FINALIZER, Job
+from muster.api.batch_v1 import COMPLETION_INDEX, TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
 from muster.controllers.effects import Create, Delete, Effect, Patch, Record, Requeue
 from muster.controllers.job import JobObserved, reconcile
@@ -52,6 +52,9 @@ class Cluster:
     ledger: dict[str, str] = field(default_factory=dict)
     #: uids that the controller let go before they ended
     let_go: set[str] = field(default_factory=set)
+    #: uids that were deleted while they ran: they fail by that, unless they end well unnoticed
+    deleted_early: set[str] = field(default_factory=set)
+    indexes: dict[str, int] = field(default_factory=dict)  # by uid
     events: list[str] = field(default_factory=list)
     requeue: datetime | None = None
     revision: int = 0
@@ -113,6 +116,9 @@ class Cluster:
                 assert isinstance(body, dict)
                 self._check(self.job, body["metadata"])
                 self.job["status"] = _merge(self.job["status"], body["status"])
+                for uid in (self.status.get("uncountedTerminatedPods") or {}).get("failed") or []:
+                    if uid in self.deleted_early:
+                        self.ledger[uid] = "failed"
                 self._job_changed()
                 self.job_seen = self.revision
             case Patch(kinds.POD, _, name, body):
@@ -148,6 +154,7 @@ class Cluster:
         body["status"] = {"phase": "Pending"}
         self.pods[body["metadata"]["name"]] = body
         self.ledger[uid] = ""
+        self.indexes[uid] = int(body["metadata"]["annotations"].get(COMPLETION_INDEX, -1))
         self._changed(body)
 
     def _finalizers(self, pod: Object, finalizers: list[str]) -> None:
@@ -182,8 +189,13 @@ class Cluster:
             "conditions": [{"type": type_, "status": "True"} for type_ in conditions],
             "containerStatuses": [{"name": "main", "state": {"terminated": ended}}],
         }
-        uid = pod["metadata"]["uid"]
-        if uid not in self.let_go and not self.ledger[uid]:
+        meta = pod["metadata"]
+        uid = meta["uid"]
+        listed = (self.status.get("uncountedTerminatedPods") or {}).get("failed") or []
+        unnoticed = (
+            uid in self.deleted_early and TRACKING_FINALIZER in meta["finalizers"] and uid not in listed
+        )
+        if uid not in self.let_go and (not self.ledger[uid] or unnoticed):
             self.ledger[uid] = phase.lower()
         self._changed(pod)
 
@@ -199,6 +211,8 @@ class Cluster:
         uid = meta["uid"]
         if uid not in self.let_go and not self.ledger[uid] and not (bound and only_ended):
             self.ledger[uid] = "failed"
+            if bound:
+                self.deleted_early.add(uid)
         self._changed(pod)
 
     def set_job(self, **spec: Any) -> None:  # Any: JSON
@@ -252,14 +266,22 @@ class Cluster:
         ]
 
     def terminating(self) -> list[str]:
+        """Names of pods that run although they are being deleted."""
         return [
             name
             for name, pod in self.pods.items()
-            if pod["status"]["phase"] in ("Pending", "Running") and "deletionTimestamp" in pod["metadata"]
+            if pod["status"]["phase"] in ("Pending", "Running")
+            and pod["spec"].get("nodeName")
+            and "deletionTimestamp" in pod["metadata"]
         ]
 
     def index(self, name: str) -> int:
-        return int(self.pods[name]["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+        return self.indexes[self.pods[name]["metadata"]["uid"]]
+
+    @property
+    def completed(self) -> set[int]:
+        """Indexes of which a pod succeeded."""
+        return {self.indexes[uid] for uid, came_to in self.ledger.items() if came_to == "succeeded"}
 
     def of_index(self, index: int) -> str:
         """The active pod of an index."""
