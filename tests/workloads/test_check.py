@@ -44,17 +44,12 @@ def group(members: int, pods: int, name: str = "g", label: str = "g") -> str:
     return text
 
 
-INDEXED = "completionMode: Indexed, completions: 100, "
 RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
 
 
 @pytest.mark.parametrize(
     ("text", "mode", "severity", "line", "words"),
     [
-        (job("a" * 64), None, "error", 3, "64 characters, 1 more than 63"),
-        (job("a" * 63), None, None, 0, ""),
-        (job("a" * 61, INDEXED), None, "error", 3, "64 characters, 1 more than 63"),
-        (job("a" * 60, INDEXED), None, None, 0, ""),
         (job("a", pod=GPU_POD), None, "warning", 4, "nodeSelector: {nvidia.com/gpu.product: …}"),
         (job("a", pod=GPU_POD[:-1] + ", nodeSelector: {nvidia.com/gpu.product: A}}"), None, None, 0, ""),
         (job("a", pod=POD.replace("requests: {cpu: 1}", "")), None, "warning", 4, "asks for no resources"),

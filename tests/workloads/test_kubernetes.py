@@ -283,6 +283,17 @@ def test_errors_name_line_and_field(text: str, line: int, field: str, words: str
     assert (matching[0].line, words in matching[0].message) == (line, True), str(caught.value)
 
 
+def test_names_that_just_fit() -> None:
+    load("f.yaml", text=job(metadata="name: " + "a" * 63))
+    load("f.yaml", text=job("  completions: 100\n  completionMode: Indexed\n", "name: " + "a" * 60))
+
+
+def test_the_jobs_of_a_jobset_are_checked_too() -> None:
+    text = jobset().replace("parallelism: 2", "backoffLimit: 0\n          podReplacementPolicy: Maybe")
+    with pytest.raises(JobFileError, match=r"f\.yaml:11: .*template\.spec\.podReplacementPolicy"):
+        load("f.yaml", text=text)
+
+
 def test_an_error_within_a_list_is_placed_in_it() -> None:
     items = f"- {json.dumps(_object(pod('a')))}\n- {{apiVersion: v1, kind: Pood}}\n"
     text = f"apiVersion: v1\nkind: List\nitems:\n{items}"
@@ -307,7 +318,6 @@ def test_an_image_is_needed_on_a_real_cluster_only() -> None:
             "spec.containers[0].resource",
             "resources",
         ),
-        (job().replace("restartPolicy", "restarPolicy"), "spec.template.spec.restarPolicy", "restartPolicy"),
     ],
 )
 def test_slips_of_the_pen_are_warned_of(text: str, field: str, meant: str) -> None:

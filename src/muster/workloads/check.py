@@ -31,19 +31,6 @@ def check(job: JobFile) -> list[Finding]:
     return sorted(findings, key=lambda finding: (finding.line, finding.column))
 
 
-def _names_of_jobs(job: JobFile) -> Iterator[Finding]:
-    """A Job's name is a label of its pods, and with the index it is their hostname."""
-    for item in _primary(job, "Job"):
-        name, spec = item.object["metadata"]["name"], item.object["spec"]
-        indexed = spec.get("completionMode") == "Indexed"
-        host = f"{name}-{max(0, int(spec.get('completions') or 1) - 1)}" if indexed else name
-        what = f"its last pod's host would be {host}" if indexed else "its pods carry it as a label"
-        if len(host) > dns.LABEL:
-            over = len(host) - dns.LABEL
-            message = f"{what}: {len(host)} characters, {over} more than {dns.LABEL}; shorten it by {over}"
-            yield item.report(("metadata", "name"), message, Severity.ERROR)
-
-
 def _names_of_pods(job: JobFile) -> Iterator[Finding]:
     for item in _primary(job, "Pod"):
         name = item.object["metadata"]["name"]
@@ -156,7 +143,6 @@ def _deadlines(job: JobFile) -> Iterator[Finding]:
 
 
 _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
-    _names_of_jobs,
     _names_of_pods,
     _gpus_without_product,
     _pods_that_ask_for_nothing,

@@ -42,18 +42,16 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     """The JobFile of a file of objects; raises `JobFileError` with everything that is wrong with it."""
     entries, findings = read(documents, options)
     jobs = [entry for entry in entries if entry.kind in JOBS]
-    if not findings:
-        findings = [
-            *_nothing_to_run(documents, jobs),
-            *_too_many(jobs),
-            *(finding for job in jobs for finding in templates.prepare(job, options)),
-            *(finding for entry in entries for finding in rules.broken(entry)),
-        ]
-    if findings:
-        raise JobFileError(findings)
-    groups, errors = gangs.apply(entries, options)
-    if errors:
-        raise JobFileError(errors)
+    if not jobs and not findings:
+        findings = [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
+    _stop_at(findings)
+    _stop_at([finding for job in jobs for finding in templates.prepare(job, options)])
+    slips = [finding for entry in entries for finding in misspelt.fields(entry)]
+    broken = [finding for entry in entries for finding in rules.broken(entry)]
+    _stop_at([*slips, *broken] if broken else [])  # a slip may be why something seems to be missing
+    _stop_at(_too_many(jobs))
+    groups, findings = gangs.apply(entries, options)
+    _stop_at(findings)
     ordered = sorted([*groups, *entries], key=lambda entry: _RANK.get(entry.kind, len(_RANK)))
     return JobFile(
         name=jobs[0].name,
@@ -62,15 +60,15 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
             Item(entry.object, Role.PRIMARY if entry.kind in JOBS else Role.SUPPORT, entry.report)
             for entry in ordered
         ),
-        notes=tuple(finding for entry in entries for finding in misspelt.fields(entry)),
+        notes=tuple(slips),
         gang=gangs.summary(jobs),
     )
 
 
-def _nothing_to_run(documents: Sequence[Document], jobs: list[Entry]) -> list[Finding]:
-    if jobs:
-        return []
-    return [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
+def _stop_at(findings: list[Finding]) -> None:
+    """Each step may rely on the ones before it."""
+    if findings:
+        raise JobFileError(findings)
 
 
 def _too_many(jobs: list[Entry]) -> list[Finding]:
