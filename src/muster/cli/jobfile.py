@@ -8,7 +8,9 @@ from typing import Final
 
 from muster.app.home import Home
 from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.show import plural
 from muster.workloads import load as loading
+from muster.workloads.demand import demand
 from muster.workloads.findings import Finding, JobFileError
 from muster.workloads.jobfile import Caller, JobFile
 
@@ -50,6 +52,18 @@ def load(
         raise Failure(str(error), BAD_INPUT) from error
 
 
+def header(job: JobFile) -> str:
+    """`gang of 5: coordinator 1, worker 4 × 2 GPU`"""
+    sets = demand(job)
+    total = sum(pod_set.count for pod_set in sets)
+    mode = "pod" if job.gang is None else f"gang of {total}" if job.gang else "independent pod"
+    parts = ", ".join(
+        f"{pod_set.name} {pod_set.count}" + (f" × {pod_set.gpus} GPU" if pod_set.gpus else "")
+        for pod_set in sets
+    )
+    return f"{mode if job.gang else plural(total, mode)}: {parts}"
+
+
 def print_notes(job: JobFile) -> None:
     """What there is to say about the file, on stderr."""
     for note in job.notes:
@@ -64,6 +78,13 @@ def print_finding(finding: Finding) -> None:
     Console(stderr=True, soft_wrap=True, highlight=False).print(
         Text.assemble((f"{severity}: ", _STYLE[severity]), str(finding))
     )
+
+
+def print_error(sentence: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("error: ", "red"), sentence))
 
 
 def _caller() -> Caller:

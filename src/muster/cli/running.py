@@ -22,8 +22,8 @@ from muster.app.logs import Line
 from muster.app.submit import submit
 from muster.cli import show
 from muster.cli.errors import INTERRUPTED
+from muster.cli.jobfile import header
 from muster.kube.client import Client
-from muster.workloads.demand import demand
 from muster.workloads.jobfile import JobFile
 
 _PALETTE: Final = (
@@ -54,7 +54,7 @@ class Runner:
                 loop.add_signal_handler(number, self._interrupt)
             jobs = await submit(client, self._job)
             with Screen() as screen:
-                screen.say(header(self._job, [job.name for job in jobs]))
+                screen.say(f"{', '.join(job.name for job in jobs)} · {header(self._job)}")
                 cancelling = asyncio.create_task(self._cancel_when_interrupted(client, screen))
                 try:
                     async for news in follow(client, jobs):
@@ -91,22 +91,6 @@ class Runner:
             return 0
         failed = next((view for view in ended.views if view.state is State.FAILED), None)
         return failure_code(failed, ended.pods) if failed else 1
-
-
-def header(job: JobFile, names: list[str]) -> str:
-    """`train-3f9a1c20 · gang of 5: coordinator 1, worker 4 × 2 GPU`"""
-    sets = demand(job)
-    total = sum(pod_set.count for pod_set in sets)
-    mode = {
-        True: f"gang of {total}",
-        False: show.plural(total, "independent pod"),
-        None: show.plural(total, "pod"),
-    }
-    parts = ", ".join(
-        f"{pod_set.name} {pod_set.count}" + (f" × {pod_set.gpus} GPU" if pod_set.gpus else "")
-        for pod_set in sets
-    )
-    return f"{', '.join(names)} · {mode[job.gang]}: {parts}"
 
 
 class Screen:
