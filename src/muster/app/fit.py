@@ -1,0 +1,62 @@
+"""Whether a job could ever start on given nodes: the scheduler's own answer, asked beforehand."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from muster.api import quantity
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import convert
+from muster.core.events import NodeChanged
+from muster.core.gang import Gang, GangId, NodeName, PodSet
+from muster.core.offline import misfit
+from muster.local.nodespec import NodeSpec
+from muster.names import GPU
+from muster.translate.pods import asked
+from muster.workloads import demand
+from muster.workloads.jobfile import JobFile
+from muster.workloads.markers import mode_of
+
+
+def misfits(job: JobFile, nodes: Sequence[NodeChanged]) -> Iterator[str]:
+    """One sentence for each part of the job that would wait for ever on these nodes."""
+    for gang in _gangs(job):
+        why = misfit(gang, nodes)
+        if why is not None:
+            yield f"{gang.id} can never start here: {why.code.value}. {why.message}"
+    if any(pod_set.gpus for pod_set in demand.demand(job)) and not any(
+        GPU in dict(n.capacity) for n in nodes
+    ):
+        yield (
+            "there are no GPUs here; a cluster in pretence has some, for example "
+            f'--nodes "1 x cpu=8,memory=32Gi,{GPU}=8,product=NVIDIA-A100-SXM4-80GB"'
+        )
+
+
+def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
+    """Nodes to be, as the core is told of nodes."""
+    return [
+        NodeChanged(
+            NodeName(spec.name),
+            tuple(sorted((name, quantity.capacity(name, value)) for name, value in spec.resources.items())),
+            tuple(sorted({**spec.labels, "kubernetes.io/hostname": spec.name}.items())),
+        )
+        for spec in specs
+    ]
+
+
+def _gangs(job: JobFile) -> Iterator[Gang]:
+    """A gang for each job that is one; else one for each shape of pod, since each pod starts alone."""
+    modes = {(o["kind"], o["metadata"]["name"]): mode_of(o) for o in job.primary}
+    for owner, members in groupby(demand.demand(job), key=lambda pod_set: pod_set.owner):
+        sets = [_pod_set(member) for member in members if member.count]
+        if modes[owner] == "gang":
+            yield Gang(GangId(owner[1]), tuple(sets), sum(s.count for s in sets), submitted=0.0)
+        else:
+            for one in sets:
+                single = PodSet(one.name, one.shape, 1, 1)
+                yield Gang(GangId(f"{owner[1]}: {one.name}"), (single,), 1, submitted=0.0)
+
+
+def _pod_set(member: demand.PodSet) -> PodSet:
+    spec = convert(member.template, PodTemplate).spec
+    return PodSet(member.name, asked(spec).shape, member.count, member.count)

@@ -1,0 +1,297 @@
+"""The door, over real TLS: our own client, the official one, and those who do it wrong."""
+
+import asyncio
+import http.client
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes
+import pytest
+import pytest_asyncio
+import yaml
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.kube import errors
+from muster.kube.client import EventType
+from muster.kube.clock import SystemClock
+from muster.kube.http import Connection, HttpClient
+from muster.local import credentials
+from muster.local.door import LARGEST, door
+from muster.local.registry import Registry
+from muster.local.serving import serving
+from muster.local.store import Store
+
+
+class Logs:
+    """A log source that says what it was asked."""
+
+    async def read(
+        self,
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        container: str,
+        *,
+        follow: bool,
+        tail: int | None,
+        previous: bool,
+    ) -> AsyncIterator[bytes]:
+        yield f"{namespace}/{pod_name}/{container} follow={follow} ".encode()
+        yield f"tail={tail} previous={previous}\n".encode()
+
+
+class Running:
+    """A served registry, and who may talk to it."""
+
+    def __init__(self, home: Path, url: str, registry: Registry) -> None:
+        self.home, self.url, self.registry = home, url, registry
+        self.port = int(url.rpartition(":")[2])
+        self.token = credentials.token_file(home).read_text()
+
+    def connection(self, token: str | None = None) -> Connection:
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        return Connection(self.url, credentials.client_context(self.home), lambda: headers)
+
+    def raw(self) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=str(credentials.authority_file(self.home)))
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=10)
+
+
+@pytest_asyncio.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    credentials.ensure(tmp_path, SystemClock().now())
+    store = Store(":memory:")
+    registry = Registry(store)
+    registry.create(kinds.NODE, "", {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}})
+    token = credentials.token_file(tmp_path).read_text()
+    async with serving(door(registry, Logs(), token), tmp_path) as url:
+        yield Running(tmp_path, url, registry)
+    store.close()
+
+
+@pytest_asyncio.fixture
+async def client(running: Running) -> AsyncIterator[HttpClient]:
+    client = HttpClient(running.connection())
+    yield client
+    await client.close()
+
+
+def pod(name: str, **labels: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "i"}]},
+    }
+
+
+async def test_a_pods_life_over_our_own_client(client: HttpClient) -> None:
+    made = await client.create(kinds.POD, "default", pod("a"))
+    binding = {
+        "metadata": {"name": "a", "uid": made.metadata.uid, "annotations": {"x": "y"}},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    await client.bind("default", "a", binding)
+    bound = await client.get(kinds.POD, "default", "a")
+    assert bound.spec.node_name == "n"
+    assert bound.metadata.annotations["x"] == "y"
+    with pytest.raises(errors.Conflict):
+        await client.bind("default", "a", binding)
+    patched = await client.patch(
+        kinds.POD, "default", "a", {"status": {"phase": "Running"}}, subresource="status"
+    )
+    assert patched.status.phase == "Running"
+    patched = await client.patch(
+        kinds.POD, "default", "a", [{"op": "add", "path": "/metadata/labels/l", "value": "1"}]
+    )
+    assert patched.metadata.labels["l"] == "1"
+    log = b"".join([chunk async for chunk in client.log("default", "a", follow=True, tail=3)])
+    assert log == b"default/a/main follow=True tail=3 previous=False\n"
+    await client.evict(
+        "default", "a", {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 5}}
+    )
+    assert (await client.get(kinds.POD, "default", "a")).metadata.deletion_timestamp is not None
+    await client.delete(kinds.POD, "default", "a", grace_period=0, uid=made.metadata.uid)
+    with pytest.raises(errors.NotFound, match='pods "a" not found'):
+        await client.get(kinds.POD, "default", "a")
+
+
+async def test_preconditions_and_names_are_kept(client: HttpClient) -> None:
+    made = await client.create(kinds.POD, "default", pod("a"))
+    with pytest.raises(errors.AlreadyExists):
+        await client.create(kinds.POD, "default", pod("a"))
+    with pytest.raises(errors.Conflict):
+        await client.delete(kinds.POD, "default", "a", uid="another")
+    stale: Object = {"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}}
+    with pytest.raises(errors.Conflict):
+        await client.patch(kinds.POD, "default", "a", stale)
+    fresh = {"metadata": {"resourceVersion": made.metadata.resource_version, "labels": {"a": "b"}}}
+    assert (await client.patch(kinds.POD, "default", "a", fresh)).metadata.labels == {"a": "b"}
+    with pytest.raises(errors.Invalid):
+        await client.create(kinds.POD, "default", pod("Not A Name"))
+
+
+async def test_lists_come_in_pages_and_by_selector(client: HttpClient) -> None:
+    for number in range(5):
+        await client.create(kinds.POD, "default", pod(f"p{number}", odd=str(number % 2)))
+    first = await client.list(kinds.POD, limit=3)
+    rest = await client.list(kinds.POD, limit=3, token=first.token)
+    assert [item.metadata.name for item in first.items + rest.items] == [f"p{n}" for n in range(5)]
+    assert not rest.token
+    odd = await client.list(kinds.POD, "default", labels="odd=1")
+    assert [item.metadata.name for item in odd.items] == ["p1", "p3"]
+    one = await client.list(kinds.POD, fields="metadata.name=p4")
+    assert len(one.items) == 1
+    with pytest.raises(errors.BadRequest):
+        await client.list(kinds.POD, token="nonsense")
+
+
+async def test_a_watch_tells_each_change_and_resumes(client: HttpClient) -> None:
+    start = (await client.list(kinds.POD)).resource_version
+    await client.create(kinds.POD, "default", pod("a"))
+    await client.delete(kinds.POD, "default", "a")
+
+    async def first(count: int, version: str) -> list[tuple[EventType, str, str]]:
+        seen = []
+        watch = client.watch(kinds.POD, "default", resource_version=version)
+        async for event in watch:
+            seen.append((event.type, event.object.key, event.object.metadata.resource_version))
+            if len(seen) == count:
+                break
+        return seen
+
+    both = await first(2, start)
+    assert [event[:2] for event in both] == [
+        (EventType.ADDED, "default/a"),
+        (EventType.DELETED, "default/a"),
+    ]
+    assert await first(1, both[0][2]) == both[1:]
+
+
+async def test_a_watch_from_too_far_ahead_is_told_to_list(client: HttpClient) -> None:
+    with pytest.raises(errors.Expired):
+        async for _ in client.watch(kinds.POD, resource_version="999999"):
+            pass
+
+
+async def test_who_has_no_token_is_refused(running: Running) -> None:
+    for token in ("", "wrong", running.token[:-1]):
+        client = HttpClient(running.connection(token))
+        with pytest.raises(errors.Unauthorized, match="bearer token"):
+            await client.list(kinds.POD)
+        await client.close()
+
+
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    client = HttpClient(Connection("http://127.0.0.1:9"))
+    with pytest.raises(errors.Unreachable):
+        await client.list(kinds.POD)
+    await client.close()
+
+
+CASES = [
+    ("GET", "/", b"", {}, 404),
+    ("GET", "/api/v1/nonsense", b"", {}, 404),
+    ("GET", "/api/v1/namespaces/default/pods/a/b/c", b"", {}, 404),
+    ("GET", "/api/v1/pods/a", b"", {}, 404),
+    ("GET", "/api/v1/pods?limit=x", b"", {}, 400),
+    ("GET", "/api/v1/pods?labelSelector=%3D%3D%3D", b"", {}, 400),
+    ("GET", "/api/v1/pods?watch=1&sendInitialEvents=true", b"", {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b"", {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b"[]", {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b"{", {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b"\xff\xfe", {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b"[" * 100_000, {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"metadata": 7}', {}, 400),
+    ("POST", "/api/v1/namespaces/nowhere/pods", b'{"metadata": {"name": "a"}}', {}, 404),
+    ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/strategic-merge-patch+json"}, 415),
+    ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/json-patch+json"}, 400),
+    ("PUT", "/api/v1/nodes", b"{}", {}, 405),
+    ("OPTIONS", "/api/v1/nodes", b"", {}, 405),
+    ("DELETE", "/api/v1/nodes/n", b'{"gracePeriodSeconds": "soon"}', {}, 400),
+    ("DELETE", "/api/v1/nodes/n", b'{"propagationPolicy": "Sideways"}', {}, 400),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "headers", "status"), CASES)
+async def test_bad_requests_get_a_status(
+    running: Running, method: str, path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    def ask() -> tuple[int, Object]:
+        connection = running.raw()
+        connection.request(
+            method, path, body, {"Authorization": f"Bearer {running.token}", "Connection": "close", **headers}
+        )
+        response = connection.getresponse()
+        answer = yaml.safe_load(response.read())
+        connection.close()
+        return response.status, answer
+
+    code, answer = await asyncio.to_thread(ask)
+    assert code == status
+    assert answer["kind"] == "Status"
+    assert answer["code"] == status
+    assert answer["message"]
+
+
+async def test_a_body_beyond_the_limit_is_refused_unread(running: Running) -> None:
+    def ask() -> int:
+        connection = running.raw()
+        connection.putrequest("POST", "/api/v1/namespaces/default/pods")
+        connection.putheader("Authorization", f"Bearer {running.token}")
+        connection.putheader("Content-Length", str(LARGEST + 1))
+        connection.endheaders()
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    assert await asyncio.to_thread(ask) == 413
+
+
+async def test_a_body_that_is_cut_off_writes_nothing(running: Running, client: HttpClient) -> None:
+    def ask() -> None:
+        connection = running.raw()
+        connection.putrequest("POST", "/api/v1/namespaces/default/pods")
+        connection.putheader("Authorization", f"Bearer {running.token}")
+        connection.putheader("Content-Length", "1000")
+        connection.endheaders(b'{"metadata": {"name": "half"}')
+        connection.close()
+
+    await asyncio.to_thread(ask)
+    await client.create(kinds.POD, "default", pod("whole"))
+    assert [item.metadata.name for item in (await client.list(kinds.POD)).items] == ["whole"]
+
+
+async def test_the_official_client_can_work_with_it(running: Running) -> None:
+    kubeconfig = credentials.write_kubeconfig(running.home, running.url)
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+
+    def work() -> list[str]:
+        official: Any = kubernetes  # Any: its loaders carry no types
+        api = official.client.CoreV1Api(official.config.new_client_from_config(str(kubeconfig)))
+        api.create_namespaced_config_map(
+            "default", official.client.V1ConfigMap(metadata={"name": "c"}, data={"k": "v"})
+        )
+        assert api.read_namespaced_config_map("c", "default").data == {"k": "v"}
+        api.create_namespaced_pod("default", pod("a", app="x"))
+        found = api.list_namespaced_pod("default", label_selector="app=x").items
+        assert found[0].status.phase == "Pending"
+        watch = official.watch.Watch()
+        kinds_seen = [
+            event["type"] for event in watch.stream(api.list_namespaced_pod, "default", timeout_seconds=1)
+        ]
+        api.patch_namespaced_config_map(
+            "c", "default", {"data": {"k": "w"}}, _content_type="application/merge-patch+json"
+        )
+        assert api.read_namespaced_config_map("c", "default").data == {"k": "w"}
+        api.delete_namespaced_pod("a", "default")
+        api.delete_namespaced_config_map("c", "default")
+        with pytest.raises(official.client.ApiException) as gone:
+            api.read_namespaced_pod("a", "default")
+        assert gone.value.status == 404
+        return kinds_seen
+
+    assert await asyncio.to_thread(work) == ["ADDED"]
