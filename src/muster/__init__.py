@@ -28,7 +28,7 @@ def compile(
     Raises `muster.workloads.findings.JobFileError`, a ValueError, with file, line and field of each error.
     """
     # imported here, so that `import muster` stays as cheap as its version number
-    from muster.app.home import Home
     from muster.workloads.load import load
 
-    return load(path, suffix=suffix, mode=mode, volumes=volumes, home=str(Home.of_user().root)).objects
+    home = os.environ.get("MUSTER_HOME") or os.path.expanduser("~/.local/share/muster")
+    return load(path, suffix=suffix, mode=mode, volumes=volumes, home=home).objects

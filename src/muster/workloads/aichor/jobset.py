@@ -81,7 +81,7 @@ def _job(
         "spec": {
             "completionMode": "Indexed",
             "completions": type_.completions,
-            "parallelism": type_.parallelisms,
+            "parallelism": type_.width,
             "backoffLimit": 0 if mode == "gang" else manifest.backoff_limit,
             "podFailurePolicy": {"rules": [ignore]},
             "template": _pod(manifest, type_, peers, name, options),
