@@ -49,8 +49,9 @@ def test_without_completions_there_are_as_many_places_as_pods_at_once() -> None:
     assert the_gang(job(gang="true", parallelism=5)).gang.min_count == 5
 
 
-def test_a_job_without_pods_at_once_asks_for_nothing() -> None:
-    group = the_gang(job(gang="true", parallelism=0))
+@pytest.mark.parametrize("parallelism", [0, -1])
+def test_a_job_without_pods_at_once_asks_for_nothing(parallelism: int) -> None:
+    group = the_gang(job(gang="true", parallelism=parallelism))
     assert (group.gang.pod_sets, group.gang.min_count, group.gang.gate) == ((), 0, None)
 
 

@@ -107,6 +107,7 @@ class Demand:
 def demand(spec: JobSpec, world: World) -> Demand:
     """The demand of a Job with this spec."""
     places = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+    places = max(places, 0)
     try:
         template = convert(spec.template, PodTemplate, at=("spec", "template"))
     except InvalidObject as error:
@@ -125,7 +126,7 @@ def demand(spec: JobSpec, world: World) -> Demand:
             f"its pods name the PodGroup {group}, and {names.GANG} makes it a gang of its own; take one away",
         )
     refusal = marks.refusal(template.metadata) or refusal
-    return Demand(shape, max(places, 0), number, refusal, scheduling_gates(template.spec))
+    return Demand(shape, places, number, refusal, scheduling_gates(template.spec))
 
 
 def _pod_group(template: PodTemplate) -> str:
