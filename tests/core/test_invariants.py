@@ -187,20 +187,20 @@ class Machine(RuleBasedStateMachine):
             assert place not in state.filled
             assert place not in state.retired
             assert place.index < sets[place.pod_set].count
-            assert name not in self.overdrawn()
+            asked = {"pods", *dict(sets[place.pod_set].shape.requests)}
+            assert asked.isdisjoint(self.overdrawn(name))
         promised = {*state.filled, *state.retired, *(p for p, h in state.holds.items() if h.told)}
         done = Counter(p.pod_set for p in promised if p.pod_set in sets and p.index < sets[p.pod_set].count)
         assert sum(done.values()) >= state.gang.min_count
         assert all(done[p.name] >= p.min_count for p in state.gang.pod_sets)
 
-    def overdrawn(self) -> set[str]:
-        nodes = self.muster.nodes
+    def overdrawn(self, name: NodeName) -> set[str]:
+        """Resources of which more is used on a node than it has."""
+        nodes, column = self.muster.nodes, self.muster.nodes.column[name]
         return {
-            name
-            for row in nodes.resources.values()
-            for name, column in nodes.column.items()
+            resource
+            for resource, row in nodes.resources.items()
             if nodes.used.item(row, column) > nodes.capacity(row).item(column)
-            and nodes.used.item(row, column)
         }
 
     def check_work_conservation(self) -> None:

@@ -1,0 +1,178 @@
+"""The core alone: placement, refusal, pod by pod, and whole cycles, on 10,000 nodes partly in use.
+
+Times are medians in microseconds of process-local work, next to a floor that is timed in the same run: bare
+NumPy that divides every node's free amounts by one request and selects the best nodes. The ratio is
+what stays comparable between machines.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound
+from muster.core.gang import Gang, GangId, NodeName, PodId, PodSet, Shape
+from muster.core.nodes import Ints
+from muster.core.placement import Part, Want, place, tightest_group
+from muster.core.scheduler import Scheduler
+
+NODES: Final = 10_000
+GROUP: Final = 512
+GANGS: Final = 10_000
+GPU: Final = "nvidia.com/gpu"
+SHAPE: Final = Shape((("cpu", 8_000), ("memory", 65_536), (GPU, 1)))
+
+
+def run() -> dict[str, float]:
+    """Figures by name; every name says its unit."""
+    scheduler = cluster()
+    floor = bare_numpy(scheduler)
+    figures = {"floor: bare NumPy, µs": floor}
+    for name, measure in (
+        ("group of 512, nodes and counts", selection),
+        ("group of 512, charged and by place", whole_placement),
+        ("cold shape: eligibility, slots and order", cold_shape),
+        ("refusal of what cannot fit", refusal),
+    ):
+        figures[f"{name}, µs"] = took = measure(scheduler)
+        figures[f"{name}, × floor"] = took / floor
+    figures["pods placed one by one, 1/s"] = one_by_one(scheduler)
+    return figures | cycles()
+
+
+def cluster() -> Scheduler:
+    """Nodes of 8 GPUs, 96 CPUs and 768 GiB, between empty and full."""
+    scheduler = Scheduler()
+    random = np.random.default_rng(1)
+    for i, used in enumerate(random.integers(0, 9, NODES).tolist()):
+        name = NodeName(f"node-{i:05}")
+        capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
+        scheduler.apply(NodeChanged(name, capacity))
+        if used:
+            requests = (("cpu", 8_000 * used), ("memory", 65_536 * used), (GPU, used))
+            scheduler.apply(PodBound(PodId(f"pod-{i}"), name, requests))
+    scheduler.decide(0.0)
+    return scheduler
+
+
+def bare_numpy(scheduler: Scheduler) -> float:
+    """Slots of one shape over all nodes, and the best `GROUP` nodes by argpartition."""
+    nodes = scheduler.nodes
+    demand = [(nodes.free(nodes.resources[resource]).copy(), amount) for resource, amount in SHAPE.requests]
+    slots: Ints = np.empty(NODES, np.int32)
+    quotient: Ints = np.empty(NODES, np.int32)
+
+    def once() -> None:
+        slots.fill(2**31 - 1)
+        for free, amount in demand:
+            np.floor_divide(free, amount, out=quotient)
+            np.minimum(slots, quotient, out=slots)
+        np.argpartition(slots, GROUP)
+
+    return median(once)
+
+
+def selection(scheduler: Scheduler) -> float:
+    """From the shape to node indices and counts, after 64 nodes have changed."""
+    columns = np.arange(0, NODES, NODES // 64)
+    demand = scheduler.nodes.demand(SHAPE.requests)
+
+    def change() -> None:
+        times = np.zeros(len(columns), np.int64)
+        scheduler.ledger.take_at(columns, demand, times)
+
+    return median(lambda: tightest_group(scheduler.slots.of(SHAPE), GROUP), before=change)
+
+
+def whole_placement(scheduler: Scheduler) -> float:
+    want = Want((Part("main", SHAPE, GROUP, GROUP),), GROUP)
+    times = []
+    for _ in range(200):
+        mark = scheduler.ledger.mark()
+        started = time.perf_counter()
+        placed = place(want, [range(GROUP)], {}, None, scheduler.ledger, scheduler.slots)
+        times.append(time.perf_counter() - started)
+        assert placed is not None
+        scheduler.ledger.rollback(mark)
+    return 1e6 * statistics.median(times)
+
+
+def cold_shape(scheduler: Scheduler) -> float:
+    fresh = iter(Shape((*SHAPE.requests, ("scratch", 0)), selector=((f"k{i}", ""),)) for i in range(20))
+    times = []
+    for shape in fresh:
+        started = time.perf_counter()
+        scheduler.slots.of(shape)
+        times.append(time.perf_counter() - started)
+    return 1e6 * statistics.median(times)
+
+
+def refusal(scheduler: Scheduler) -> float:
+    want = Want((Part("main", SHAPE, NODES * 8, NODES * 8),), NODES * 8)
+    vacant = [range(NODES * 8)]
+
+    def once() -> None:
+        assert place(want, vacant, {}, None, scheduler.ledger, scheduler.slots) is None
+
+    return median(once)
+
+
+def one_by_one(scheduler: Scheduler) -> float:
+    """Gangs of one, each placed and charged before the next."""
+    want = Want((Part("main", SHAPE, 1, 1),), 1)
+    mark = scheduler.ledger.mark()
+    started = time.perf_counter()
+    for _ in range(GANGS):
+        assert place(want, [range(1)], {}, None, scheduler.ledger, scheduler.slots)
+    took = time.perf_counter() - started
+    scheduler.ledger.rollback(mark)
+    return GANGS / took
+
+
+def cycles() -> dict[str, float]:
+    """Whole calls of `decide`, decisions and explanations included."""
+    scheduler = cluster()
+    for i in range(GANGS):
+        scheduler.apply(GangSubmitted(gang(f"default/single-{i}", 1, float(i))))
+    figures = {"decide: 10,000 gangs of one, 1/s": GANGS / timed(scheduler)}
+    for i in range(GANGS):
+        scheduler.apply(GangRemoved(GangId(f"default/single-{i}")))
+    scheduler.decide(0.0)
+    for i in range(1_000):
+        scheduler.apply(GangSubmitted(gang(f"default/eight-{i}", 8, float(i))))
+    figures["decide: 1,000 gangs of eight, µs per gang"] = 1e6 * timed(scheduler) / 1_000
+    for i in range(GANGS):
+        scheduler.apply(GangSubmitted(gang(f"default/large-{i}", 8 * NODES, float(i))))
+    figures["decide: 10,000 gangs begin to wait, ms"] = 1e3 * timed(scheduler)
+    scheduler.apply(PodBound(PodId("one"), NodeName("node-00000"), ()))
+    figures["decide: 10,000 gangs wait, one event, ms"] = 1e3 * timed(scheduler)
+    return figures
+
+
+def gang(name: str, count: int, submitted: float) -> Gang:
+    return Gang(GangId(name), (PodSet("main", SHAPE, count, count),), count, submitted)
+
+
+def timed(scheduler: Scheduler) -> float:
+    started = time.perf_counter()
+    scheduler.decide(0.0)
+    return time.perf_counter() - started
+
+
+def median(call: Callable[[], object], before: Callable[[], None] | None = None) -> float:
+    """Microseconds of one call, the median of 300."""
+    times = []
+    for _ in range(300):
+        if before is not None:
+            before()
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return 1e6 * statistics.median(times)
+
+
+if __name__ == "__main__":
+    for figure, value in run().items():
+        print(f"{figure:52} {value:12,.1f}")

@@ -1,0 +1,63 @@
+"""The same facts give the same decisions: in any order, in any process, under other names and scales."""
+
+import os
+import random
+import subprocess
+import sys
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.gang import GangId
+from tests.core.scenario import decide, digest, facts
+from tests.core.words import assigns, gang, node, scheduler, shape, started
+
+
+@given(st.integers(0, 10_000), st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_the_order_of_facts_does_not_matter(seed: int, order: random.Random) -> None:
+    told = facts(seed)
+    shuffled = list(told)
+    order.shuffle(shuffled)
+    assert decide(shuffled) == decide(told)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 9))
+@settings(max_examples=25, deadline=None)
+def test_scale_does_not_matter(seed: int, scale: int) -> None:
+    assert assigns(decide(facts(seed, scale))) == assigns(decide(facts(seed)))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_names_in_the_same_order_do_not_matter(seed: int) -> None:
+    renamed = [
+        (assign.gang, {place: name.replace("other-", "n") for place, name in assign.nodes.items()})
+        for assign in assigns(decide(facts(seed, prefix="other-")))
+    ]
+    assert renamed == [(a.gang, dict(a.nodes)) for a in assigns(decide(facts(seed)))]
+
+
+def test_neither_does_the_seed_of_hashes() -> None:
+    program = "from tests.core.scenario import digest; print(digest(7))"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+    assert [process.communicate()[0].strip() for process in processes] == [digest(7)] * 2
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_more_nodes_never_stop_a_gang_of_one_shape(free: list[int], gpu: int, count: int) -> None:
+    nodes = [node(f"n{i}", gpu=g) for i, g in enumerate(free)]
+    wanted = gang("x", count=count, of=shape(gpu=gpu))
+    fewer = started(scheduler(nodes[:-1], wanted).decide(0.0))
+    more = started(scheduler(nodes, wanted).decide(0.0))
+    assert set(fewer) <= set(more)
+    assert (more == [GangId("x")]) == (sum(g // gpu for g in free) >= count)
