@@ -5,6 +5,8 @@ Source: kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go.
 
 from typing import Final
 
+import msgspec
+
 from muster.api.base import Condition, Object, Resource, Struct
 
 GROUP: Final = "jobset.sigs.k8s.io"
@@ -42,7 +44,7 @@ class ReplicatedJob(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    enable_dns_hostnames: bool | None = None
+    enable_dns_hostnames: bool | None = msgspec.field(name="enableDNSHostnames", default=None)
     subdomain: str = ""
     publish_not_ready_addresses: bool | None = None
 

@@ -120,20 +120,39 @@ async def _one(client: Client, effect: Effect, written: Written) -> None:
             with suppress(NotFound):
                 patched = await client.patch(kind, namespace, name, body, subresource=subresource)
                 written.saw(kind, patched)
-        case Delete(kind, namespace, name, uid, propagation, grace):
-            with suppress(NotFound, Conflict):  # gone, or a successor has the name
-                await client.delete(
-                    kind, namespace, name, uid=uid, propagation=propagation, grace_period=grace
-                )
+        case Delete():
+            await _delete(client, effect)
         case Absent(kind, namespace, name, uid):
-            try:
-                found = await client.get(kind, namespace, name)
-            except NotFound:
-                return
-            if found.metadata.uid == uid:
-                raise Conflict(f"{kind.kind} {found.key} of uid {uid} exists after all")
+            if await _exists(client, kind, namespace, name, uid):
+                raise Conflict(f"{kind.kind} {name} of uid {uid} exists after all")
         case Record() | Requeue():
             raise AssertionError("carried out by the caller")
+
+
+async def _delete(client: Client, effect: Delete) -> None:
+    kind, namespace, name = effect.kind, effect.namespace, effect.name
+    try:
+        await client.delete(
+            kind,
+            namespace,
+            name,
+            uid=effect.uid,
+            propagation=effect.propagation,
+            grace_period=effect.grace_period,
+        )
+    except NotFound:
+        pass
+    except Conflict:
+        if await _exists(client, kind, namespace, name, effect.uid):
+            raise  # not because of a successor
+
+
+async def _exists(client: Client, kind: AnyKind, namespace: str, name: str, uid: str) -> bool:
+    try:
+        found: Resource = await client.get(kind, namespace, name)
+    except NotFound:
+        return False
+    return found.metadata.uid == uid
 
 
 async def _create(client: Client, effect: Create, written: Written) -> None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object
+from muster.api.base import Object, condition, is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -59,6 +59,7 @@ def awaits_first_pod(jobset: JobSet) -> bool:
         names.DEADLINE in annotations
         and names.RUNNING_SINCE not in annotations
         and not jobset.spec.suspend
+        and not is_true(jobset.status.conditions, "Suspended")
         and not jobset.status.terminal_state
     )
 
@@ -69,14 +70,19 @@ def _clock(jobset: JobSet, pods: Iterable[Pod], now: datetime) -> dict[str, str 
         used = _time_used(jobset) + max(0.0, (now - since).total_seconds())
         return {names.RUNNING_SINCE: None, names.TIME_USED: f"{used:.3f}"}
     if awaits_first_pod(jobset):
-        started = min((time for pod in pods if (time := _ran_at(pod))), default=None)
+        started = min((time for pod in pods if (time := _ran_at(pod, _resumed_at(jobset)))), default=None)
         if started is not None:
             return {names.RUNNING_SINCE: started.astimezone(UTC).isoformat().replace("+00:00", "Z")}
     return {}
 
 
-def _ran_at(pod: Pod) -> datetime | None:
-    """When its first container started; None for one that is being ended, which is of an earlier stretch."""
+def _resumed_at(jobset: JobSet) -> datetime:
+    suspended = condition(jobset.status.conditions, "Suspended")
+    return suspended.last_transition_time or _EVER if suspended is not None else _EVER
+
+
+def _ran_at(pod: Pod, resumed: datetime) -> datetime | None:
+    """When it first ran since the JobSet was resumed; None for one that is or was ended before."""
     if pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending"):
         return None
     starts = []
@@ -84,7 +90,10 @@ def _ran_at(pod: Pod) -> datetime | None:
         state = status.state.running or status.state.terminated
         if state is not None and state.started_at is not None:
             starts.append(state.started_at)
-    return min(starts, default=pod.status.start_time)
+    started = min(starts, default=pod.status.start_time)
+    if started is None or (started < resumed and pod.terminal):
+        return None
+    return max(started, resumed)
 
 
 def _failures(jobset: JobSet, jobs: list[Job]) -> dict[str, str | None]:
@@ -127,3 +136,6 @@ def _time_used(jobset: JobSet) -> float:
         return float(jobset.metadata.annotations[names.TIME_USED])
     except (KeyError, ValueError):
         return 0.0
+
+
+_EVER = datetime.min.replace(tzinfo=UTC)
