@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.controllers.job.cluster import Cluster, job_object
+from tests.controllers.job.cluster import Cluster, Crash, job_object
 
 
 def started(**spec: object) -> Cluster:
@@ -244,6 +244,21 @@ def test_less_parallelism_lets_the_least_advanced_go() -> None:
     assert cluster.counts() == (1, 0, 0)
 
 
+def test_a_pod_let_go_is_deleted_even_if_the_controller_stopped_before() -> None:
+    cluster = started(parallelism=2, completions=2)
+    for name in cluster.active():
+        cluster.run(name)
+    cluster.set_job(parallelism=1)
+    cluster.catch_up()
+    with pytest.raises(Crash):
+        cluster.reconcile(crash_after=2)
+    (released,) = cluster.let_go
+    cluster.set_job(parallelism=2)
+    cluster.settle()
+    assert [cluster.pods[name]["metadata"]["uid"] for name in cluster.terminating()] == [released]
+    assert cluster.counts() == (2, 0, 0)
+
+
 def test_fewer_completions() -> None:
     """Elastic Indexed Jobs: completions and parallelism shrink together."""
     cluster = indexed(4)
@@ -299,6 +314,7 @@ def test_backoff_per_index() -> None:
     cluster.settle()
     assert cluster.status["failedIndexes"] == "0"
     assert cluster.condition("FailureTarget") is None, "the other index goes on"
+    assert cluster.counts() == (1, 0, 2), "no replacement will come, so nothing is held"
     cluster.end(cluster.of_index(1))
     cluster.settle()
     assert cluster.reason("Failed") == "FailedIndexes"
