@@ -12,7 +12,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import FieldError, InvalidObject, convert
-from muster.api.rules import cluster, jobset, metadata, pod, scheduling, stored
+from muster.api.rules import cluster, job, jobset, metadata, pod, scheduling, stored
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind, invalid
 
@@ -31,6 +31,7 @@ _RULES: Final[dict[AnyKind, Rules]] = {
     kinds.SECRET: Rules(stored.default_secret, stored.validate_secret),
     kinds.PRIORITY_CLASS: Rules(scheduling.default_priority_class, scheduling.validate_priority_class),
     kinds.PDB: Rules(validate=scheduling.validate_budget),
+    kinds.JOB: Rules(job.default, job.validate),
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
     kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
     kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),

@@ -337,6 +337,7 @@ class Registry:
             new = metadata.carry_over(kind, current, proposed, subresource)
             admission.check_status(kind, name, new)
         else:
+            given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults are made of them
             proposed = admission.complete(kind, name, proposed)
             new = metadata.carry_over(kind, current, proposed, subresource)
             if new == current:

@@ -1,0 +1,198 @@
+"""What every client of the embedded cluster does, whichever way it reaches it."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from muster.api import kinds
+from muster.kube.client import Client, EventType
+from muster.kube.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Expired,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+)
+from muster.local.registry import Registry
+from muster.local.store import Store
+from tests.local.clients import CLIENTS, Connect
+from tests.local.conftest import StillClock
+from tests.local.objects import config, pod
+
+
+@pytest.fixture(params=list(CLIENTS))
+def connect(request: pytest.FixtureRequest) -> Connect:
+    return CLIENTS[request.param]
+
+
+@pytest.fixture
+async def client(connect: Connect, registry: Registry) -> AsyncIterator[Client]:
+    async with connect(registry) as client:
+        yield client
+
+
+async def test_objects_are_read_as_slim_structs(client: Client) -> None:
+    made = await client.create(kinds.POD, "default", pod(labels={"a": "b"}))
+    assert made == await client.get(kinds.POD, "default", "p")
+    assert made.metadata.creation_timestamp == datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+    assert made.status.phase == "Pending"
+    assert made.key == "default/p"
+
+
+async def test_a_whole_object_has_what_structs_leave_out(client: Client) -> None:
+    obj = pod()
+    obj["spec"]["somethingNew"] = [1]
+    await client.create(kinds.POD, "default", obj)
+    assert (await client.get_json(kinds.POD, "default", "p"))["spec"]["somethingNew"] == [1]
+
+
+async def test_lists_with_selectors_and_pages(client: Client) -> None:
+    for number in range(5):
+        await client.create(kinds.POD, "default", pod(f"p{number}", labels={"odd": str(number % 2)}))
+    page = await client.list(kinds.POD, labels="odd=0", fields="metadata.name!=p2")
+    assert [item.metadata.name for item in page.items] == ["p0", "p4"]
+    names, token = list[str](), ""
+    while True:
+        page = await client.list(kinds.POD, "default", limit=2, token=token)
+        names += [item.metadata.name for item in page.items]
+        token = page.token
+        if not token:
+            break
+    assert names == ["p0", "p1", "p2", "p3", "p4"]
+    assert (await client.list(kinds.POD, "kube-system")).items == []
+
+
+async def test_a_watch_from_a_list(client: Client) -> None:
+    await client.create(kinds.CONFIG_MAP, "default", config("a"))
+    page = await client.list(kinds.CONFIG_MAP)
+    await client.create(kinds.CONFIG_MAP, "default", config("b"))
+    await client.patch(kinds.CONFIG_MAP, "default", "a", {"data": {"x": "1"}})
+    await client.delete(kinds.CONFIG_MAP, "default", "b")
+    seen = []
+    async for event in client.watch(kinds.CONFIG_MAP, resource_version=page.resource_version):
+        seen.append((event.type, event.object.metadata.name))
+        if len(seen) == 3:
+            break
+    assert seen == [(EventType.ADDED, "b"), (EventType.MODIFIED, "a"), (EventType.DELETED, "b")]
+
+
+async def test_a_watch_that_asks_for_too_much(connect: Connect) -> None:
+    registry = Registry(Store(":memory:", history_events=16, tail_events=16))
+    async with connect(registry) as client:
+        for number in range(50):
+            await client.create(kinds.CONFIG_MAP, "default", config(f"c{number}"))
+        with pytest.raises(Expired):
+            await anext(aiter(client.watch(kinds.CONFIG_MAP, resource_version="3")))
+
+
+async def test_refusals_have_their_class_message_and_details(client: Client) -> None:
+    made = await client.create(kinds.CONFIG_MAP, "default", config())
+    with pytest.raises(AlreadyExists, match='configmaps "c" already exists'):
+        await client.create(kinds.CONFIG_MAP, "default", config())
+    with pytest.raises(NotFound, match='pods "c" not found'):
+        await client.get(kinds.POD, "default", "c")
+    change = {"metadata": {"resourceVersion": made.metadata.uid}, "data": {"a": "b"}}
+    with pytest.raises(Conflict):
+        await client.patch(kinds.CONFIG_MAP, "default", "c", change)
+    with pytest.raises(BadRequest, match="unable to parse label selector"):
+        await client.list(kinds.POD, labels="a b")
+    with pytest.raises(Invalid) as caught:
+        await client.create(kinds.POD, "default", {"metadata": {"name": "p"}, "spec": {}})
+    assert caught.value.details is not None
+    assert caught.value.details["causes"][0]["field"] == "spec.containers"
+
+
+async def test_patches_of_both_kinds_and_of_the_status(client: Client) -> None:
+    await client.create(kinds.POD, "default", pod())
+    merged = await client.patch(kinds.POD, "default", "p", {"metadata": {"labels": {"a": "b"}}})
+    assert merged.metadata.labels == {"a": "b"}
+    operated = await client.patch(kinds.POD, "default", "p", [{"op": "remove", "path": "/metadata/labels/a"}])
+    assert operated.metadata.labels == {}
+    change = {"status": {"phase": "Running", "startTime": datetime(2026, 3, 1, tzinfo=UTC)}}
+    written = await client.patch(kinds.POD, "default", "p", change, subresource="status")
+    assert (written.status.phase, written.status.start_time) == ("Running", datetime(2026, 3, 1, tzinfo=UTC))
+
+
+async def test_deletion_with_its_options(client: Client) -> None:
+    made = await client.create(kinds.CONFIG_MAP, "default", config())
+    with pytest.raises(Conflict):
+        await client.delete(kinds.CONFIG_MAP, "default", "c", uid="other")
+    with pytest.raises(Conflict):
+        await client.delete(kinds.CONFIG_MAP, "default", "c", resource_version="1")
+    await client.delete(kinds.CONFIG_MAP, "default", "c", propagation="Foreground")
+    waiting = await client.get(kinds.CONFIG_MAP, "default", "c")
+    assert waiting.metadata.finalizers == ["foregroundDeletion"]
+    assert waiting.metadata.deletion_timestamp is not None
+    await client.delete(kinds.CONFIG_MAP, "default", "c", uid=made.metadata.uid)
+    with pytest.raises(NotFound):
+        await client.get(kinds.CONFIG_MAP, "default", "c")
+
+
+async def test_binding_grace_and_the_end(client: Client, clock: StillClock) -> None:
+    made = await client.create(kinds.POD, "default", pod())
+    meta = {
+        "name": "p",
+        "uid": made.metadata.uid,
+        "resourceVersion": made.metadata.resource_version,
+        "annotations": {"a": "b"},
+    }
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": meta,
+        "target": {"kind": "Node", "name": "node-0"},
+    }
+    await client.bind("default", "p", binding)
+    on_node = await client.get(kinds.POD, "default", "p")
+    assert (on_node.spec.node_name, on_node.metadata.annotations) == ("node-0", {"a": "b"})
+    assert on_node.status.pod_ip.startswith("127.")
+    with pytest.raises(Conflict):
+        await client.bind("default", "p", binding)
+    await client.delete(kinds.POD, "default", "p", grace_period=5)
+    leaving = await client.get(kinds.POD, "default", "p")
+    assert leaving.metadata.deletion_grace_period_seconds == 5
+    await client.delete(kinds.POD, "default", "p", grace_period=0)
+    with pytest.raises(NotFound):
+        await client.get(kinds.POD, "default", "p")
+
+
+async def test_eviction_and_what_forbids_it(client: Client) -> None:
+    await client.create(kinds.POD, "default", pod(labels={"app": "x"}))
+    await client.bind(
+        "default", "p", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-0"}}
+    )
+    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    await client.patch(kinds.POD, "default", "p", status, subresource="status")
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    await client.create(kinds.PDB, "default", budget)
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "p", "namespace": "default"},
+    }
+    with pytest.raises(TooManyRequests, match="disruption budget"):
+        await client.evict("default", "p", eviction)
+    await client.delete(kinds.PDB, "default", "b")
+    await client.evict("default", "p", eviction | {"deleteOptions": {"gracePeriodSeconds": 3}})
+    assert (await client.get(kinds.POD, "default", "p")).metadata.deletion_grace_period_seconds == 3
+
+
+async def test_logs_of_the_container_meant(client: Client) -> None:
+    await client.create(kinds.POD, "default", pod())
+    text = b"".join([chunk async for chunk in client.log("default", "p", tail=3)])
+    assert text == b"default/p/main follow=False tail=3 previous=False"
+    two = pod("two")
+    two["spec"]["containers"].append({"name": "side"})
+    await client.create(kinds.POD, "default", two)
+    with pytest.raises(BadRequest, match=r"must be specified for pod two, choose one of: \[main side\]"):
+        await anext(aiter(client.log("default", "two")))
+    with pytest.raises(BadRequest, match="container x is not valid for pod two"):
+        await anext(aiter(client.log("default", "two", container="x")))
+    text = b"".join([chunk async for chunk in client.log("default", "two", container="side", previous=True)])
+    assert text == b"default/two/side follow=False tail=None previous=True"
