@@ -7,9 +7,10 @@ from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.kinds import JOB
 from muster.core.gang import Code, Gate, Place, PodId, PodSet, Shape
+from muster.translate.demand import MOST_PLACES
 from muster.translate.group import Group, Owner
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import MOST_PLACES, read
+from muster.translate.job import read
 from tests.translate.cluster import START, job, jobset, namespace, pod, pod_spec, priority_class, world
 
 KEY = GroupKey(Dialect.JOB, "ns", "j")

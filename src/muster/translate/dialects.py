@@ -20,6 +20,7 @@ from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, PRIORITY_CLASS
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.gang import GangId
 from muster.translate import bare, job, jobset, marks, podgroup
+from muster.translate.demand import ours
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
@@ -56,7 +57,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 def group_of(pod: Pod, world: World) -> GroupKey | None:
     """The group of a pod; None = not ours to place, or its owner has not been seen yet."""
     meta = pod.metadata
-    if not job.ours(pod.spec.scheduler_name, world):
+    if not ours(pod.spec.scheduler_name, world):
         return None
     for api_group, label in POD_GROUP_LABEL.items():
         if name := meta.labels.get(label):

@@ -19,20 +19,11 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.kinds import JOBSET
 from muster.core.gang import Code, Gate, Shape
+from muster.translate.demand import MOST_PLACES, Demand, Part, asks_for_gang, at, demand, job_spec
+from muster.translate.filling import Filled
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import (
-    MOST_PLACES,
-    Demand,
-    Filled,
-    Part,
-    asks_for_gang,
-    assemble,
-    at,
-    demand,
-    job_spec,
-    owner_of,
-)
+from muster.translate.job import assemble, owner_of
 from muster.translate.world import World
 
 

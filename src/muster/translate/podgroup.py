@@ -20,9 +20,10 @@ from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet, Shape
 from muster.translate import marks
+from muster.translate.demand import MOST_PLACES, ours
+from muster.translate.filling import job_finished
 from muster.translate.group import Group, Member
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import MOST_PLACES, job_finished, ours
 from muster.translate.places import Block, fill, planned
 from muster.translate.pods import asked, live, occupies, scheduling_gates
 from muster.translate.priority import priority

@@ -1,0 +1,117 @@
+"""What a Job asks for, from its template: so many places of one shape; and whether it is a gang at all.
+
+Shared by Jobs that are gangs of their own and by those that JobSets are made of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster import names
+from muster.api.base import Object, ObjectMeta
+from muster.api.batch_v1 import JobSpec
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import InvalidObject, convert
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.core.gang import Code, Gate, Shape
+from muster.translate import marks
+from muster.translate.pods import asked, scheduling_gates
+from muster.translate.priority import priority
+from muster.translate.world import World
+
+#: Places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
+MOST_PLACES: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one Job asks for: so many places of one shape."""
+
+    shape: Shape
+    places: int
+    priority: int = 0
+    #: Invalid: it must not be started at all
+    refusal: Gate | None = None
+    #: scheduling gates in the template
+    gates: str = ""
+
+
+def demand(spec: JobSpec, world: World) -> Demand:
+    """The demand of a Job with this spec."""
+    places = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+    places = max(places, 0)
+    try:
+        template = convert(spec.template, PodTemplate, at=("spec", "template"))
+    except InvalidObject as error:
+        return Demand(Shape(requests=()), places, refusal=Gate(Code.INVALID, str(error)))
+    shape, refusal = asked(template.spec)
+    number = priority(template.spec, world)
+    if isinstance(number, Gate):
+        refusal, number = refusal or number, 0
+    if not ours(template.spec.scheduler_name, world):
+        refusal = Gate(
+            Code.INVALID, f"its pods are scheduled by {template.spec.scheduler_name or 'default-scheduler'}"
+        )
+    elif group := _pod_group(template):
+        refusal = Gate(
+            Code.INVALID,
+            f"its pods name the PodGroup {group}, and {names.GANG} makes it a gang of its own; take one away",
+        )
+    refusal = marks.refusal(template.metadata) or refusal
+    return Demand(shape, places, number, refusal, scheduling_gates(template.spec))
+
+
+def _pod_group(template: PodTemplate) -> str:
+    """The PodGroup that the pods' labels name; "" without one."""
+    return next(filter(None, map(template.metadata.labels.get, POD_GROUP_LABEL.values())), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One pod set: `replicas` Jobs of one demand."""
+
+    demand: Demand
+    replicas: int
+
+    @property
+    def count(self) -> int:
+        return self.replicas * self.demand.places
+
+
+def job_spec(template: Object) -> JobSpec:
+    """The spec of a JobTemplate; raises InvalidObject."""
+    return convert(template.get("spec", {}), JobSpec, at=("spec",))
+
+
+def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -> bool:
+    """The object's own mark beats its namespace's; pods that name a PodGroup are that group's instead.
+
+    `templates` are pod templates as JSON: this is asked for every change of every pod.
+    """
+    if world.schedulers is not None and not any(ours(_scheduler(one), world) for one in templates):
+        return False
+    own = marks.own_gang(meta)
+    if own is not None:
+        return own
+    if not marks.namespace_gang(meta.namespace, world):
+        return False
+    labels = [at(template, "metadata", "labels") for template in templates]
+    return not any(label in found for found in labels for label in POD_GROUP_LABEL.values())
+
+
+def at(obj: Object, *path: str) -> Object:
+    """The object at this path; an empty one where there is none."""
+    for step in path:
+        found = obj.get(step)
+        if not isinstance(found, dict):
+            return {}
+        obj = found
+    return obj
+
+
+def _scheduler(template: Object) -> str:
+    return str(at(template, "spec").get("schedulerName", ""))
+
+
+def ours(scheduler: str, world: World) -> bool:
+    return world.schedulers is None or scheduler in world.schedulers
