@@ -150,6 +150,14 @@ class Machine(RuleBasedStateMachine):
             for pod in data.draw(pods):
                 self.tell(PodEnded(pod, self.now - late))
 
+    @rule(data=st.data())
+    def attempt_ends(self, data: st.DataObject) -> None:
+        """Pods of an earlier attempt are still there, but fill no place."""
+        if members := sorted(p for p, bound in self.muster.pods.items() if bound.place is not None):
+            for pod in data.draw(st.lists(st.sampled_from(members), unique=True, max_size=4)):
+                bound = self.muster.pods[pod]
+                self.tell(PodBound(pod, bound.node, bound.requests, bound.gang))
+
     @rule(data=st.data(), node=st.sampled_from(NODES))
     def place_lost(self, data: st.DataObject, node: NodeName) -> None:
         if self.assigned:

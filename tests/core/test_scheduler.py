@@ -324,6 +324,31 @@ def test_a_restart_below_the_minimum_is_whole_or_not_at_all() -> None:
     assert where(assign) == ["a"] * 4 + ["c"] * 4
 
 
+def of_an_earlier_attempt(made: Scheduler, *indices: int) -> None:
+    """The controllers start the gang anew: these pods are still there, but fill no place."""
+    for index in indices:
+        bound = made.pods[pod("x", Place("main", index))]
+        made.apply(PodBound(bound.pod, bound.node, bound.requests, X))
+
+
+def test_a_restart_starts_elsewhere_while_its_old_pods_end() -> None:
+    made = standing("a", count=4)
+    of_an_earlier_attempt(made, 0, 1, 2, 3)
+    assert started(made.decide(1.0)) == []
+    made.apply(node("b", gpu=4))
+    assert where(assigns(made.decide(1.0))[0]) == ["b"] * 4
+
+
+def test_a_restart_keeps_what_its_old_pods_leave() -> None:
+    made = standing("a", count=4)
+    made.apply(GangSubmitted(gang("urgent", priority=9)))
+    of_an_earlier_attempt(made, 0, 1, 2, 3)
+    for index in range(4):
+        assert started(made.decide(1.0)) == []
+        end(made, index, at=1.0)
+    assert where(assigns(made.decide(1.0))[0]) == ["a"] * 4
+
+
 def test_retired_places_are_satisfied_and_hold_nothing() -> None:
     made = standing("a", count=4)
     end(made, 2, 3, at=1.0)

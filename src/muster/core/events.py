@@ -42,7 +42,9 @@ class PodBound:
     """A live pod occupies a node: a member at its place, or a foreign pod (`gang` is None).
 
     It counts where it really is, whatever node its place was promised, and whether or not the gang and the
-    node are known yet. Of the resource `pods` it takes one, requested or not.
+    node are known yet. A member without a place (one of an earlier attempt) is charged to its gang and
+    satisfies nothing; when it ends, the place that it filled before is held on its node. Of the resource
+    `pods` a pod takes one, requested or not.
     """
 
     pod: PodId

@@ -53,6 +53,8 @@ class GangState:
     pods: dict[PodId, Place | None] = field(default_factory=dict)
     #: how many live pods fill each place; more than one while an old pod leaves
     filled: Counter[Place] = field(default_factory=Counter)
+    #: pods of an earlier attempt that are still there, and the place each filled
+    leaving: dict[PodId, Place] = field(default_factory=dict)
     holds: dict[Place, Hold] = field(default_factory=dict)
     #: nodes of an open plan for places that are not held yet
     planned: dict[Place, NodeName] = field(default_factory=dict)
@@ -117,11 +119,12 @@ def fill(state: GangState, pod: PodId, place: Place | None) -> None:
 
 
 def vacate(state: GangState, pod: PodId) -> Place | None:
-    """The pod is there no longer. Returns the place that nobody fills now."""
+    """The pod fills its place no longer. Returns the place, if nobody else fills it now."""
     place = state.pods.pop(pod)
     state.lapsed.clear()
     if place is None:
-        return None
+        place = state.leaving.pop(pod, None)
+        return None if place in state.filled else place
     state.filled[place] -= 1
     if state.filled[place]:
         return None

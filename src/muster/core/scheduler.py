@@ -114,8 +114,7 @@ class Scheduler:
         known = self.pods.get(event.pod)
         if known == event:
             return
-        if known is not None:
-            self._remove_pod(known)
+        vacated = self._remove_pod(known) if known is not None else None
         self.pods[event.pod] = event
         self.ledger.take(event.node, event.requests)
         if event.gang is not None:
@@ -123,6 +122,8 @@ class Scheduler:
             if event.place is not None:
                 give_back(state, [event.place], self.ledger)
             fill(state, event.pod, event.place)
+            if event.place is None and vacated is not None and known is not None and known.gang == event.gang:
+                state.leaving[event.pod] = vacated
             occupy(state, event.node, event.requests, 1)
 
     def _pod_ended(self, event: PodEnded) -> None:
@@ -166,6 +167,7 @@ class Scheduler:
         state.gang = state.back_off = state.explanation = None
         state.retired = frozenset()
         state.planned.clear()
+        state.leaving.clear()
 
     def _places_lost(self, event: PlacesLost) -> None:
         state = self._state(event.gang)
