@@ -91,10 +91,6 @@ class Caches:
     def __iter__(self) -> Iterator[Cache[Any]]:
         return iter(self._caches.values())
 
-    def seen(self, versions: Mapping[AnyKind, int]) -> bool:
-        """Whether the caches have come to all these revisions."""
-        return self.behind(versions) is None
-
     def behind(self, versions: Mapping[AnyKind, int]) -> AnyKind | None:
         """The first of these kinds whose cache has not come to its revision; None if all have."""
         return next(

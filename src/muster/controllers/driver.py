@@ -78,11 +78,6 @@ def controlled_by(kind: AnyKind) -> Callable[[Change], list[str]]:
     return keys
 
 
-def nobody(change: Change) -> tuple[str, ...]:
-    """For kinds that are read but whose changes start nothing."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Controller(Generic[Observed]):
     """A reconcile function and what it looks at.

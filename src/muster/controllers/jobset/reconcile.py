@@ -44,7 +44,8 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
 
     # 4. Jobs of earlier attempts go, and free their names.
     effects: list[Effect] = [*_deleted(jobs.previous)]
-    if all(startup.has_started(draft.groups[r.name], r) for r in jobset.spec.replicated_jobs):
+    groups = [(draft.groups[replicated.name], replicated) for replicated in jobset.spec.replicated_jobs]
+    if not jobs.failed and all(startup.has_started(group, replicated) for group, replicated in groups):
         draft.end_restart("JobsReady", "all jobs are ready")
 
     # 5. The end, or what is still missing for it.
