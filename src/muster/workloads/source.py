@@ -146,6 +146,8 @@ def _expanded(node: yaml.Node, file: str, measured: dict[int, tuple[int, int] | 
 
     An anchor stands before its aliases, so that this recurses no deeper than the file is nested.
     """
+    if isinstance(node, yaml.ScalarNode):
+        return 1, 1
     line = node.start_mark.line + 1
     if id(node) in measured:
         known = measured[id(node)]

@@ -6,6 +6,7 @@ be ignored by muster and by a lenient server alike, and run one pod instead of f
 
 import difflib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final, get_args
 
 import msgspec
@@ -37,18 +38,24 @@ def fields(entry: Entry) -> Iterator[Finding]:
 
 
 def _in(entry: Entry, value: Any, type_: type[Struct], at: Path) -> Iterator[Finding]:  # Any: a user's YAML
-    known = {field.encode_name: field.type for field in msgspec.structs.fields(type_)}
+    known = _known(type_)
     for name, item in value.items():
         if name not in known:
             close = difflib.get_close_matches(name, set(known) - set(value), n=1, cutoff=_ALIKE)
             if close:
                 yield entry.report((*at, name), f"unknown field; did you mean {close[0]}?", Severity.WARNING)
-        elif (inner := _struct(known[name])) is not None:
+        elif (inner := known[name]) is not None:
             if isinstance(item, list):
                 for index, each in enumerate(item):
                     yield from _in(entry, each, inner, (*at, name, index))
             elif isinstance(item, dict):
                 yield from _in(entry, item, inner, (*at, name))
+
+
+@cache
+def _known(type_: type[Struct]) -> dict[str, type[Struct] | None]:
+    """The fields of a struct as they are written, each with the struct within it, if there is one."""
+    return {field.encode_name: _struct(field.type) for field in msgspec.structs.fields(type_)}
 
 
 def _struct(annotation: Any) -> type[Struct] | None:  # Any: a type as written
