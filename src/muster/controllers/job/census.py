@@ -38,7 +38,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Latest:
-    """The newest pod that an index has had, and how often the index has failed up to and with it."""
+    """The newest pod that an index has had before, and how often the index has failed up to and with it."""
 
     pod: Pod
     failures: int
@@ -69,6 +69,7 @@ class Census:
     #: uids of all tracked pods
     tracked: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    #: by index, of the pods that are not active
     latest: dict[int, Latest] = field(default_factory=dict)
     #: failures since the last success, over the whole Job, and when the last was
     consecutive_failures: int = 0
@@ -109,9 +110,9 @@ def take(job: Job, pods: Iterable[Pod]) -> Census:
                 census.failed.append(Failure(pod, judgement))
             if judgement.action is not Action.SPARE and _since_start(job, pod):
                 failure_times.append(backoff.finish_time(pod))
-        if indexed:
+        if indexed and (ended or deleting or not tracked):
             _note_latest(census, job, pod, judgement)
-    recent = [time for time in failure_times if time > last_success]
+    recent = [time for time in failure_times if time >= last_success]
     census.consecutive_failures = len(recent)
     census.last_failure = max(recent, default=backoff.EPOCH)
     return census
