@@ -1,5 +1,87 @@
-"""`muster demo`."""
+"""`muster demo`: the idea in a minute, everything measured while it is shown."""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from muster.app.demo.deadlock import Outcome
+    from muster.app.demo.recovery import Outcome as Recovery
 
 
 def command() -> None:
-    raise NotImplementedError
+    directory = Path(tempfile.mkdtemp(prefix="muster-demo-"))
+    try:
+        passed = asyncio.run(_demo(directory))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    if not passed:
+        raise typer.Exit(1)
+
+
+async def _demo(directory: Path) -> bool:
+    from muster.app.demo import deadlock, recovery
+    from muster.app.home import Home
+    from muster.app.laptop import running
+    from muster.kube.clock import SystemClock
+    from muster.local import nodespec
+
+    home = Home(directory)
+    home.make()
+    begin = time.monotonic()
+    async with running(home, nodespec.read(deadlock.NODES), SystemClock()) as cluster:
+        print("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 nodes (pretended).")
+        print(
+            f"   Workers wait for all 6 at a barrier, at most {deadlock.LIMIT:.0f} s, and work {deadlock.WORK:.0f} s."
+        )
+        print("   Pods are created in turn, as two controllers would.\n")
+        print("   pod by pod", flush=True)
+        alone = await deadlock.run(cluster.client, gangs=False, namespace="pod-by-pod")
+        _show(alone)
+        print("\n   as gangs", flush=True)
+        together = await deadlock.run(cluster.client, gangs=True, namespace="as-gangs")
+        _show(together)
+        print()
+        _compare(alone, together)
+        print("\n2  A coordinator and 3 workers, one of them killed (SIGKILL) in the middle of its work;")
+        print("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
+        recovered = await recovery.run(cluster.client)
+        _tell(recovered)
+    print(f"\n{time.monotonic() - begin:.0f} s in all.")
+    return len(together.succeeded) == 2 and not alone.succeeded and recovery.recovered(recovered)
+
+
+def _show(outcome: "Outcome") -> None:
+    from muster.app.timeline import timeline
+    from muster.cli.timeline import lines
+
+    for line in lines(timeline(outcome.runs, outcome.submitted, time.time())):
+        print(f"   {line}")
+
+
+def _compare(alone: "Outcome", together: "Outcome") -> None:
+    rows = [
+        ("", "pod by pod", "as gangs"),
+        ("jobs done", f"{len(alone.succeeded)} of 2", f"{len(together.succeeded)} of 2"),
+        ("seconds until both had ended", f"{alone.seconds:.1f}", f"{together.seconds:.1f}"),
+        ("GPU-seconds held idle", f"{alone.idle:.1f}", f"{together.idle:.1f}"),
+        ("GPU-seconds of work", f"{alone.worked:.1f}", f"{together.worked:.1f}"),
+    ]
+    for name, left, right in rows:
+        print(f"   {name:<30}{left:>12}{right:>12}")
+
+
+def _tell(recovered: "Recovery") -> None:
+    from muster.app.timeline import timeline
+    from muster.cli.show import headline
+    from muster.cli.timeline import lines
+
+    created = recovered.view.created
+    for line in lines(timeline(recovered.runs, created.timestamp() if created else None, time.time())):
+        print(f"   {line}")
+    print(f"   {headline(recovered.view)}; process {recovered.killed} was killed")

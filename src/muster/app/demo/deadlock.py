@@ -1,0 +1,133 @@
+"""Two jobs that each need 6 of 8 GPUs, their pods created in turn: pod by pod, then as gangs.
+
+Pod by pod each gets 4 GPUs and waits for its other two workers until its barrier gives up: nothing runs,
+and all 8 GPUs are held. As gangs one runs and the other waits, holding nothing. What is counted is what
+each GPU was held for before its worker could work: from the start of its pod to the barrier, or, if the
+barrier was never passed, to the pod's end.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.core_v1 import Pod
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.kube.reflector import Reflector
+from muster.local.client import LocalClient
+from muster.local.history import PodRun
+from muster.names import GPU
+
+NODES: Final = f"2 x cpu=8,memory=32Gi,{GPU}=4"
+JOBS: Final = ("red", "blue")
+WORKERS: Final = 6
+LIMIT: Final = 10.0  # seconds a worker waits at the barrier
+WORK: Final = 3.0  # seconds of work after it
+SCRIPT: Final = Path(__file__).with_name("scripts") / "barrier.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the two jobs."""
+
+    runs: tuple[PodRun, ...]
+    submitted: float
+    seconds: float
+    #: GPU-seconds that were held before, or without, any work
+    idle: float
+    #: GPU-seconds of work
+    worked: float
+    succeeded: tuple[str, ...]
+
+
+async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
+    """Submits both jobs in a namespace of their own and waits until they have ended."""
+    await client.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+    changed = asyncio.Event()
+    pods = Reflector(client, kinds.POD, lambda old, new: changed.set(), namespace=namespace)
+    watching = asyncio.create_task(pods.run())
+    try:
+        for job in JOBS if gangs else ():
+            await client.create(kinds.POD_GROUP_X, namespace, _group(job))
+        for rank in range(WORKERS):  # in turn, as two controllers at work at the same time would
+            for job in JOBS:
+                await client.create(kinds.POD, namespace, _pod(job, rank, namespace, gangs))
+        await pods.synced.wait()
+        while not all(pod.terminal for pod in pods.items.values()):
+            changed.clear()
+            for job in {_job_of(pod) for pod in pods.items.values() if pod.status.phase == "Failed"}:
+                await _give_up(client, [pod for pod in pods.items.values() if _job_of(pod) == job])
+            await changed.wait()
+        return await _outcome(client, namespace, list(pods.items.values()))
+    finally:
+        watching.cancel()
+
+
+async def _give_up(client: LocalClient, pods: Sequence[Pod]) -> None:
+    """A worker has failed, and with it the job: its controller would end the others."""
+    for pod in pods:
+        if not pod.terminal and pod.metadata.deletion_timestamp is None:
+            await client.delete(kinds.POD, pod.metadata.namespace, pod.metadata.name)
+
+
+async def _outcome(client: LocalClient, namespace: str, pods: Sequence[Pod]) -> Outcome:
+    barriers = {pod.metadata.name: await _barrier(client, pod) for pod in pods}
+    runs = client.registry.history.runs(namespace=namespace)
+    idle = worked = 0.0
+    for run in runs:
+        if run.started is not None and run.ended is not None:
+            barrier = barriers.get(run.name) or run.ended
+            idle += barrier - run.started
+            worked += run.ended - barrier
+    done = [
+        job
+        for job in JOBS
+        if sum(p.status.phase == "Succeeded" for p in pods if _job_of(p) == job) == WORKERS
+    ]
+    submitted = min(run.created for run in runs)
+    return Outcome(
+        tuple(runs), submitted, max(run.ended or 0 for run in runs) - submitted, idle, worked, tuple(done)
+    )
+
+
+async def _barrier(client: LocalClient, pod: Pod) -> float | None:
+    """When the worker passed its barrier, by its own word."""
+    text = b"".join([chunk async for chunk in client.log(pod.metadata.namespace, pod.metadata.name)]).decode()
+    for line in text.splitlines():
+        word, _, time = line.partition(" ")
+        if word == "barrier":
+            return float(time)
+    return None
+
+
+def _job_of(pod: Pod) -> str:
+    return pod.metadata.name.rpartition("-")[0]
+
+
+def _group(job: str) -> Object:
+    return {"metadata": {"name": job}, "spec": {"minMember": WORKERS}}
+
+
+def _pod(job: str, rank: int, namespace: str, gang: bool) -> Object:
+    labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: job} if gang else {}
+    words = [str(rank), str(WORKERS), f"{job}-0.{job}", str(LIMIT), str(WORK)]
+    return {
+        "metadata": {"name": f"{job}-{rank}", "labels": labels},
+        "spec": {
+            "restartPolicy": "Never",
+            "hostname": f"{job}-{rank}",
+            "subdomain": job,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "worker",
+                    "command": [sys.executable, str(SCRIPT), *words],
+                    "resources": {"limits": {GPU: 1}, "requests": {"cpu": "100m"}},
+                }
+            ],
+        },
+    }
