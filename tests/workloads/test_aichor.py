@@ -61,6 +61,21 @@ def test_the_pages_manifests_give_its_jobs_pods_and_waves(
     convert(jobset, JobSet)
 
 
+@pytest.mark.parametrize(
+    ("file", "peers"),
+    [("13-coordinator", ["coordinator-0", "worker-0", "worker-1", "worker-2"]), ("14-peers", ["worker-0"])],
+)
+def test_the_manifests_of_the_pages_scripts_are_gangs(file: str, peers: list[str]) -> None:
+    job = load(EXAMPLES / f"{file}.yaml", suffix="0" * 8)
+    script = pod_spec(job)["containers"][0]["command"][2].split()[-1]
+    assert (EXAMPLES.parent / script).is_file()
+    assert job.gang
+    hosts = [f"{job.name}-{peer}-0.{job.name}" for peer in peers]
+    assert variables(job, 0)["MUSTER_PEERS"].split(",")[: len(hosts)] == hosts
+    requests = pod_spec(job)["containers"][0]["resources"]["requests"]
+    assert requests == {"cpu": "0.1", "memory": "103Mi"}
+
+
 def test_names_of_pods_are_those_the_page_lists() -> None:
     env = variables(load(EXAMPLES / "04-two-groups-concurrent-pods.yaml", suffix="0" * 8), 0)
     pods = [
