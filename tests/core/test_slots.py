@@ -1,0 +1,94 @@
+"""Cached slots follow the log of changes, whichever way they catch up."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.eligibility import Eligibility
+from muster.core.gang import NodeName
+from muster.core.ledger import Ledger
+from muster.core.nodes import Nodes
+from muster.core.slots import NO_SLOT, Slots, scarcest
+from tests.core.words import GPU, amounts, node, shape
+
+SHAPES = [shape(), shape(gpu=1), shape(gpu=3, cpu=1000), shape(cpu=700), shape(memory=100)]
+
+
+def made(count: int) -> tuple[Nodes, Ledger, Slots]:
+    nodes = Nodes()
+    for i in range(count):
+        nodes.change(node(f"n{i:02}", gpu=i % 9, cpu=1000 * (i % 5), memory=100 * i))
+    nodes.settle()
+    return nodes, Ledger(nodes), Slots(nodes, Eligibility(nodes))
+
+
+#: (column, GPUs, CPUs) charged between two readings: few, many and more than there are nodes
+changes = st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3), st.integers(0, 2)), max_size=60)
+
+
+@given(st.lists(changes, max_size=3), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 8)), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_a_cached_vector_equals_a_fresh_one(
+    rounds: list[list[tuple[int, int, int]]], resized: list[tuple[int, int]]
+) -> None:
+    nodes, ledger, slots = made(40)
+    for i, charges in enumerate([*rounds, []]):
+        for column, gpu, cpu in charges:
+            ledger.take(nodes.names[column], amounts({GPU: gpu, "cpu": 1000 * cpu}))
+        for column, gpu in resized[i : i + 1]:
+            nodes.change(node(nodes.names[column], gpu=gpu, ready=gpu > 2))
+        fresh = Slots(nodes, Eligibility(nodes))
+        for of in SHAPES:
+            cached, computed = slots.of(of), fresh.of(of)
+            assert cached.slots.tolist() == computed.slots.tolist()
+            assert cached.key.tolist() == computed.key.tolist()
+            assert cached.total == computed.total == sum(computed.slots.tolist())
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=20),
+    st.integers(0, 3),
+    st.integers(1, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_slots_are_what_plain_arithmetic_says(free: list[tuple[int, int]], gpu: int, cpu: int) -> None:
+    nodes = Nodes()
+    for i, (g, c) in enumerate(free):
+        nodes.change(node(f"n{i:02}", gpu=g, cpu=1000 * c, pods=3))
+    nodes.settle()
+    vector = Slots(nodes, Eligibility(nodes)).of(shape(gpu=gpu, cpu=1000 * cpu))
+    expected = [min(3, c // cpu, g // gpu if gpu else 3) for g, c in free]
+    assert vector.slots.tolist() == expected
+    assert [key == NO_SLOT for key in vector.key.tolist()] == [n == 0 for n in expected]
+
+
+def test_the_shape_unused_for_longest_is_forgotten_and_computed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("muster.core.slots._KEPT", 2)
+    _, ledger, slots = made(10)
+    first = slots.of(SHAPES[1])
+    slots.of(SHAPES[2])
+    slots.of(SHAPES[3])
+    ledger.take(NodeName("n08"), amounts({GPU: 8}))
+    again = slots.of(SHAPES[1])
+    assert again is not first
+    assert again.slots.item(8) == 0
+
+
+def test_empty_nodes_are_judged_by_capacity() -> None:
+    nodes, ledger, slots = made(4)
+    ledger.take(NodeName("n03"), amounts({GPU: 3}))
+    mask = Eligibility(nodes).of(SHAPES[1]).matching
+    assert slots.when_empty(SHAPES[1], mask).tolist() == [0, 1, 2, 3]
+
+
+def test_the_scarce_resource_is_the_one_of_which_most_is_asked() -> None:
+    nodes, _, _ = made(9)
+
+    def scarce(gpu: int = 0, cpu: int = 0) -> str:
+        return nodes.resource(scarcest(nodes, nodes.demand(shape(gpu=gpu, cpu=cpu).requests))[0])
+
+    assert scarce(gpu=1, cpu=100) == GPU
+    assert scarce(gpu=1, cpu=4000) == "cpu"
+    assert scarce() == "pods"
