@@ -28,8 +28,10 @@ from typing import Final
 
 import msgspec
 
+from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.api.muster_v1alpha1 import GangSpec, GangStatus
 from muster.core.decisions import Explanation
 from muster.core.events import CommitFailed, Event, PlacesLost
 from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId
@@ -530,7 +532,7 @@ def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | N
         known = explanation is not None or phase is not Phase.WAITING
         return CreateGang(group.namespace, group.record, gang_record(group)) if known else None
     spec = gang_spec(group)
-    if any(_plain(view.record.spec).get(key) != value for key, value in spec.items() if value):
+    if msgspec.convert(spec, GangSpec) != view.record.spec:
         version = view.record.metadata.resource_version
         return PatchGang(group.namespace, group.record, version, {"spec": spec})
     return _status(view, group, phase, explanation, max(memory.attempt, view.record.status.attempt))
@@ -569,9 +571,9 @@ def _status(
     if view.record is None:
         return None
     body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt)
-    is_now = _plain(view.record.status)
-    wanted = body["status"]
-    if all((is_now.get(key) or None) == (wanted.get(key) or None) for key in _TOLD):
+    wanted = msgspec.convert(_without_nulls(body["status"]), GangStatus)
+    is_now = view.record.status
+    if all(getattr(wanted, name) == getattr(is_now, name) for name in _TOLD):
         return None
     return PatchGangStatus(group.namespace, group.record, view.record.metadata.resource_version, body)
 
@@ -580,7 +582,10 @@ def _status(
 _TOLD: Final = ("phase", "reason", "explanation", "attempt")
 
 
-def _plain(struct: msgspec.Struct) -> dict[str, object]:
-    """As JSON, with defaults left out."""
-    plain: dict[str, object] = msgspec.to_builtins(struct)
-    return plain
+def _without_nulls(patch: Object) -> Object:
+    """What a merge patch leaves in the object."""
+    return {
+        key: _without_nulls(value) if isinstance(value, dict) else value
+        for key, value in patch.items()
+        if value is not None
+    }

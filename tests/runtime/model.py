@@ -1,0 +1,324 @@
+"""A cluster in miniature for crash tests: a server, controllers, nodes that end pods, and leaders.
+
+A leader's life is a coroutine that gives way after each write and whenever it has nothing to do, so a test
+stops it anywhere, lets others act, and lets it go on or not. Its mirror sees the server only when the test
+lets it look. Time passes only when nothing else can happen.
+
+After every single write the nodes are checked: never more pods than they have room for.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal
+
+from muster.api import kinds
+from muster.api.base import Object, controller_of
+from muster.api.batch_v1 import COMPLETION_INDEX, Job
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Gang
+from muster.core.gang import GangId
+from muster.names import ADMISSION, EPOCH, GANG
+from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
+from muster.runtime.mirror import WATCHED, Mirror
+from muster.runtime.writes import PARALLEL, Write
+from muster.translate.pods import live
+from tests.runtime.planner import Planner
+from tests.runtime.server import Pause, Server, ServerClient
+
+NAMESPACE = "default"
+#: Seconds without any change after which nothing more is expected: more than any pause of the committer.
+QUIET = 400.0
+#: How a gang's pods come about: from a Job that muster may suspend, from one it may not, or from nobody.
+Kind = Literal["job", "free job", "bare"]
+
+
+class Idle:
+    """Awaited by a leader that has nothing to do."""
+
+    def __await__(self) -> Generator["Idle", None, None]:
+        yield self
+
+
+class ServerClock:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.now = server.now
+
+    def monotonic(self) -> float:
+        return self._server.time
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("a leader does not sleep of itself")
+
+
+@dataclass
+class Making:
+    """What is wrong with a Job's controller."""
+
+    at_most: int = 1_000_000  # pods at once
+    twice: frozenset[int] = frozenset()  # indices it makes two pods of
+
+
+class Cluster:
+    def __init__(
+        self, objects: dict[Any, Object] | None = None, revision: int = 0, time: float = 0.0
+    ) -> None:
+        self.server = Server(time, dict(objects or {}), revision)
+        self.server.watch = self._check_nodes
+        self.making: dict[str, Making] = {}
+        self.preempts: dict[str, str] = {}
+        self.slow_nodes = False  # pods on nodes do not end
+        self.made = 0
+
+    def copy(self) -> "Cluster":
+        """As it is now, for another history: objects are replaced, never changed."""
+        other = Cluster(self.server.objects, self.server.revision, self.server.time)
+        other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
+        return other
+
+    # -- what people create
+
+    def node(self, name: str, room: int) -> None:
+        status = {
+            "allocatable": {"cpu": str(room)},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        self.server.create(kinds.NODE, "", {"metadata": {"name": name}, "status": status})
+
+    def gang(self, name: str, size: int, kind: Kind) -> None:
+        if kind == "bare":
+            if size > 1:
+                group = {"metadata": {"name": name}, "spec": {"minMember": size}}
+                self.server.create(kinds.POD_GROUP_X, NAMESPACE, group)
+            for i in range(size):
+                label = {"scheduling.x-k8s.io/pod-group": name} if size > 1 else {}
+                pod_name = f"{name}-{i}" if size > 1 else name
+                self._pod({"name": pod_name, "labels": label})
+            return
+        marks = {GANG: "true"} | ({ADMISSION: "gang"} if kind == "job" else {})
+        spec = {
+            "parallelism": size,
+            "completions": size,
+            "completionMode": "Indexed",
+            "suspend": kind == "job",
+            "template": {"spec": _POD_SPEC},
+        }
+        self.server.create(
+            kinds.JOB, NAMESPACE, {"metadata": {"name": name, "annotations": marks}, "spec": spec}
+        )
+
+    # -- what controllers and nodes do
+
+    def settle(self) -> bool:
+        """Controllers and nodes act until they have nothing to do; whether they did anything."""
+        before = self.server.revision
+        while self._controllers():
+            pass
+        return self.server.revision != before
+
+    def _controllers(self) -> bool:
+        before = self.server.revision
+        pods: list[Pod] = self.server.all(kinds.POD)
+        for job in self.server.all(kinds.JOB):
+            self._job(job, [pod for pod in pods if _is_of(pod, job)])
+        for pod in pods:
+            if pod.metadata.deletion_timestamp and not self.slow_nodes:
+                self.server.end(kinds.POD, pod.key)
+        return self.server.revision != before
+
+    def _job(self, job: Job, pods: list[Pod]) -> None:
+        alive = [pod for pod in pods if live(pod)]
+        if job.spec.suspend:
+            for pod in alive:
+                self.server.delete(kinds.POD, pod.key)
+            return
+        making = self.making.get(job.metadata.name, Making())
+        have = Counter(pod.metadata.annotations[COMPLETION_INDEX] for pod in alive)
+        room = making.at_most - len(alive)
+        for index in range(job.spec.completions or 0):
+            wanted = 1 + (index in making.twice)
+            for _ in range(min(wanted - have[str(index)], room)):
+                self._pod_of(job, index)
+                room -= 1
+
+    def _pod_of(self, job: Job, index: int) -> None:
+        self.made += 1
+        owner = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": job.metadata.name,
+            "uid": job.metadata.uid,
+            "controller": True,
+        }
+        mark = {COMPLETION_INDEX: str(index)}
+        name = f"{job.metadata.name}-{index}-{self.made}"
+        self._pod({"name": name, "annotations": mark, "labels": mark, "ownerReferences": [owner]})
+
+    def _pod(self, metadata: Object) -> None:
+        self.server.create(kinds.POD, NAMESPACE, {"metadata": metadata, "spec": dict(_POD_SPEC)})
+
+    # -- what must always hold, and what must hold in the end
+
+    def _check_nodes(self) -> None:
+        used: Counter[str] = Counter()
+        for (kind, _), obj in self.server.objects.items():
+            if kind is kinds.POD and (node := obj["spec"].get("nodeName")):
+                used[node] += 1
+        for node, pods in used.items():
+            found = self.server.objects.get((kinds.NODE, node))
+            if found is not None:
+                room = int(found["status"]["allocatable"]["cpu"])
+                assert pods <= room, f"{pods} pods on {node}, which has room for {room}"
+
+    def bound(self, name: str) -> int:
+        """Live pods of this gang on nodes."""
+        pods: list[Pod] = self.server.all(kinds.POD)
+        return sum(live(p) and bool(p.spec.node_name) for p in pods if p.metadata.name.startswith(name))
+
+    def record(self, name: str) -> Gang | None:
+        for gang in self.server.all(kinds.GANG):
+            if gang.metadata.name.endswith(f"-{name}"):
+                found: Gang = gang
+                return found
+        return None
+
+    def outcome(self, name: str, size: int) -> str:
+        """whole, waiting or degraded; fails if it is anything else."""
+        bound = self.bound(name)
+        if bound >= size:
+            return "whole"
+        if not bound:
+            return "waiting"
+        record = self.record(name)
+        phase = record.status.phase if record is not None else None
+        reason = record.status.reason if record is not None else None
+        assert phase == "Degraded" and reason is not None and reason.message, (
+            f"{name} is left with {bound} of {size} pods on nodes, and {phase}"
+        )
+        return "degraded"
+
+    def dump(self) -> dict[Any, Any]:
+        """All there is, without what says only who looked at it last."""
+        return {key: _plain(obj) for key, obj in self.server.objects.items()}
+
+
+@dataclass
+class Running:
+    """A leader at work, driven write by write."""
+
+    cluster: Cluster
+    epoch: int
+    client: ServerClient = field(init=False)
+    mirror: Mirror = field(init=False)
+    leader: Leader = field(init=False)
+    writes: int = 0
+    seen: int = 0
+    sees: bool = True
+    fresh: bool = True
+    deposed: bool = False
+    core: Any = None  # Any: Planner, or muster's own
+    wrap: Callable[[ServerClient], ServerClient] = lambda client: client
+
+    def __post_init__(self) -> None:
+        server = self.cluster.server
+        self.client = self.wrap(ServerClient(server))
+        clock = ServerClock(server)
+        self.mirror = Mirror(self.client, clock)  # type: ignore[arg-type]  # only what a leader writes by
+        core = self.core or Planner(dict(self.cluster.preempts))
+        term = Term(self.epoch, fresh=lambda: self.fresh)
+        self.leader = Leader(self.client, clock, term, self.mirror, core)  # type: ignore[arg-type]
+        for (kind, key), _ in list(server.objects.items()):
+            self.mirror.reflectors[kind]._change(key, server.read(kind, key))
+        self.seen = len(server.log)
+        self._life: Coroutine[Any, Any, None] = _life(self.leader)
+
+    def go(self, writes: int | None = None) -> bool:
+        """Until it has nothing to do, or has made so many writes; whether it was stopped by that."""
+        while not self.deposed:
+            if writes is not None and self.writes >= writes:
+                return True
+            try:
+                said = self._life.send(None)
+            except Deposed:
+                self.deposed = True
+                break
+            if isinstance(said, Pause):
+                self.writes += 1
+            else:
+                self.look()
+                break
+        return False
+
+    def look(self) -> None:
+        log = self.cluster.server.log
+        if self.sees:
+            for kind, key, obj in log[self.seen :]:
+                if kind in self.mirror.reflectors:
+                    self.mirror.reflectors[kind]._change(key, obj)
+            self.seen = len(log)
+
+    def stop(self) -> None:
+        self._life.close()
+
+    def quiesce(self, writes: int | None = None) -> bool:
+        """All act until nothing changes any more; whether the leader was stopped by its number of writes."""
+        server = self.cluster.server
+        changed_at, revision = server.time, server.revision
+        while True:
+            if self.go(writes):
+                return True
+            self.cluster.settle()
+            self.look()
+            if server.revision != revision:
+                changed_at, revision = server.time, server.revision
+                assert self.writes < 150, "it does not come to rest"
+            elif server.time - changed_at > QUIET:
+                return False
+            elif not self.mirror.changed.is_set():
+                server.time += max(self.leader.idle(), 0.01)
+
+
+async def _life(leader: Leader) -> None:
+    while found := leader.touches():
+        for touch in found:
+            await leader.write(touch)
+        await Idle()
+    leader.adopt()
+    while True:
+        for gang, writes in leader.turn():
+            await _commit(leader, gang, writes)
+        await Idle()
+
+
+async def _commit(leader: Leader, gang: GangId, writes: Any) -> None:  # Any: a sequence of writes
+    """As the loop does it, but what goes out together goes out in one particular order."""
+    outcomes: list[tuple[Write, Exception | None]] = []
+    for kind, same in groupby(writes, type):
+        for write in same:
+            outcomes.append((write, await leader.write(write)))
+            if outcomes[-1][1] is not None and kind not in PARALLEL:
+                break
+        if any(error for _, error in outcomes):
+            break
+    leader.done(gang, outcomes)
+
+
+_POD_SPEC: Object = {
+    "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+}
+#: Kinds that a mirror looks at; the server has no others.
+assert {kinds.JOB, kinds.POD, kinds.NODE, kinds.GANG_PLAN} <= set(WATCHED)
+assert QUIET > LONGEST_SLEEP
+
+
+def _is_of(pod: Pod, job: Job) -> bool:
+    controller = controller_of(pod)
+    return controller is not None and controller.uid == job.metadata.uid
+
+
+def _plain(obj: Object) -> Object:
+    meta = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    meta["annotations"] = {k: v for k, v in meta.get("annotations", {}).items() if k != EPOCH}
+    return {**obj, "metadata": meta}

@@ -1,0 +1,138 @@
+"""A scheduler for crash tests that is small enough to be looked through, and that can preempt.
+
+First fit by name; one resource, of which every pod takes one unit. A gang takes its minimum and as many
+more as fit, or nothing. `preempts` names gangs that may take the nodes of others: the test's own Evict.
+"""
+
+from dataclasses import dataclass, field
+
+from muster.core.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
+from muster.core.events import (
+    CommitFailed,
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PlacesLost,
+    PlacesRetired,
+    PlanFound,
+    PodBound,
+    PodEnded,
+)
+from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId
+
+
+@dataclass
+class Planner:
+    preempts: dict[str, str] = field(default_factory=dict)
+    nodes: dict[NodeName, int] = field(default_factory=dict)
+    gangs: dict[GangId, Gang] = field(default_factory=dict)
+    pods: dict[PodId, PodBound] = field(default_factory=dict)
+    holds: dict[GangId, dict[Place, NodeName]] = field(default_factory=dict)
+    planned: dict[GangId, dict[Place, NodeName]] = field(default_factory=dict)
+    retired: dict[GangId, frozenset[Place]] = field(default_factory=dict)
+    back_off: dict[GangId, float] = field(default_factory=dict)
+    avoid: dict[GangId, dict[NodeName, float]] = field(default_factory=dict)
+    told: dict[GangId, str] = field(default_factory=dict)
+    evicted: set[tuple[GangId, frozenset[PodId]]] = field(default_factory=set)
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case NodeChanged(name, capacity):
+                self.nodes[name] = dict(capacity).get("cpu", 0) // 1000
+            case NodeRemoved(name):
+                self.nodes.pop(name, None)
+                for held in self.holds.values():
+                    for place in [place for place, node in held.items() if node == name]:
+                        del held[place]
+            case GangSubmitted(gang):
+                if self.gangs.get(gang.id) != gang and self.back_off.get(gang.id) == float("inf"):
+                    del self.back_off[gang.id]
+                self.gangs[gang.id] = gang
+            case GangRemoved(gang_id):
+                for of in (self.gangs, self.holds, self.planned, self.retired, self.told):
+                    of.pop(gang_id, None)
+            case PodBound(pod, _, _, gang_of, place):
+                self.pods[pod] = event
+                if gang_of is not None and place is not None:
+                    self.holds.get(gang_of, {}).pop(place, None)
+            case PodEnded(pod):
+                self.pods.pop(pod, None)
+            case PlacesRetired(gang_id, places):
+                self.retired[gang_id] = places
+            case PlanFound(gang_id, nodes):
+                self.planned[gang_id] = dict(nodes)
+            case PlacesLost(gang_id, places, excluded, until):
+                for place in places:
+                    self.holds.get(gang_id, {}).pop(place, None)
+                self.avoid.setdefault(gang_id, {}).update(dict.fromkeys(excluded, until))
+            case CommitFailed(gang_id, until):
+                self.holds.pop(gang_id, None)
+                self.planned.pop(gang_id, None)
+                self.back_off[gang_id] = until
+
+    def decide(self, now: float) -> list[Decision]:
+        decisions: list[Decision] = []
+        for gang in sorted(self.gangs.values(), key=lambda gang: (gang.id not in self.preempts, gang.id)):
+            if gang.gate is None and self.back_off.get(gang.id, 0.0) <= now:
+                decisions += self._place(gang, now)
+        return decisions
+
+    def wake_at(self) -> float | None:
+        return min((until for until in self.back_off.values() if until != float("inf")), default=None)
+
+    def _place(self, gang: Gang, now: float) -> list[Decision]:
+        self.back_off.pop(gang.id, None)
+        held = self.holds.setdefault(gang.id, {})
+        filled = {pod.place for pod in self.pods.values() if pod.gang == gang.id}
+        taken = filled | self.retired.get(gang.id, frozenset()) | held.keys()
+        wanted = [Place(p.name, i) for p in gang.pod_sets for i in range(p.count)]
+        vacant = [place for place in wanted if place not in taken]
+        need = gang.min_count - (len(wanted) - len(vacant))
+        if not vacant:
+            self.planned.pop(gang.id, None)
+            return []
+        found = self._fit(gang, vacant, now)
+        if len(found) >= max(need, 1):
+            return [self._hold(gang, found)]
+        victim = GangId(self.preempts.get(gang.id, ""))
+        pods = frozenset(pod.pod for pod in self.pods.values() if pod.gang == victim)
+        if pods and not held and not filled:
+            found = self._fit(gang, vacant, now, without=victim)
+            if len(found) >= max(need, 1):
+                return [Evict((Victim(victim),), gang.id), self._hold(gang, found)]
+        if need <= 0 or self.told.get(gang.id) == (message := f"{need} more pods do not fit"):
+            return []
+        self.told[gang.id] = message
+        return [Wait(gang.id, Explanation(Code.INSUFFICIENT_CAPACITY, "place", message))]
+
+    def _hold(self, gang: Gang, found: dict[Place, NodeName]) -> Assign:
+        self.holds[gang.id].update(found)
+        self.planned.pop(gang.id, None)
+        self.told.pop(gang.id, None)
+        return Assign(gang.id, dict(found))
+
+    def _fit(
+        self, gang: Gang, vacant: list[Place], now: float, without: GangId | None = None
+    ) -> dict[Place, NodeName]:
+        free = dict(sorted(self.nodes.items()))
+        for pod in self.pods.values():
+            if pod.node in free and (pod.gang is None or pod.gang != without):
+                free[pod.node] -= 1
+        for of, held in self.holds.items():
+            for node in held.values():
+                if node in free and of != without:
+                    free[node] -= 1
+        for node, until in self.avoid.get(gang.id, {}).items():
+            if until > now:
+                free.pop(node, None)
+        found: dict[Place, NodeName] = {}
+        planned = self.planned.get(gang.id, {})
+        for place in sorted(vacant, key=lambda place: (place not in planned, place)):
+            first = [planned[place]] if place in planned else []
+            node = next((node for node in [*first, *free] if free.get(node, 0) > 0), None)
+            if node is not None:
+                found[place] = node
+                free[node] -= 1
+        return found

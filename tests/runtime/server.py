@@ -1,0 +1,199 @@
+"""A deterministic API server for crash tests: small, without a loop, and with the semantics that matter here.
+
+Resource versions, uids, preconditions, merge patches, status as a subresource, binding, finalizers, and pods
+that take their time to end. Each write can be made to fail: refused, or unanswered with or without effect.
+Every client call that writes gives way once after it has taken effect (`Pause`), so that whoever drives a
+leader's coroutine can stop it after any single write, for good or for a while.
+"""
+
+import copy
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Kind, Object, Resource
+from muster.kube.client import Page, Patch, Propagation
+from muster.kube.errors import AlreadyExists, Conflict, NotFound, Unanswered
+
+AnyKind = Kind[Any]  # Any: one server for all kinds
+CPU_OF_A_POD = 1
+
+
+class Pause:
+    """Awaited by a client after each write; drives nothing by itself."""
+
+    def __await__(self) -> Generator["Pause", None, None]:
+        yield self
+
+
+@dataclass
+class Server:
+    time: float = 0.0
+    objects: dict[tuple[AnyKind, str], Object] = field(default_factory=dict)
+    revision: int = 0
+    #: all changes, in order: what watches tell
+    log: list[tuple[AnyKind, str, Resource | None]] = field(default_factory=list)
+    #: called after every change
+    watch: Callable[[], None] = lambda: None
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.time, UTC)
+
+    def read(self, kind: Kind[Any], key: str) -> Any:  # Any: of the kind
+        return msgspec.convert(self.objects[kind, key], kind.type)
+
+    def all(self, kind: Kind[Any]) -> list[Any]:  # Any: of the kind
+        return [self.read(kind, key) for of, key in list(self.objects) if of is kind]
+
+    def create(self, kind: AnyKind, namespace: str, body: Object) -> None:
+        obj = copy.deepcopy(body)
+        meta = obj["metadata"]
+        if kind.namespaced:
+            meta["namespace"] = namespace
+        key = f"{namespace}/{meta['name']}" if kind.namespaced else meta["name"]
+        if (kind, key) in self.objects:
+            raise AlreadyExists(key)
+        meta["uid"] = f"uid-{self.revision + 1}"
+        meta["creationTimestamp"] = self.now().isoformat()
+        self._store(kind, key, obj)
+
+    def patch(self, kind: AnyKind, key: str, patch: Object, subresource: str = "") -> None:
+        old = self._get(kind, key)
+        meta = patch.get("metadata", {})
+        self._check(old, meta.get("uid", ""), meta.get("resourceVersion", ""))
+        new = copy.deepcopy(old)
+        for name, value in patch.items():
+            if (name == "status") == (subresource == "status"):
+                new[name] = merged(new.get(name), value) if name != "metadata" else new["metadata"]
+        if subresource != "status" and "annotations" in meta:
+            new["metadata"]["annotations"] = merged(new["metadata"].get("annotations"), meta["annotations"])
+        if new != old:
+            self._store(kind, key, new)
+
+    def delete(self, kind: AnyKind, key: str, uid: str = "") -> None:
+        """A pod on a node goes only when `end` says that its node has let it go."""
+        obj = self._get(kind, key)
+        self._check(obj, uid, "")
+        held = obj["metadata"].get("finalizers") or (kind is kinds.POD and obj["spec"].get("nodeName"))
+        if not held:
+            self.end(kind, key)
+        elif "deletionTimestamp" not in obj["metadata"]:
+            new = copy.deepcopy(obj)
+            new["metadata"]["deletionTimestamp"] = self.now().isoformat()
+            self._store(kind, key, new)
+
+    def end(self, kind: AnyKind, key: str) -> None:
+        del self.objects[kind, key]
+        self.revision += 1
+        self.log.append((kind, key, None))
+        self.watch()
+
+    def bind(self, key: str, binding: Object) -> None:
+        old = self._get(kinds.POD, key)
+        meta = binding["metadata"]
+        self._check(old, meta["uid"], meta["resourceVersion"])
+        if old["spec"].get("nodeName") or "deletionTimestamp" in old["metadata"]:
+            raise Conflict(f"pod {key} is bound or going")
+        new = copy.deepcopy(old)
+        new["spec"]["nodeName"] = binding["target"]["name"]
+        new["metadata"].setdefault("annotations", {}).update(meta["annotations"])
+        self._store(kinds.POD, key, new)
+
+    def _get(self, kind: AnyKind, key: str) -> Object:
+        if (kind, key) not in self.objects:
+            raise NotFound(f"{kind.kind} {key}")
+        return self.objects[kind, key]
+
+    def _check(self, obj: Object, uid: str, version: str) -> None:
+        meta = obj["metadata"]
+        if (uid and uid != meta["uid"]) or (version and version != meta["resourceVersion"]):
+            raise Conflict(f"{meta['name']}: not as it was")
+
+    def _store(self, kind: AnyKind, key: str, obj: Object) -> None:
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        self.objects[kind, key] = obj
+        self.log.append((kind, key, msgspec.convert(obj, kind.type)))
+        self.watch()
+
+
+def merged(old: Any, patch: Any) -> Any:  # Any: JSON
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+#: Decides the fate of a write before it is made: an error, and whether it takes effect all the same.
+Fault = Callable[[str, AnyKind, str], tuple[Exception, bool] | None]
+
+
+@dataclass
+class ServerClient:
+    """`muster.kube.client.Client` as far as a leader's writes go; reads come by the mirror."""
+
+    server: Server
+    fault: Fault = lambda verb, kind, key: None
+
+    async def create(self, kind: AnyKind, namespace: str, obj: Object) -> Any:  # Any: unread
+        key = f"{namespace}/{obj['metadata']['name']}"
+        await self._do("create", kind, key, lambda: self.server.create(kind, namespace, obj))
+
+    async def patch(
+        self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
+    ) -> Any:  # Any: unread
+        assert isinstance(patch, dict)
+        key = f"{namespace}/{name}" if kind.namespaced else name
+        await self._do("patch", kind, key, lambda: self.server.patch(kind, key, patch, subresource))
+
+    async def delete(
+        self,
+        kind: AnyKind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        key = f"{namespace}/{name}"
+        await self._do("delete", kind, key, lambda: self.server.delete(kind, key, uid))
+
+    async def bind(self, namespace: str, name: str, binding: Object) -> None:
+        key = f"{namespace}/{name}"
+        await self._do("bind", kinds.POD, key, lambda: self.server.bind(key, binding))
+
+    async def _do(self, verb: str, kind: AnyKind, key: str, write: Callable[[], None]) -> None:
+        fate = self.fault(verb, kind, key)
+        if fate is None or fate[1]:
+            try:
+                write()
+            finally:
+                await Pause()
+        if fate is not None:
+            raise fate[0]
+
+    def _unread(self, *args: Any, **named: Any) -> NoReturn:
+        raise AssertionError("a leader reads through its mirror")
+
+    get = get_json = list = watch = evict = log = _unread  # type: ignore[assignment]
+
+    async def close(self) -> None: ...
+
+
+def lost() -> Exception:
+    return Unanswered("no answer")
+
+
+__all__ = ["CPU_OF_A_POD", "Fault", "Page", "Pause", "Server", "ServerClient", "lost", "merged"]

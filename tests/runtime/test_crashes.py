@@ -1,0 +1,96 @@
+"""A leader that dies after any single write, and leaders that overlap: nothing is left half done.
+
+Every history is run from its beginning: a gang is started (or takes the nodes of a victim), the leader
+is stopped after its i-th write, and another takes over. The number of histories is printed in each test's
+name; docs/committing.md has the table.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from tests.runtime.model import Cluster, Kind, Running
+
+LEASE = 20.0  # seconds until another leader takes over
+
+
+@dataclass(frozen=True)
+class Case:
+    size: int
+    kind: Kind
+    victim: Kind | None = None
+
+    def __str__(self) -> str:
+        return f"{self.size} {self.kind}" + (f" over {self.victim}" if self.victim else "")
+
+    def cluster(self) -> Cluster:
+        return _prepared(self).copy()
+
+    def leader(self, cluster: Cluster, epoch: int) -> Running:
+        return Running(cluster, epoch)
+
+
+@cache
+def _prepared(case: Case) -> Cluster:
+    """Exactly enough nodes; if there is to be a victim, it stands on all of them."""
+    cluster = Cluster()
+    for name, room in (("a", (case.size + 1) // 2), ("b", case.size // 2)):
+        if room:
+            cluster.node(name, room)
+    if case.victim is not None:
+        cluster.gang("victim", case.size, case.victim)
+        first = Running(cluster, 1)
+        cluster.settle()
+        assert not first.quiesce()
+        assert cluster.outcome("victim", case.size) == "whole"
+        first.stop()
+        cluster.preempts["default/main"] = "default/victim"
+    cluster.gang("main", case.size, case.kind)
+    cluster.settle()
+    return cluster
+
+
+CASES = [
+    Case(size, kind, victim)
+    for size in (1, 2, 3, 4)
+    for kind in ("job", "bare")
+    for victim in (None, "job", "free job")
+]
+
+
+def writes_of(case: Case) -> int:
+    """How many writes a leader makes if nothing happens to it."""
+    running = case.leader(case.cluster(), 2)
+    assert not running.quiesce()
+    assert running.cluster.outcome("main", case.size) == "whole"
+    return running.writes
+
+
+def check(case: Case, cluster: Cluster, epoch: int) -> None:
+    """The gang is whole, its victim whole or waiting; and a new leader finds nothing to do."""
+    assert cluster.outcome("main", case.size) == "whole"
+    if case.victim:
+        assert cluster.outcome("victim", case.size) == "waiting"
+    before = cluster.dump()
+    again = case.leader(cluster, epoch)
+    again.quiesce()
+    again.stop()
+    assert cluster.dump() == before
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_one_leader_dies_after_any_write(case: Case) -> None:
+    for i in range(writes_of(case) + 1):
+        for meanwhile in (False, True):
+            cluster = case.cluster()
+            first = case.leader(cluster, 2)
+            assert first.quiesce(writes=i) or i == writes_of(case)
+            first.stop()
+            if meanwhile:  # controllers and nodes have gone on before anyone takes over
+                cluster.settle()
+            cluster.server.time += LEASE
+            second = case.leader(cluster, 3)
+            second.quiesce()
+            second.stop()
+            check(case, cluster, 4)
