@@ -223,7 +223,7 @@ def test_a_directory_stands_for_a_claim() -> None:
         ("apiVersion: batch/v1\nkind: Jobb", 2, "kind", "did you mean Job?"),
         ("apiVersion: batch/v1", 1, "kind", "is missing"),
         ("apiVersion: batch/v2\nkind: Job", 1, "apiVersion", "Job is known as batch/v1"),
-        ("kind: Job", 1, "apiVersion", "Job is known as batch/v1"),
+        ("kind: Job", 1, "apiVersion", "is missing; Job is known as batch/v1"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", 3, "metadata", "takes a mapping"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}", 3, "metadata.name", "is missing"),
         (pod("A_b"), 3, "metadata.name", "such as a-b"),

@@ -102,7 +102,8 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
     found = _BY_NAME.get((str(version), name))
     if found is None:
         versions = " or ".join(kind.api_version for kind in SUPPORTED if kind.kind == name)
-        return document.finding((*at, "apiVersion"), f"is {version!r}; {name} is known as {versions}")
+        said = "is missing" if version is None else f"is {version!r}"
+        return document.finding((*at, "apiVersion"), f"{said}; {name} is known as {versions}")
     return found
 
 
