@@ -153,6 +153,31 @@ def test_replacement_only_once_the_pod_has_ended() -> None:
     assert cluster.status["terminating"] == 0
 
 
+def test_plain_pods_too_are_replaced_only_once_they_have_ended() -> None:
+    cluster = started(podReplacementPolicy="Failed")
+    (name,) = cluster.active()
+    cluster.run(name)
+    cluster.delete(name)
+    cluster.settle()
+    assert cluster.made == 1
+    cluster.end(name, 143)
+    cluster.settle()
+    assert cluster.counts() == (1, 0, 1)
+
+
+def test_a_pod_noted_as_failed_stays_so_though_it_ends_well() -> None:
+    cluster = started()
+    (name,) = cluster.active()
+    cluster.run(name)
+    cluster.delete(name)
+    cluster.catch_up()
+    with pytest.raises(Crash):
+        cluster.reconcile(crash_after=1)
+    cluster.end(name, 0)
+    cluster.settle()
+    assert cluster.counts() == (1, 0, 1)
+
+
 def test_a_pod_deleted_before_it_was_bound_has_ended() -> None:
     cluster = indexed(1, podReplacementPolicy="Failed")
     name = cluster.of_index(0)
