@@ -123,7 +123,8 @@ def cluster(tmp_path: Path, isolation: Isolation) -> Iterator[Cluster]:
     made.store.close()
     left = marked_processes(tmp_path)
     for pid in left:
-        os.kill(pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
     assert not left, "processes are left"
 
 

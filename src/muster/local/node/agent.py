@@ -34,7 +34,7 @@ from muster.local.node import processes
 from muster.local.node.dns import Names
 from muster.local.node.environment import Lookup
 from muster.local.node.gpus import Gpus
-from muster.local.node.isolation import Isolation
+from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
 from muster.local.node.pod import Place, PodWorker, confirm_deletion
 from muster.local.node.pretend import Pretence
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 #: Label of a node: how it runs pods.
 RUNTIME: Final = f"{DOMAIN}/runtime"
 PRUNE_SECONDS: Final = 600.0
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FILES: Final = 65_536  # what the agent wants to be able to open: three per container
 
 
@@ -94,6 +95,9 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
+        self._held: list[
+            int
+        ] = []  # the gate, and outputs that must not be lost before their worker reads them
         #: set once nodes are written and what an earlier agent left is taken over
         self.ready = asyncio.Event()
         self._live = False  # whether pods may be started: everything else has been read
@@ -105,7 +109,6 @@ class NodeAgent:
 
     async def run(self) -> None:
         """Runs until cancelled; then containers go on without us."""
-        gate = _open_gate(self._place.gate)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._write_nodes()
@@ -120,7 +123,8 @@ class NodeAgent:
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             self._names.close()
-            os.close(gate)
+            for fd in self._held:
+                os.close(fd)
 
     async def shutdown(self) -> None:
         """Ends all containers, each within its grace period, and reports their pods as failed.
@@ -183,6 +187,8 @@ class NodeAgent:
         self._names.pod_changed(old, new)
         if self._live:
             self._attend(old, new)
+        if old is not None and new is None and old.metadata.uid not in self._workers:
+            self.logs.pod_ended(old.metadata.namespace, old.metadata.name, old.metadata.uid)
 
     def _attend(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -250,6 +256,10 @@ class NodeAgent:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 self._gpus.restore(path.name)
+        for directory in self._wrappers:
+            with contextlib.suppress(OSError):
+                self._held.append(os.open(Files(directory).output, _READ))
+        self._held.append(_open_gate(self._place.gate))
         self._live = True
         for pod in list(self._pods.items.values()):
             self._attend(None, pod)
@@ -294,7 +304,7 @@ def _open_gate(path: Path) -> int:
     """The FIFO that wrappers wait at while there is no muster."""
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.open(path, _READ)
 
 
 def _raise_open_files() -> int:

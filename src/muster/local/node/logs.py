@@ -11,6 +11,7 @@ Files: `<root>/logs/<namespace>_<pod>_<uid>/<container>/<restart>.log`, the newe
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -26,6 +27,7 @@ TOTAL_BYTES: Final = 2 * 2**30  # of all pods that are gone; the oldest go first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
 CHUNK: Final = 2**16  # what a pipe holds
 _TAIL_BLOCK: Final = 2**16
+_ENDED: Final = "ended"  # a file in a pod's directory
 
 
 class LogWriter:
@@ -115,7 +117,7 @@ class Logs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._changed: dict[Path, asyncio.Event] = {}  # by directory of a container that runs or is followed
-        self._writing: dict[Path, int] = {}
+        self._gone: set[Path] = set()  # pods that ended while they were followed
 
     def writer(
         self, namespace: str, pod: str, uid: str, container: str, restart: int, fifo: Path
@@ -123,15 +125,13 @@ class Logs:
         directory = self._of(namespace, pod, uid) / container
         return LogWriter(fifo, directory / f"{restart}.log", lambda: self._wake(directory))
 
-    def pod_began(self, namespace: str, pod: str, uid: str) -> None:
-        """From here on followers of this pod wait for more."""
-        self._writing[self._of(namespace, pod, uid)] = 1
-
     def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
-        """No container of it will start again: followers end."""
+        """No container of it will start any more: followers end."""
         directory = self._of(namespace, pod, uid)
-        self._writing.pop(directory, None)
+        with contextlib.suppress(OSError):
+            (directory / _ENDED).touch()
         for container in [key for key in self._changed if key.parent == directory]:
+            self._gone.add(directory)
             self._wake(container)
 
     async def read(
@@ -145,7 +145,10 @@ class Logs:
         tail: int | None = None,
         previous: bool = False,
     ) -> AsyncIterator[bytes]:
-        """Output of the container's newest start (or the one before it), from the last `tail` lines on."""
+        """Output of the container's newest start (or the one before it), from the last `tail` lines on.
+
+        A follower goes on through restarts until the pod has ended, and may come before it begins.
+        """
         directory = self._of(namespace, pod_name, pod_uid) / container
         restarts = _restarts(directory)
         if previous:
@@ -164,7 +167,7 @@ class Logs:
                 restart = next(number for number in newest if number > restart)
                 position = _Position(directory / f"{restart}.log", None)
                 continue
-            if directory.parent not in self._writing:
+            if directory.parent in self._gone or (directory.parent / _ENDED).exists():
                 return
             await changed.wait()
 
@@ -191,7 +194,7 @@ class Logs:
         try:
             with path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-                return file.read().decode(errors="replace")
+                return file.read(4096).decode(errors="replace")
         except OSError:
             return ""
 

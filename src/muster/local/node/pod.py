@@ -101,7 +101,7 @@ class _Start:
     """One start of a container that is running."""
 
     process: processes.Process
-    writer: LogWriter | None
+    writer: LogWriter
     begun: datetime
 
 
@@ -121,6 +121,7 @@ class PodWorker:
         self._begun = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
         self._gone = False
+        self._over = False  # nothing of the pod is left on this machine
         self._status = _StatusWriter(place, self)
         self.update(pod)
 
@@ -142,8 +143,6 @@ class PodWorker:
 
     async def run(self) -> None:
         """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
-        meta = self.pod.metadata
-        self._place.logs.pod_began(meta.namespace, meta.name, meta.uid)
         try:
             async with asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(self._status.run())
@@ -152,18 +151,19 @@ class PodWorker:
                 if self._ending.is_set():
                     await self._end()
                 deadline.cancel()
+                self._clean_up()
+                self._over = True
                 self._report()
                 await self._status.settled()
                 writing.cancel()
-            self._clean_up()
+            meta = self.pod.metadata
+            self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
             if self.pod.metadata.deletion_timestamp is not None and not self._gone:
                 await confirm_deletion(self._place, self.pod)
         finally:
             for start in self._starts.values():  # only where we were cancelled
                 start.process.release()
-                if start.writer is not None:
-                    start.writer.close()
-            self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
+                start.writer.close()
 
     # the way of a pod
 
@@ -318,6 +318,8 @@ class PodWorker:
 
     def _found_ended(self, container: Observed, files: Files) -> None:
         """A start whose processes are gone: it ended while there was no muster, or with the machine."""
+        if files.output.exists():
+            self._writer(container, files).close()  # takes the last output, which the agent has held for us
         code = processes.recorded_exit(files)
         begun, now = _time_of(files.started), _time_of(files.exit) or self._place.clock.now()
         if code is None:
@@ -374,8 +376,7 @@ class PodWorker:
         start = self._starts.pop(container.spec.name)
         if not self._place.isolation.namespaces:
             await start.process.kill()
-        if start.writer is not None:
-            start.writer.close()
+        start.writer.close()
         container.ready = container.started = False
         now = self._place.clock.now()
         told = _read(start.process.files.error) if code == SETUP_FAILED else ""
@@ -446,7 +447,7 @@ class PodWorker:
         indices = self._place.devices.take(self.pod.metadata.uid, self.pod.spec.node_name, wanted)
         return {"CUDA_VISIBLE_DEVICES": ",".join(indices)} if indices else {}
 
-    def _writer(self, container: Observed, files: Files) -> LogWriter | None:
+    def _writer(self, container: Observed, files: Files) -> LogWriter:
         meta, name = self.pod.metadata, container.spec.name
         return self._place.logs.writer(
             meta.namespace, meta.name, meta.uid, name, container.restart_count, files.output
@@ -460,9 +461,8 @@ class PodWorker:
     # telling
 
     def document(self) -> Object:
-        return status.document(
-            self.pod, self._containers, self._place.clock.now(), self._begun, self._verdict
-        )
+        now = self._place.clock.now()
+        return status.document(self.pod, self._containers, now, self._begun, self._verdict, over=self._over)
 
     def _report(self) -> None:
         self._status.wanted()

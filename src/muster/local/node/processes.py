@@ -59,8 +59,9 @@ class Process:
         """SIGTERM to the command, and after `grace` seconds SIGKILL to all of the container."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                while self.running and not self._signal_command(signal.SIGTERM):
-                    await asyncio.sleep(_POLL_SECONDS)  # noqa: ASYNC110  # the wrapper is still setting up
+                # the wrapper may still be setting up, which no event tells
+                while self.running and not self._signal_command(signal.SIGTERM):  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL_SECONDS)
                 await self.wait()
         await self.kill()
 

@@ -80,9 +80,16 @@ def document(
     now: datetime,
     start_time: datetime,
     verdict: Verdict = Verdict(),
+    *,
+    over: bool = True,
 ) -> Object:
-    """The status to write, with the conditions of others taken over from `pod`."""
+    """The status to write, with the conditions of others taken over from `pod`.
+
+    Until the pod is `over` its phase is not terminal: what it holds would be given to others too early.
+    """
     current = phase(pod, containers, verdict)
+    if current in ("Succeeded", "Failed") and not over:
+        current = "Running"
     mains = [c for c in containers if not c.init]
     sidecars = [c for c in containers if c.sidecar]
     done = current in ("Succeeded", "Failed")
@@ -108,8 +115,8 @@ def document(
         "hostIP": pod.status.host_ip or "127.0.0.1",
         "conditions": msgspec.to_builtins(conditions),
         "containerStatuses": [_container(c) for c in mains],
-        "reason": verdict.reason or None,
-        "message": verdict.message or None,
+        "reason": verdict.reason or None if current == "Failed" else None,
+        "message": verdict.message or None if current == "Failed" else None,
     }
     inits = [_container(c) for c in containers if c.init]
     if inits:

@@ -1,11 +1,15 @@
 """A pod's names for a Python program: its host name, and the addresses of the pods around it.
 
 Imported by each interpreter in a pod that has no namespaces. It replaces `gethostname`, `getaddrinfo`,
-`gethostbyname`, `gethostbyname_ex`, and `connect` and `bind` of sockets; the hosts file is read at each call,
-because pods come and go. An unknown name below a subdomain of this namespace is answered at once with
-EAI_NONAME, as the cluster's DNS does, and not asked of the machine's name server. Then the user's own
-`sitecustomize`, if there is one further down the path, is run. Nothing here may keep a program from starting.
+`gethostbyname`, `gethostbyname_ex`, and `connect` and `bind` of sockets; the hosts file is read at each
+call, because pods come and go. An unknown name below a subdomain of this namespace is answered at once
+with EAI_NONAME, as the cluster's DNS does, and not asked of the machine's name server. Then the user's own
+`sitecustomize`, if there is one further down the path, is run.
+
+It stands alone: the interpreter may be any Python 3, in any virtual environment.
 """
+
+from __future__ import annotations
 
 import _socket
 import importlib.machinery
@@ -14,6 +18,12 @@ import os
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    # Any: these functions pass on whatever a program gives to the ones they replace
+
 _HOSTS = os.environ.get("MUSTER_HOSTS", "")
 _HOSTNAME = os.environ.get("MUSTER_HOSTNAME", "")
 _getaddrinfo = socket.getaddrinfo
@@ -21,9 +31,23 @@ _gethostbyname = socket.gethostbyname
 _gethostbyname_ex = socket.gethostbyname_ex
 
 
-def _table():
-    """name -> address; the names of one record are one pod's."""
-    table = {}
+def _find(host: Any) -> tuple[str, str] | None:
+    """The address and full name of `host`; None if it is none of ours; raises for what would be."""
+    if isinstance(host, (bytes, bytearray)):
+        host = bytes(host).decode("utf-8", "replace")
+    if not isinstance(host, str):
+        return None
+    name = host.rstrip(".").lower()
+    table = _table()
+    found = table.get(name)
+    if found is None and _would_be_ours(name, table):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return None if name == "localhost" else found
+
+
+def _table() -> dict[str, tuple[str, str]]:
+    """name -> (address, first name of its record)."""
+    table: dict[str, tuple[str, str]] = {}
     try:
         with open(_HOSTS, encoding="utf-8", errors="replace") as file:
             for line in file:
@@ -35,56 +59,55 @@ def _table():
     return table
 
 
-def _find(host):
-    """The address and full name of `host`; None if it is none of ours; raises for what would be."""
-    if isinstance(host, (bytes, bytearray)):
-        host = bytes(host).decode("utf-8", "replace")
-    if not isinstance(host, str):
-        return None
-    name = host.rstrip(".").lower()
-    table = _table()
-    found = table.get(name)
-    if found is None and _is_ours(name, table):
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    return None if found is None or name == "localhost" else found
-
-
-def _is_ours(name, table):
-    """Whether `name` would be a pod: below a subdomain that some pod has, or the cluster's own domain."""
+def _would_be_ours(name: str, table: dict[str, tuple[str, str]]) -> bool:
+    """Whether `name` is below a subdomain that some pod has, or below the cluster's own domain."""
     if name.endswith(".svc.cluster.local"):
         return True
     parent = name.partition(".")[2]
-    return bool(parent) and any(full.partition(".")[2] == parent for full in table)
+    return bool(parent) and any(known.partition(".")[2] == parent for known in table)
 
 
-def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):
+def _getaddrinfo_of_pods(
+    host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+) -> list[Any]:
     found = _find(host)
     if found is None:
-        return _getaddrinfo(host, port, family, type, proto, flags)
+        return list(_getaddrinfo(host, port, family, type, proto, flags))
     if family == socket.AF_INET6:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    answers = _getaddrinfo(found[0], port, family, type, proto, flags & ~socket.AI_CANONNAME)
+    answers: list[Any] = list(_getaddrinfo(found[0], port, family, type, proto, flags))
     if flags & socket.AI_CANONNAME and answers:
-        first = answers[0]
-        answers[0] = (first[0], first[1], first[2], found[1], first[4])
+        answers[0] = (*answers[0][:3], found[1], answers[0][4])
     return answers
 
 
-def gethostbyname(host):
+def _gethostbyname_of_pods(host: Any) -> str:
     found = _find(host)
     return _gethostbyname(host) if found is None else found[0]
 
 
-def gethostbyname_ex(host):
+def _gethostbyname_ex_of_pods(host: Any) -> tuple[str, list[str], list[str]]:
     found = _find(host)
     return _gethostbyname_ex(host) if found is None else (found[1], [], [found[0]])
 
 
-def gethostname():
+def _gethostname_of_pod() -> str:
     return _HOSTNAME
 
 
-def _resolved(sock, address):
+def _connect(sock: socket.socket, address: Any) -> None:
+    _socket.socket.connect(sock, _resolved(sock, address))
+
+
+def _connect_ex(sock: socket.socket, address: Any) -> int:
+    return _socket.socket.connect_ex(sock, _resolved(sock, address))
+
+
+def _bind(sock: socket.socket, address: Any) -> None:
+    _socket.socket.bind(sock, _resolved(sock, address))
+
+
+def _resolved(sock: socket.socket, address: Any) -> Any:
     if sock.family == socket.AF_INET and isinstance(address, tuple) and len(address) == 2:
         found = _find(address[0])
         if found is not None:
@@ -92,37 +115,29 @@ def _resolved(sock, address):
     return address
 
 
-def connect(self, address):
-    return _socket.socket.connect(self, _resolved(self, address))
+def _install() -> None:
+    replaced = {
+        "getaddrinfo": _getaddrinfo_of_pods,
+        "gethostbyname": _gethostbyname_of_pods,
+        "gethostbyname_ex": _gethostbyname_ex_of_pods,
+        "gethostname": _gethostname_of_pod,
+    }
+    for name, function in replaced.items():
+        function.__name__ = name
+        setattr(socket, name, function)
+    for name, method in {"connect": _connect, "connect_ex": _connect_ex, "bind": _bind}.items():
+        setattr(socket.socket, name, method)
 
 
-def connect_ex(self, address):
-    return _socket.socket.connect_ex(self, _resolved(self, address))
-
-
-def bind(self, address):
-    return _socket.socket.bind(self, _resolved(self, address))
-
-
-def _install():
-    socket.getaddrinfo = getaddrinfo
-    socket.gethostbyname = gethostbyname
-    socket.gethostbyname_ex = gethostbyname_ex
-    socket.gethostname = gethostname
-    socket.socket.connect = connect
-    socket.socket.connect_ex = connect_ex
-    socket.socket.bind = bind
-
-
-def _chain():
+def _chain() -> None:
     """Runs the `sitecustomize` that would have been imported without this one."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
         sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
 
 
 if _HOSTS and _HOSTNAME:
