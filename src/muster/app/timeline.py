@@ -62,10 +62,11 @@ def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Tim
     end = max((run.ended if run.ended is not None else now for run in ordered), default=now)
     by_job: dict[tuple[str, str, int], list[PodRun]] = defaultdict(list)
     for run in ordered:
-        by_job[run.replicated_job, run.job if not run.replicated_job else "", run.job_index or 0].append(run)
+        alone = "" if run.replicated_job else run.job or run.name
+        by_job[run.replicated_job, alone, run.job_index or 0].append(run)
     rows = []
-    for (group, job, index), members in by_job.items():
-        name = f"{group} {index}" if group else job or members[0].name
+    for (group, alone, index), members in by_job.items():
+        name = f"{group} {index}" if group else alone
         for number, lane in enumerate(_lanes(members)):
             spans = [span for position, run in enumerate(lane) for span in _spans(run, position, begin, now)]
             rows.append(Row("" if number else name, spans, _note(lane)))

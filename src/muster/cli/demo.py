@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,8 @@ def _show(outcome: "Outcome") -> None:
     from muster.app.timeline import timeline
     from muster.cli.timeline import lines
 
-    for line in lines(timeline(outcome.runs, outcome.submitted, time.time())):
+    drawn = timeline(outcome.runs, outcome.submitted, time.time())
+    for line in lines(replace(drawn, rows=tuple(sorted(drawn.rows, key=lambda row: row.label)))):
         print(f"   {line}")
 
 

@@ -9,6 +9,7 @@ barrier was never passed, to the pod's end.
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.scheduling import POD_GROUP_LABEL
+from muster.kube.errors import NotFound
 from muster.kube.reflector import Reflector
 from muster.local.client import LocalClient
 from muster.local.history import PodRun
@@ -71,7 +73,8 @@ async def _give_up(client: LocalClient, pods: Sequence[Pod]) -> None:
     """A worker has failed, and with it the job: its controller would end the others."""
     for pod in pods:
         if not pod.terminal and pod.metadata.deletion_timestamp is None:
-            await client.delete(kinds.POD, pod.metadata.namespace, pod.metadata.name)
+            with suppress(NotFound):  # a pod that was never bound is gone at once
+                await client.delete(kinds.POD, pod.metadata.namespace, pod.metadata.name)
 
 
 async def _outcome(client: LocalClient, namespace: str, pods: Sequence[Pod]) -> Outcome:
