@@ -91,7 +91,7 @@ RULES: list[tuple[Object, str, str]] = [
     ),
     (jobset(group("w", replicas=-1)), "spec.replicatedJobs[0].replicas", "must not be negative"),
     (
-        jobset(group("w", replicas=2**16, job={"parallelism": 2**15})),
+        jobset(group("w", replicas=2**16, job={"parallelism": 2**15, "completions": 1})),
         "spec.replicatedJobs[0].replicas",
         "2147483647",
     ),
@@ -199,6 +199,36 @@ RULES: list[tuple[Object, str, str]] = [
         "6 more than 63",
     ),
     (jobset(volumeClaimPolicies=[{}]), "spec.volumeClaimPolicies", "makes no volume claims"),
+    (
+        jobset(group("w", job={"backoffLimit": -1})),
+        "spec.replicatedJobs[0].template.spec.backoffLimit",
+        "greater than or equal to 0",
+    ),
+    (
+        jobset(group("w", job={"parallelism": 2})),
+        "spec.replicatedJobs[0].template.spec.completions",
+        "how many indexes",
+    ),
+    (
+        jobset(group("w", job={"template": {"spec": {"restartPolicy": "Never"}}})),
+        "spec.replicatedJobs[0].template.spec.template.spec.containers",
+        "at least one container",
+    ),
+    (
+        jobset(group("w", job={"template": {"spec": []}})),
+        "spec.replicatedJobs[0].template.spec.template.spec",
+        "array",
+    ),
+    (
+        jobset({"name": "w", "template": {"metadata": [], "spec": {}}}),
+        "spec.replicatedJobs[0].template.metadata",
+        "array",
+    ),
+    (
+        jobset({"name": "w", "template": {"spec": 5}}),
+        "spec.replicatedJobs[0].template.spec",
+        "int",
+    ),
     (
         jobset(group("w", job={"parallelism": "two"})),
         "spec.replicatedJobs[0].template.spec.parallelism",

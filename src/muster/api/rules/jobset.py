@@ -7,6 +7,7 @@ without them would be wrong. What of a JobSet may change later is in `jobset_cha
 Source: kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go and api/jobset/v1alpha2/jobset_types.go.
 """
 
+import copy
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -14,7 +15,8 @@ from typing import Final
 from muster import names
 from muster.api import duration
 from muster.api.base import Object
-from muster.api.batch_v1 import JobSpec
+from muster.api.batch_v1 import JobSpec, JobTemplate
+from muster.api.core_v1 import PodTemplate
 from muster.api.fields import FieldError, InvalidObject, Path, convert
 from muster.api.jobset_v1alpha2 import (
     COORDINATOR,
@@ -24,7 +26,7 @@ from muster.api.jobset_v1alpha2 import (
     JobSetSpec,
     ReplicatedJob,
 )
-from muster.api.rules import jobset_changes
+from muster.api.rules import job, jobset_changes
 from muster.api.rules.metadata import DNS_1035, SUBDOMAIN, shown
 
 REASONS: Final = (
@@ -67,9 +69,9 @@ def default(obj: Object) -> Object:
     for replicated in spec.get("replicatedJobs") or []:
         replicated.setdefault("replicas", 1)
         replicated.setdefault("groupName", "default")
-        job = _map(_map(replicated, "template"), "spec")
-        job.setdefault("completionMode", "Indexed")
-        _map(_map(job, "template"), "spec").setdefault("restartPolicy", "OnFailure")
+        template = _map(_map(replicated, "template"), "spec")
+        template.setdefault("completionMode", "Indexed")
+        _map(_map(template, "template"), "spec").setdefault("restartPolicy", "OnFailure")
     failure = spec.get("failurePolicy")
     if failure is not None:
         failure.setdefault("restartStrategy", "Recreate")
@@ -124,8 +126,9 @@ def unsupported(jobset: JobSet) -> list[FieldError]:
         errors.append(FieldError(("metadata", "annotations", EXCLUSIVE_TOPOLOGY), message))
     for position, replicated in enumerate(jobset.spec.replicated_jobs):
         at: Path = ("spec", "replicatedJobs", position, "template", "metadata", "annotations")
-        metadata = replicated.template.get("metadata") or {}
-        if EXCLUSIVE_TOPOLOGY in (metadata.get("annotations") or {}):
+        metadata = replicated.template.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        if isinstance(annotations, dict) and EXCLUSIVE_TOPOLOGY in annotations:
             errors.append(FieldError((*at, EXCLUSIVE_TOPOLOGY), message))
     return errors
 
@@ -134,13 +137,27 @@ def _job_specs(spec: JobSetSpec) -> tuple[list[JobSpec], list[FieldError]]:
     """The templates as Jobs; an unreadable one is an error and stands in as an empty one."""
     jobs, errors = [], []
     for position, replicated in enumerate(spec.replicated_jobs):
-        at: Path = ("spec", "replicatedJobs", position, "template", "spec")
+        at: Path = ("spec", "replicatedJobs", position, "template")
         try:
-            jobs.append(convert(replicated.template.get("spec") or {}, JobSpec, at))
+            template = convert(replicated.template, JobTemplate, at)
+            jobs.append(convert(template.spec, JobSpec, (*at, "spec")))
+            convert(jobs[-1].template, PodTemplate, (*at, "spec", "template"))
         except InvalidObject as error:
-            jobs.append(JobSpec())
+            jobs = [*jobs[:position], JobSpec()]
             errors += error.errors
+        else:
+            errors += _job(template, at)
     return jobs, errors
+
+
+def _job(template: JobTemplate, at: Path) -> list[FieldError]:
+    """What would be refused of the Jobs, told of the JobSet: later, nobody would be there to be told."""
+    like = job.default({"metadata": {}, "spec": copy.deepcopy(template.spec)})
+    return [
+        FieldError((*at, *error.path), error.message)
+        for error in job.validate(like, None)
+        if error.path[:1] == ("spec",)
+    ]
 
 
 def _annotations(jobset: JobSet) -> list[FieldError]:
@@ -164,17 +181,17 @@ def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[F
     errors = []
     before: set[str] = set()
     in_order = spec.startup_policy.startup_policy_order == "InOrder"
-    for position, (replicated, job) in enumerate(zip(spec.replicated_jobs, jobs, strict=True)):
+    for position, (replicated, one) in enumerate(zip(spec.replicated_jobs, jobs, strict=True)):
         at: Path = ("spec", "replicatedJobs", position)
         if replicated.name in before:
             errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(replicated.name)}"))
         if replicated.replicas < 0:
             errors.append(_invalid((*at, "replicas"), replicated.replicas, "must not be negative"))
-        elif replicated.replicas * job.parallelism > _MOST_PODS:
-            message = f"times parallelism {job.parallelism} must not be more than {_MOST_PODS}"
+        elif replicated.replicas * one.parallelism > _MOST_PODS:
+            message = f"times parallelism {one.parallelism} must not be more than {_MOST_PODS}"
             errors.append(_invalid((*at, "replicas"), replicated.replicas, message))
         errors += _label(replicated.group_name, (*at, "groupName"), replicated.group_name)
-        errors += _lengths(replicated, job, name, at)
+        errors += _lengths(replicated, one, name, at)
         errors += _dependencies(replicated, before, at)
         if in_order and replicated.depends_on:
             message = "Forbidden: startupPolicyOrder InOrder and dependsOn exclude each other"
@@ -183,12 +200,12 @@ def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[F
     return errors
 
 
-def _lengths(replicated: ReplicatedJob, job: JobSpec, name: str, at: Path) -> list[FieldError]:
+def _lengths(replicated: ReplicatedJob, spec: JobSpec, name: str, at: Path) -> list[FieldError]:
     """The longest names that come of it: of Jobs and, as these are hostnames, of pods."""
     last = f"{name}-{replicated.name}-{max(0, replicated.replicas - 1)}"
     errors = _label(last, (*at, "name"), replicated.name, f"its Jobs would be called {shown(last)}")
-    if not errors and job.completion_mode == "Indexed" and job.completions is not None:
-        pod = f"{last}-{max(0, job.completions - 1)}{_RANDOM}"
+    if not errors and spec.completion_mode == "Indexed" and spec.completions is not None:
+        pod = f"{last}-{max(0, spec.completions - 1)}{_RANDOM}"
         errors = _label(pod, (*at, "name"), replicated.name, f"its pods would be called {shown(pod)}")
     return errors
 
@@ -284,8 +301,8 @@ def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[Field
     at: Path = ("spec", "coordinator")
     found = next(
         (
-            (replicated, job)
-            for replicated, job in zip(spec.replicated_jobs, jobs, strict=True)
+            (replicated, one)
+            for replicated, one in zip(spec.replicated_jobs, jobs, strict=True)
             if replicated.name == coordinator.replicated_job
         ),
         None,
@@ -293,16 +310,16 @@ def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[Field
     if found is None:
         message = "there is no replicatedJob of this name"
         return [_invalid((*at, "replicatedJob"), coordinator.replicated_job, message)]
-    replicated, job = found
+    replicated, one = found
     errors = []
     if not 0 <= coordinator.job_index < replicated.replicas:
         message = f"{replicated.name} has {replicated.replicas} Jobs, counted from 0"
         errors.append(_invalid((*at, "jobIndex"), coordinator.job_index, message))
-    if job.completion_mode != "Indexed" or job.completions is None:
+    if one.completion_mode != "Indexed" or one.completions is None:
         message = f"the Jobs of {replicated.name} must be Indexed and state their completions"
         errors.append(_invalid((*at, "replicatedJob"), coordinator.replicated_job, message))
-    elif not 0 <= coordinator.pod_index < job.completions:
-        message = f"the Jobs of {replicated.name} have {job.completions} indices, counted from 0"
+    elif not 0 <= coordinator.pod_index < one.completions:
+        message = f"the Jobs of {replicated.name} have {one.completions} indices, counted from 0"
         errors.append(_invalid((*at, "podIndex"), coordinator.pod_index, message))
     host = f"{name}-{replicated.name}-{coordinator.job_index}-{coordinator.pod_index}"
     endpoint = f"{host}.{spec.network.subdomain or name}"
@@ -352,8 +369,8 @@ def _invalid(path: Path, value: str | int, message: str) -> FieldError:
 
 
 def _map(parent: Object, field: str) -> Object:
-    """The object in this field, made if it is absent or null."""
+    """The object in this field, made if it is absent or null. What is no object is left for `validate`."""
     if parent.get(field) is None:
         parent[field] = {}
-    value: Object = parent[field]
-    return value
+    value = parent[field]
+    return value if isinstance(value, dict) else {}
