@@ -13,12 +13,12 @@ A place is
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from muster.core.decisions import Explanation
-from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
@@ -160,19 +160,43 @@ def place_shape(state: GangState, place: Place) -> Shape | None:
     return None
 
 
+def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
+    """Held places that the gang, as it is now, must not or need not hold, or whose node is gone."""
+    gang = state.gang
+    if gang is None or gang.gate is not None:
+        return list(state.holds)
+    sets = {pod_set.name: (pod_set.count, pod_set.shape.requests) for pod_set in gang.pod_sets}
+    none: tuple[int, Amounts] = (0, ())
+    found = []
+    for place, promise in state.holds.items():
+        count, requests = sets.get(place.pod_set, none)
+        wanted = place.index < count and promise.requests == requests and place not in state.retired
+        if not wanted or promise.node not in nodes:
+            found.append(place)
+    return found
+
+
 def stands(state: GangState) -> bool:
     """Every minimum is satisfied by live pods and retired places."""
     gang = state.gang
     if gang is None:
         return False
-    satisfied = Counter(place.pod_set for place in {*state.filled, *state.retired} if _inside(gang, place))
-    return sum(satisfied.values()) >= gang.min_count and all(
-        satisfied[p.name] >= p.min_count for p in gang.pod_sets
+    satisfied = _indices(state.filled, state.retired)
+    done = [sum(i < p.count for i in satisfied.get(p.name, ())) for p in gang.pod_sets]
+    return sum(done) >= gang.min_count and all(
+        n >= p.min_count for n, p in zip(done, gang.pod_sets, strict=True)
     )
 
 
-def _inside(gang: Gang, place: Place) -> bool:
-    return any(p.name == place.pod_set and place.index < p.count for p in gang.pod_sets)
+def _indices(*places: Iterable[Place]) -> dict[str, set[int]]:
+    """Indices by pod set: for gangs of thousands, comparing numbers is what makes a cycle short."""
+    indices: dict[str, set[int]] = {}
+    for some in places:
+        for place in some:
+            if (found := indices.get(place.pod_set)) is None:
+                found = indices[place.pod_set] = set()
+            found.add(place.index)
+    return indices
 
 
 class Wants:
@@ -193,9 +217,9 @@ class Wants:
         state.rank = (-gang.priority, gang.submitted, state.id)
         if gang.gate is not None:
             return
-        taken = {*state.filled, *state.retired}
-        taken |= {place for place, hold in state.holds.items() if hold.told}
-        vacant = [self._vacant(pod_set, taken) for pod_set in gang.pod_sets]
+        told = (place for place, promise in state.holds.items() if promise.told)
+        taken = _indices(state.filled, state.retired, told)
+        vacant = [_vacant(p.count, taken.get(p.name)) for p in gang.pod_sets]
         done = [p.count - len(v) for p, v in zip(gang.pod_sets, vacant, strict=True)]
         overall = max(gang.min_count - sum(done), 0)
         needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]
@@ -218,11 +242,6 @@ class Wants:
         state.want = want
         state.vacant = tuple(v for v, n in zip(vacant, needs, strict=True) if v or n)
 
-    def _vacant(self, pod_set: PodSet, taken: set[Place]) -> Sequence[int]:
-        if not taken:
-            return range(pod_set.count)
-        return [i for i in range(pod_set.count) if Place(pod_set.name, i) not in taken]
-
     def _without_lapsed(
         self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int
     ) -> tuple[list[Sequence[int]], list[int]]:
@@ -235,3 +254,7 @@ class Wants:
             for p, v in zip(state.gang.pod_sets, vacant, strict=True)
         ]
         return kept, needs
+
+
+def _vacant(count: int, taken: set[int] | None) -> Sequence[int]:
+    return range(count) if not taken else [i for i in range(count) if i not in taken]

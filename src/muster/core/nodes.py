@@ -14,7 +14,6 @@ The resource `pods` is implicit: every pod takes one, whatever it requests, and 
 does not name `pods` sets no limit. Any other resource that a node does not name, it has none of.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -119,13 +118,6 @@ class Nodes:
         self.changes.clear()
         self.fact_changes.clear()
         self.layout += 1
-
-    def alive(self) -> Iterator[tuple[int, NodeChanged]]:
-        """Columns of nodes that are there, with their facts."""
-        for column, name in enumerate(self.names):
-            fact = self.facts.get(name)
-            if fact is not None:
-                yield column, fact
 
     # Amounts
 

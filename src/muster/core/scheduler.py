@@ -39,6 +39,7 @@ from muster.core.gangs import (
     occupy,
     place_shape,
     stands,
+    unwanted,
     vacate,
 )
 from muster.core.ledger import Ledger
@@ -231,31 +232,28 @@ class Scheduler:
         releases = []
         for gang in sorted(self._timed | self._touched):
             state = self.gangs[gang]
-            standing = bool(state.holds) and stands(state)
-            ended = []
-            for place_, promise in state.holds.items():
-                shape = place_shape(state, place_)
-                if promise.told and promise.until is None and standing:
-                    promise.until = now + self.config.hold
-                if promise.until is not None and promise.until <= now:
+            if state.holds:
+                if stands(state):
+                    self._limit_holds(state, now)
+                run_out = [p for p, h in state.holds.items() if h.until is not None and h.until <= now]
+                if run_out:
                     lapsed.add(gang)
-                    state.lapsed.add(place_)
-                    ended.append(place_)
-                elif (
-                    shape is None
-                    or shape.requests != promise.requests
-                    or promise.node not in self.nodes.facts
-                ):
-                    ended.append(place_)
-            if ended:
-                self._touched.add(gang)
-                told = give_back(state, ended, self.ledger)
+                    state.lapsed.update(run_out)
+                told = give_back(state, {*run_out, *unwanted(state, self.nodes.facts)}, self.ledger)
                 if told:
                     releases.append(Release(gang, frozenset(told)))
+                if run_out or told:
+                    self._touched.add(gang)
             if state.back_off is not None and state.back_off.until <= now:
                 state.back_off = None
                 self._touched.add(gang)
         return lapsed, releases
+
+    def _limit_holds(self, state: GangState, now: float) -> None:
+        """The start is over: places that were promised with it are held a while longer, not for ever."""
+        for promise in state.holds.values():
+            if promise.told and promise.until is None:
+                promise.until = now + self.config.hold
 
     def _settle(self) -> None:
         """Bring what touched gangs lack, and when they need attention again, up to date."""

@@ -67,12 +67,12 @@ class Slots:
         """The vector of this shape as of now. Read it before the ledger changes again."""
         vector = self._vectors.pop(shape, None) or self._new(shape)
         self._vectors[shape] = vector
-        self.refresh(vector)
+        self._refresh(vector)
         if len(self._vectors) > _KEPT:
             del self._vectors[next(iter(self._vectors))]
         return vector
 
-    def refresh(self, vector: Vector) -> None:
+    def _refresh(self, vector: Vector) -> None:
         """Catch up with what changed since the vector was last read."""
         nodes = self._nodes
         if vector.layout == nodes.layout and vector.position == nodes.changes.end:
