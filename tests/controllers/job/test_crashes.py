@@ -5,6 +5,7 @@ controller is stopped, restarted, or shown the past, its counts must come to tha
 """
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -163,6 +164,28 @@ def _life(shape: str, crash_at: int | None) -> int:
     settle()
     check_end(cluster)
     return written
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_cache_that_does_not_show_the_new_pods_makes_no_second_ones(shape: str) -> None:
+    cluster = Cluster(job_object(SHAPES[shape]))
+    before = cluster.pods_seen
+    for _ in range(3):
+        cluster.reconcile()
+        cluster.pods_seen = before
+    assert cluster.made == SHAPES[shape]["parallelism"]
+    cluster.catch_up()
+    cluster.end(cluster.active()[0], 1)
+    cluster.settle()
+    cluster.advance(400)
+    made, before = cluster.made, cluster.pods_seen
+    for _ in range(3):
+        with suppress(Refused):
+            cluster.reconcile()
+        cluster.pods_seen = before
+    if cluster.condition("FailureTarget") is None:
+        assert len(cluster.active()) == SHAPES[shape]["parallelism"]
+    assert cluster.made <= made + 1
 
 
 class JobMachine(RuleBasedStateMachine):
