@@ -1,5 +1,6 @@
 """Caches and their indexes, against a plain search."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +45,12 @@ def test_indexes_agree_with_a_search_after_any_changes(changes: list[tuple[Pod, 
         ]
     for value in "xyz":
         assert cache.by("label", value) == [pod for pod in items if value in pod.metadata.labels.values()]
+
+
+def test_two_controllers_may_share_an_index_but_not_its_name() -> None:
+    Caches([POD], [INDEX, INDEX])
+    with pytest.raises(ValueError, match="two indexes of pods are called label"):
+        Caches([POD], [INDEX, Index(POD, "label", lambda pod: [])])
 
 
 def test_caches_tell_which_kind_is_behind() -> None:

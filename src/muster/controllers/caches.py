@@ -35,7 +35,11 @@ class Cache(Generic[R]):
         self.kind = kind
         self.items: dict[str, R] = {}
         self.version = 0
-        self._indexes = {OWNER: _owner_uids} | {index.name: index.values for index in indexes}
+        self._indexes: dict[str, Callable[[Any], Iterable[str]]] = {OWNER: _owner_uids}
+        for index in indexes:
+            known = self._indexes.setdefault(index.name, index.values)
+            if known is not index.values:
+                raise ValueError(f"two indexes of {kind.plural} are called {index.name}")
         self._found: dict[tuple[str, str], dict[str, R]] = {}
 
     def get(self, key: str) -> R | None:
