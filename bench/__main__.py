@@ -1,0 +1,44 @@
+"""`make bench`: every figure that the documents claim, measured here and now, beside its goal.
+
+    python -m bench              all
+    python -m bench core store   some
+
+A goal missed is shown, and the exit code is 1; a machine that is busy with other things misses goals.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Final
+
+BENCHES: Final = ("core", "store", "door", "command", "cluster")
+
+#: name → (at most or at least, goal)
+GOALS: Final[dict[str, tuple[str, float]]] = {
+    "muster run of `true`, cold home, s": ("≤", 1.2),
+    "muster --help, × import typer": ("≤", 3),
+    "writes/s, 32 connections": ("≥", 1_000),
+    "watch deliveries/s meanwhile": ("≥", 10_000),
+    "500 sleeps: all bound, s": ("≤", 2),
+    "500 sleeps: all running, s": ("≤", 10),
+    "10000 pods, runtime=none: all bound, s": ("≤", 20),
+    "resident MB with 10,000 pods": ("≤", 300),
+}
+
+
+def main() -> int:
+    missed = 0
+    for name in sys.argv[1:] or BENCHES:
+        run: Callable[[], dict[str, float]] = importlib.import_module(f"bench.{name}").run
+        print(f"\n{name}")
+        for figure, value in run().items():
+            sign, goal = GOALS.get(figure, ("", 0.0))
+            met = not sign or (value <= goal if sign == "≤" else value >= goal)
+            missed += not met
+            verdict = f"  {sign} {goal:,g} {'met' if met else 'MISSED'}" if sign else ""
+            print(f"  {figure:<48}{value:>14,.4g}{verdict}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
