@@ -94,3 +94,55 @@ def test_one_leader_dies_after_any_write(case: Case) -> None:
             second.quiesce()
             second.stop()
             check(case, cluster, 4)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
+    """It stops after write i, the new one makes j writes, the old one makes all it had in mind."""
+    for i in range(writes_of(case) + 1):
+        j = 0
+        while True:
+            cluster = case.cluster()
+            old = case.leader(cluster, 2)
+            old.quiesce(writes=i)
+            cluster.server.time += LEASE
+            new = case.leader(cluster, 3)
+            more = new.quiesce(writes=j)
+            old.sees = False  # what it does now it does on its stale view
+            old.go()
+            new.quiesce()
+            old.sees = True  # now it learns, from whatever the new one has touched, that it is over
+            old.look()
+            old.fresh = False
+            old.go()
+            assert old.deposed
+            new.quiesce()
+            new.stop()
+            check(case, cluster, 4)
+            j += 1
+            if not more:
+                break
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.size <= 3], ids=str)
+def test_the_second_leader_dies_as_well(case: Case) -> None:
+    """After write i, and the one that takes over after its write j."""
+    for i in range(writes_of(case) + 1):
+        j = 0
+        while True:
+            cluster = case.cluster()
+            first = case.leader(cluster, 2)
+            first.quiesce(writes=i)
+            first.stop()
+            cluster.server.time += LEASE
+            second = case.leader(cluster, 3)
+            more = second.quiesce(writes=j)
+            second.stop()
+            cluster.server.time += LEASE
+            third = case.leader(cluster, 4)
+            third.quiesce()
+            third.stop()
+            check(case, cluster, 5)
+            j += 1
+            if not more:
+                break

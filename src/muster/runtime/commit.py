@@ -106,7 +106,7 @@ class GangView:
     plans: tuple[Plan, ...]  # open ones, by attempt
     assigned: Mapping[Place, NodeName]  # by the core; filled places may be among them
     nodes: Container[str]
-    called: tuple[Leaving, ...] = ()  # victims that the core has named and no plan has recorded yet
+    called: tuple[Leaving, ...] = ()  # victims that the core has named, as far as they are still there
     victims: tuple[Victim, ...] = ()  # of the highest plan
     explanation: Explanation | None = None
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running

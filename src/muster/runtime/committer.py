@@ -21,7 +21,7 @@ from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import Conflict
 from muster.runtime.commit import NEVER, GangView, Limits, Memory, Victim, learn, step
 from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef
-from muster.runtime.writes import AnyKind, DeletePlan, Expectation, Write, expectation
+from muster.runtime.writes import AnyKind, Expectation, Write, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live, occupies
 
@@ -60,6 +60,7 @@ class _Book:
 
     memory: Memory = field(default_factory=Memory)
     assigned: dict[Place, NodeName] = field(default_factory=dict)
+    #: victims that the core has named for it, until they are gone
     called: tuple[Leaving, ...] = ()
     explanation: Explanation | None = None
     working: bool = False
@@ -112,6 +113,8 @@ class Committer:
                 assigned = self._book(gang).assigned
                 for place in places:
                     assigned.pop(place, None)
+                if not assigned:
+                    self._book(gang).called = ()
                 self.changed(gang)
             case Wait(gang, explanation):
                 self._book(gang).explanation = explanation
@@ -169,8 +172,6 @@ class Committer:
             events += told
             if error is None or isinstance(error, Conflict):
                 book.expected.append(expectation(write))
-            if error is None and isinstance(write, DeletePlan):
-                book.called = ()  # done with, or given up
         book.expected_until = now + LONGEST_WAIT
         self._wake(gang, book.expected_until if book.expected else book.memory.retry_at, now)
         self._heed(book, events)
@@ -226,6 +227,7 @@ class Committer:
             found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
             record = found if isinstance(found, GangRecord) else None
         victims = tuple(map(self._victim, plans[-1].victims)) if plans else ()
+        book.called = tuple(victim for victim in book.called if self._victim(victim).pods)
         self._note_endings(gang, victims)
         return GangView(
             id=gang,
