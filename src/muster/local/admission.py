@@ -4,14 +4,16 @@ Every write is read as its kind's struct first, status included, so that whoever
 on types. Then the rules of its kind complete and check it: one line per kind in the table below.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.api.fields import FieldError, InvalidObject, convert
+from muster.api.batch_v1 import JobSpec, JobTemplate
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import FieldError, InvalidObject, Path, convert
 from muster.api.rules import cluster, job, jobset, metadata, pod, scheduling, stored
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind, invalid
@@ -82,8 +84,26 @@ def check_status(kind: AnyKind, name: str, obj: Object) -> None:
 def _check_types(kind: AnyKind, name: str, obj: Object) -> None:
     try:
         convert(obj, kind.type)
+        for path, template, type_ in _templates(kind, obj):
+            convert(template, type_, path)
     except InvalidObject as error:
         raise invalid(kind, name, error.errors) from None
+
+
+def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]]:
+    """The parts that structs leave as JSON because they are copied as they are: each is read once its
+    surroundings have been."""
+    spec = obj.get("spec") or {}
+    if kind is kinds.JOB:
+        yield ("spec", "template"), spec.get("template") or {}, PodTemplate
+    elif kind is kinds.JOBSET:
+        for position, replicated in enumerate(spec.get("replicatedJobs") or ()):
+            path: Path = ("spec", "replicatedJobs", position, "template")
+            template = replicated.get("template") or {}
+            yield path, template, JobTemplate
+            job = template.get("spec") or {}
+            yield (*path, "spec"), job, JobSpec
+            yield (*path, "spec", "template"), job.get("template") or {}, PodTemplate
 
 
 def _without_nulls(value: Any) -> Any:  # Any: JSON

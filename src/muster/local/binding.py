@@ -50,7 +50,7 @@ def check(pod: Object) -> None:
         why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
     elif spec.get("schedulingGates"):
         why = f"pod {name} has non-empty .spec.schedulingGates"
-    elif pod["status"]["phase"] in ("Succeeded", "Failed"):
+    elif pod["status"].get("phase") in ("Succeeded", "Failed"):
         why = f"pod {name} has ended already"
     if why:
         raise conflict(kinds.POD, name, why, "binding")

@@ -84,8 +84,9 @@ def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> Non
         and matches_labels(selector, other["metadata"].get("labels") or {})
     ]
     healthy = sum(_healthy(other) for other in counted)
-    wanted = _wanted(budget["spec"], len(counted))
-    always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    spec = budget.get("spec") or {}
+    wanted = _wanted(spec, len(counted))
+    always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
     if not _healthy(pod) and (always or healthy >= wanted):
         return
     if healthy - 1 < wanted:
@@ -121,7 +122,7 @@ def disrupted(pod: Object, now: datetime) -> Object:
 
 
 def _selector(budget: Object) -> LabelSelector:
-    return convert(budget["spec"].get("selector") or {}, LabelSelector)
+    return convert((budget.get("spec") or {}).get("selector") or {}, LabelSelector)
 
 
 def _healthy(pod: Object) -> bool:

@@ -183,12 +183,8 @@ def _life(pod: Object, now: datetime) -> _Life:
     phase = status.get("phase") or "Pending"
     containers = status.get("containerStatuses") or []
     states = [state for c in containers for state in (c.get("state") or {}, c.get("lastState") or {})]
-    starts = [
-        begun
-        for state in states
-        for part in state.values()
-        if part and (begun := _seconds(part, "startedAt"))
-    ]
+    parts = [part for state in states for part in (state.get("running"), state.get("terminated")) if part]
+    starts = [begun for part in parts if (begun := _seconds(part, "startedAt"))]
     ended_states = [
         state["terminated"] for c in containers if (state := c.get("state") or {}).get("terminated")
     ]

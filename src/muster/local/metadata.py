@@ -75,7 +75,7 @@ def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: st
         raise NotFound(f"{kind.kind} has no subresource {subresource!r}")
     if subresource:
         new = {key: value for key, value in current.items() if key != "status"}
-        return new | ({"status": proposed["status"]} if "status" in proposed else {})
+        return new | {"status": proposed.get("status") or {}}
     new = proposed
     if kind.status:
         new.pop("status", None)

@@ -152,7 +152,7 @@ class Store:
         assert self._connection is not None
         try:
             return self._connection.execute(sql, tuple(values))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             raise ServerError(f"the store {self.path} failed: {error}") from error
 
     async def changed(self, kind: str) -> None:

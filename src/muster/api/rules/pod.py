@@ -129,8 +129,9 @@ def _container(container: Object, path: Path, volumes: set[str]) -> list[FieldEr
             )
     for position, mount in enumerate(container.get("volumeMounts") or []):
         at = (*path, "volumeMounts", position)
-        if mount.get("name") not in volumes:
-            errors.append(FieldError((*at, "name"), f"Not found: {shown(str(mount.get('name') or ''))}"))
+        name = str(mount.get("name") or "")
+        if name not in volumes:
+            errors.append(FieldError((*at, "name"), f"Not found: {shown(name)}"))
         if not mount.get("mountPath"):
             errors.append(FieldError((*at, "mountPath"), "Required value"))
     return errors + _resources(container.get("resources") or {}, (*path, "resources"))
