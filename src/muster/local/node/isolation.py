@@ -74,6 +74,11 @@ class Files(msgspec.Struct, frozen=True):
         return self.directory / "started"
 
     @property
+    def ready(self) -> Path:
+        """Exists once the set-up is done and the command is about to run."""
+        return self.directory / "ready"
+
+    @property
     def error(self) -> Path:
         """Why the set-up failed."""
         return self.directory / "error"
@@ -200,7 +205,7 @@ def _script(setup: Setup, files: Files, gate: Path, isolation: Isolation) -> str
             f"true >{q(str(files.started))}",
             f"path=$PATH PATH={_SYSTEM_PATH}",
             f"{{ {' && '.join(steps)}; }} 2>{q(str(files.error))} || exit {SETUP_FAILED}",
-            "PATH=$path",
+            f"PATH=$path; true >{q(str(files.ready))}",
             run,
             "code=$?",
             f"echo $code >{q(str(files.exit))}",

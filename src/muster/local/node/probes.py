@@ -62,6 +62,7 @@ class Probes:
 
     async def _all(self) -> None:
         spec = self._container.spec
+        await self._process.set_up()
         if spec.startup_probe is not None:
             await self._until(spec.startup_probe, "startup", once=True)
             if self._failed.done():
@@ -129,7 +130,7 @@ class Probes:
     async def _exec(self, command: list[str]) -> str | None:
         init = self._process.init()
         if init is None:
-            return "the container is being set up"
+            return "the container has ended"
         argv = self._place.isolation.inside(init, self._working_dir, command)
         process = await asyncio.create_subprocess_exec(
             *argv,

@@ -49,6 +49,11 @@ class Process:
         """The exit code, 128 + n for signal n; None if nobody was there to learn it."""
         return await asyncio.shield(self._exit)
 
+    async def set_up(self) -> None:
+        """Until others may enter the container."""
+        while self.running and not self.files.ready.exists():  # noqa: ASYNC110  # a shell sends no events
+            await asyncio.sleep(_POLL_SECONDS)
+
     def init(self) -> int | None:
         """The process that others enter the namespaces of, as seen from outside."""
         if not self._namespaces:

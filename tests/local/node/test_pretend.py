@@ -1,0 +1,88 @@
+"""Pods without processes, in virtual time."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from muster.api.base import is_true
+from muster.api.core_v1 import Pod
+from muster.api.kinds import POD
+from muster.local.node.isolation import Isolation
+from muster.local.node.pretend import Play, play
+from muster.local.nodespec import NodeSpec
+from tests.local.node.conftest import Cluster
+from tests.local.node.virtual import VirtualClock
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Play()),
+        ("run=30s", Play(30.0, 0)),
+        ("run=1.5m,exit=3", Play(90.0, 3)),
+        ("exit=1, run=200ms", Play(0.2, 1)),
+        ("run=2h", Play(7200.0, 0)),
+        ("run=5", Play(5.0, 0)),
+    ],
+)
+def test_the_annotation(text: str, expected: Play) -> None:
+    assert play({"muster.dev/pretend": text}) == expected
+
+
+@pytest.mark.parametrize("text", ["run", "run=long", "walk=3s", "exit=one", "run=-1x"])
+def test_what_the_annotation_cannot_say(text: str) -> None:
+    with pytest.raises(ValueError, match='write "run=30s,exit=1"'):
+        play({"muster.dev/pretend": text})
+
+
+@pytest.fixture
+def pretence(tmp_path: Path) -> Cluster:
+    node = NodeSpec("here", {"cpu": 64}, runtime="none")
+    return Cluster(tmp_path, Isolation(namespaces=False), [node], VirtualClock())
+
+
+async def submit(cluster: Cluster, name: str, text: str) -> Pod:
+    return await cluster.submit(name, metadata={"annotations": {"muster.dev/pretend": text}})
+
+
+async def test_pods_run_and_end_as_they_say(pretence: Cluster) -> None:
+    assert isinstance(pretence.clock, VirtualClock)
+    async with pretence.running():
+        await submit(pretence, "good", "run=30s")
+        await submit(pretence, "bad", "run=60s,exit=4")
+        await submit(pretence, "endless", "")
+        for name in ("good", "bad", "endless"):
+            pod = await pretence.started(name)
+            assert is_true(pod.status.conditions, "Ready")
+        pretence.clock.advance(29.0)
+        await asyncio.sleep(0.02)
+        assert (await pretence.get("good")).status.phase == "Running"
+        pretence.clock.advance(1.0)
+        assert (await pretence.ended("good")).status.phase == "Succeeded"
+        pretence.clock.advance(1000.0)
+        pod = await pretence.ended("bad")
+        assert pod.status.phase == "Failed"
+        ended = pod.status.container_statuses[0].state.terminated
+        assert ended is not None
+        assert ended.exit_code == 4
+        assert (await pretence.get("endless")).status.phase == "Running"
+        await pretence.client.delete(POD, "default", "endless")
+        await pretence.gone("endless")
+
+
+async def test_an_annotation_that_cannot_be_read_fails_the_pod(pretence: Cluster) -> None:
+    async with pretence.running():
+        await submit(pretence, "odd", "walk=3s")
+        pod = await pretence.ended("odd")
+        assert pod.status.reason == "InvalidAnnotation"
+
+
+async def test_an_agent_that_comes_back_ends_them_in_time(pretence: Cluster) -> None:
+    assert isinstance(pretence.clock, VirtualClock)
+    async with pretence.running():
+        await submit(pretence, "good", "run=30s")
+        await pretence.started("good")
+    pretence.clock.advance(31.0)
+    async with pretence.running():
+        assert (await pretence.ended("good")).status.phase == "Succeeded"
