@@ -25,7 +25,7 @@ from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.writes import PARALLEL, Write
 from muster.translate.pods import live
 from tests.runtime.planner import Planner
-from tests.runtime.server import Pause, Server, ServerClient
+from tests.runtime.server import AnyKind, Pause, Server, ServerClient
 
 NAMESPACE = "default"
 #: Seconds without any change after which nothing more is expected: more than any pause of the committer.
@@ -273,7 +273,7 @@ class Running:
             self.look()
             if server.revision != revision:
                 changed_at, revision = server.time, server.revision
-                assert self.writes < 150, "it does not come to rest"
+                assert self.writes < 600, "it does not come to rest"
             elif server.time - changed_at > QUIET:
                 return False
             elif not self.mirror.changed.is_set():

@@ -173,7 +173,6 @@ class Committer:
             if error is None or isinstance(error, Conflict):
                 book.expected.append(expectation(write))
         book.expected_until = now + LONGEST_WAIT
-        self._wake(gang, book.expected_until if book.expected else book.memory.retry_at, now)
         self._heed(book, events)
         self.changed(gang)
         return events
@@ -208,6 +207,7 @@ class Committer:
         if book.expected:
             book.expected = [e for e in book.expected if not e.met(find(e.kind, e.key))]
             if book.expected and now < book.expected_until:
+                self._wake(gang, book.expected_until, now)
                 return False
             book.expected.clear()
         return True
