@@ -1,31 +1,25 @@
 """Ending a job from outside: its objects are deleted, and with them its pods."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 
 from muster.api import kinds
 from muster.api.core_v1 import Pod
-from muster.app.jobs import JobView
+from muster.app.follow import Followed
 from muster.kube.client import Client
 from muster.kube.errors import NotFound
 
 
-async def cancel(client: Client, view: JobView, *, at_once: bool = False) -> None:
-    """Returns when the deletion has been accepted; pods end with their grace after that, or at once."""
+async def cancel(client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False) -> None:
+    """Returns when the deletion has been accepted; `pods` of the job end with their grace, or at once."""
     with suppress(NotFound):  # somebody else was quicker
-        await client.delete(
-            view.kind, view.namespace, view.name, uid=view.resource.metadata.uid, propagation="Background"
-        )
-    if at_once or view.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):
-        await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in view.pods))
+        await client.delete(job.kind, job.namespace, job.name, propagation="Background")
+    if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # whose pods belong to nobody
+        await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
 
 
 async def _delete_pod(client: Client, pod: Pod, grace_period: int | None) -> None:
+    meta = pod.metadata
     with suppress(NotFound):
-        await client.delete(
-            kinds.POD,
-            pod.metadata.namespace,
-            pod.metadata.name,
-            uid=pod.metadata.uid,
-            grace_period=grace_period,
-        )
+        await client.delete(kinds.POD, meta.namespace, meta.name, uid=meta.uid, grace_period=grace_period)

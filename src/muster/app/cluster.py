@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.app import host
@@ -13,6 +14,7 @@ from muster.local import credentials
 
 if TYPE_CHECKING:  # aiohttp takes a quarter of a second to import
     from muster.kube.http import Connection
+    from muster.local.node.logs import Logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,43 @@ class Target:
 
 @contextmanager
 def attached(target: Target, nodes: str = "") -> Iterator[Endpoint | None]:
-    """Makes sure that the embedded cluster is hosted while this lasts; nothing for a real one."""
+    """Makes sure that the embedded cluster is hosted while this lasts; nothing for a real one.
+
+    Call it before there is an event loop. Raises HostError, InvalidNodes.
+    """
     if not target.embedded:
         if nodes:
-            raise host.HostError("--nodes is for the embedded cluster; a real one has the nodes it has")
+            raise host.OtherNodes("--nodes is for the embedded cluster; a real one has the nodes it has")
         yield None
         return
-    with host.attached(Home.of_user(), nodes) as endpoint:
+    with host.attached(Home.of_user(), nodes_asked(nodes)) as endpoint:
         yield endpoint
+
+
+def nodes_asked(nodes: str) -> str:
+    """`--nodes`, once it is known to be right, as a host in any directory understands it."""
+    if nodes:
+        from muster.local import nodespec
+
+        nodespec.read(nodes)
+        if Path(nodes).is_file():
+            return str(Path(nodes).absolute())
+    return nodes
+
+
+def archive(target: Target) -> "Logs | None":
+    """The output of all pods there have been, where the cluster keeps it on this machine."""
+    from muster.local.node.logs import Logs
+
+    return Logs(Home.of_user().logs) if target.embedded else None
+
+
+def alive(endpoint: Endpoint | None) -> bool:
+    """Whether the host of that endpoint is still there; true of a real cluster."""
+    if endpoint is None:
+        return True
+    now = Home.of_user().endpoint()
+    return now is not None and now.pid == endpoint.pid
 
 
 @asynccontextmanager
@@ -57,7 +88,7 @@ async def reading(target: Target) -> AsyncIterator[Client]:
     if target.embedded and endpoint is None:
         from muster.local.offline import offline_client
 
-        with offline_client(home.store, home.root) as offline:
+        with offline_client(home.store, home.logs) as offline:
             yield offline
         return
     async with acting(target, endpoint) as client:

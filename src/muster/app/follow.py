@@ -20,6 +20,7 @@ from muster.app.logs import Line, lines
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.reflector import Reflector
+from muster.local.node.logs import Logs
 
 #: pods whose output is read at one time; the others' stays in their logs
 READERS: Final = 100
@@ -27,6 +28,8 @@ READERS: Final = 100
 BACKLOG: Final = 10_000
 #: seconds between two looks at a job that changes all the time
 PACE: Final = 0.05
+#: seconds between two looks at whether the cluster is still there
+LOOK: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,15 @@ async def follow(
     *,
     only: Callable[[Pod], bool] = lambda pod: True,
     tail: int | None = None,
+    archive: Logs | None = None,
+    alive: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[News]:
     """`only` chooses the pods whose output is read, from its last `tail` lines on.
 
-    Raises what the client raises.
+    `archive` has the output of pods that were gone before it could be asked for. A cluster that does not
+    answer is asked again, for as long as it is `alive`; Unreachable is raised once it is not.
     """
-    follower = _Follower(client, jobs, only, tail)
+    follower = _Follower(client, jobs, _Reading(only, tail, archive), alive)
     work = asyncio.create_task(follower.run())
     try:
         while True:
@@ -81,11 +87,20 @@ async def follow(
             await work
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Whose output is read, and how."""
+
+    only: Callable[[Pod], bool]
+    tail: int | None
+    archive: Logs | None
+
+
 class _Follower:
     def __init__(
-        self, client: Client, jobs: Sequence[Followed], only: Callable[[Pod], bool], tail: int | None
+        self, client: Client, jobs: Sequence[Followed], reading: _Reading, alive: Callable[[], bool]
     ) -> None:
-        self._client, self._jobs, self._only, self._tail = client, frozenset(jobs), only, tail
+        self._client, self._jobs, self._reading, self._alive = client, frozenset(jobs), reading, alive
         (namespace,) = {job.namespace for job in jobs}
         self._news: asyncio.Queue[News] = asyncio.Queue(BACKLOG)
         self._changed = asyncio.Event()
@@ -109,12 +124,21 @@ class _Follower:
         raise RuntimeError("a follower ends with Ended")
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(cache.run()) for cache in self._caches.values()]
-            await asyncio.gather(*(cache.synced.wait() for cache in self._caches.values()))
-            await self._until_ended(group)
-            for watch in watches:
-                watch.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(cache.run()) for cache in self._caches.values()]
+                beside.append(group.create_task(self._while_alive()))
+                await asyncio.gather(*(cache.synced.wait() for cache in self._caches.values()))
+                await self._until_ended(group)
+                for task in beside:
+                    task.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group  # the first is what went wrong
+
+    async def _while_alive(self) -> None:
+        while self._alive():  # noqa: ASYNC110  # of another process there is no event
+            await asyncio.sleep(LOOK)
+        raise Unreachable("it has stopped")
 
     async def _until_ended(self, group: asyncio.TaskGroup) -> None:
         shown = None
@@ -123,7 +147,7 @@ class _Follower:
             views = self._views()
             for pod in (pod for view in views for pod in view.pods):
                 self._seen[pod.metadata.uid] = pod
-                for container in _started(pod) if self._only(pod) else ():
+                for container in _started(pod) if self._reading.only(pod) else ():
                     if (key := (pod.metadata.uid, container)) not in self._readers:
                         self._readers[key] = group.create_task(self._read(pod, container))
             if all(view.state.finished for view in views) and not self._leaving(len(views)):
@@ -162,7 +186,14 @@ class _Follower:
         """Passes on all that the container prints, until it ends."""
         async with self._slots:
             with suppress(ApiError, Unanswered, Unreachable):  # the log went with the pod
-                async for line in lines(self._client, pod, container, follow=True, tail=self._tail):
+                async for line in lines(
+                    self._client,
+                    pod,
+                    container,
+                    follow=True,
+                    tail=self._reading.tail,
+                    archive=self._reading.archive,
+                ):
                     await self._news.put(line)
 
 

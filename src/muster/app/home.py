@@ -28,6 +28,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     stays: bool = False
     #: jobs that were unfinished when it started, and go on
     continues: tuple[str, ...] = ()
+    #: what pods lack on this machine, and how to lift it
+    degraded: str = ""
 
 
 class Home:
@@ -48,6 +50,7 @@ class Home:
         return cls(Path(given).absolute() if given else Path.home() / ".local/share/muster")
 
     def make(self) -> None:
+        """Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def endpoint(self) -> Endpoint | None:

@@ -26,6 +26,10 @@ class HostError(Exception):
     """The embedded cluster cannot be had; the message says why and what to do."""
 
 
+class OtherNodes(HostError):
+    """One is running, with other nodes than those asked for."""
+
+
 @contextmanager
 def attached(home: Home, nodes: str = "") -> Iterator[Endpoint]:
     """A running host that stays while this context lasts. Call it before there is an event loop."""
@@ -35,17 +39,20 @@ def attached(home: Home, nodes: str = "") -> Iterator[Endpoint]:
 
 
 def ensure(home: Home, nodes: str = "", *, stays: bool = False) -> Endpoint:
-    """The host's endpoint; forks one if there is none."""
+    """The host's endpoint; forks one if there is none.
+
+    What is to be told once, which jobs go on and what the machine lacks, is told to who started it.
+    """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         endpoint = home.endpoint()
         if endpoint is not None:
             if nodes and endpoint.nodes != nodes:
-                raise HostError(
+                raise OtherNodes(
                     "--nodes describes a new cluster, but one is running already "
                     f"({endpoint.nodes or 'this machine'}, pid {endpoint.pid}); stop it first: muster down"
                 )
-            return endpoint
+            return msgspec.structs.replace(endpoint, continues=(), degraded="")
         if home.hosted():
             time.sleep(0.02)  # another command's host is just starting
             continue

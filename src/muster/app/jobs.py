@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -30,6 +30,10 @@ from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.kube.client import Client
 from muster.names import ADMISSION
+
+
+class UnknownJob(LookupError):
+    """No job, or more than one, is meant; the message says which there are."""
 
 
 class State(Enum):
@@ -208,12 +212,8 @@ def _view(
         reason = (ended.reason, ended.message) if state is State.FAILED else None
     elif suspended and _marker(resource, ADMISSION) != "gang":
         state, reason = State.SUSPENDED, ("Gated", "suspended by its owner (spec.suspend)")
-    elif phases["Running"]:
-        state = State.RUNNING
-    elif any(pod.spec.node_name for pod in pods):
-        state = State.STARTING
     else:
-        state = State.WAITING
+        state = _live_state(pods, phases)
     return JobView(
         kind,
         resource,
@@ -274,9 +274,11 @@ def _pod(pod: Pod) -> JobView:
 
 
 def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
-    if phases["Running"]:
+    """A job between two pods runs: STARTING is said of first pods only."""
+    bound = [pod for pod in pods if pod.spec.node_name]
+    if phases["Running"] or any(pod.terminal for pod in bound):
         return State.RUNNING
-    return State.STARTING if any(pod.spec.node_name for pod in pods) else State.WAITING
+    return State.STARTING if bound else State.WAITING
 
 
 def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | None:
@@ -405,21 +407,24 @@ def pod_reason(pod: Pod) -> str:
 
 
 def find(name: str, among: Sequence[JobView]) -> JobView:
-    """The job of that name, or the only one whose name begins so; LookupError says which there are."""
+    """The job of that name, or the only one whose name begins so. Raises UnknownJob."""
     exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
     found = exact or [view for view in among if view.name.startswith(name)]
     if len(found) == 1:
         return found[0]
     names = ", ".join(view.name for view in (found or among)[:10])
     if found:
-        raise LookupError(f"{name} could be any of {names}")
-    raise LookupError(
+        raise UnknownJob(f"{name} could be any of {names}")
+    raise UnknownJob(
         f"no job named {name}; there are: {names}" if names else f"no job named {name}; there is none"
     )
 
 
 def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
-    """The pod whose container failed first, and that container's exit code."""
+    """The pod whose container failed first, and that container's exit code.
+
+    A container that was told to end, with its pod, has not failed, whatever it said.
+    """
     failures = [
         (status.state.terminated.finished_at, pod.metadata.name, pod, status.state.terminated.exit_code)
         for pod in pods
@@ -427,11 +432,19 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
         if status.state.terminated
         and status.state.terminated.exit_code
         and status.state.terminated.finished_at
+        and not _told_to_end(pod, status.state.terminated.finished_at)
     ]
     if not failures:
         return None
     _, _, pod, code = min(failures, key=lambda failure: failure[:2])
     return pod, code
+
+
+def _told_to_end(pod: Pod, ended: datetime) -> bool:
+    meta = pod.metadata
+    if meta.deletion_timestamp is None:
+        return False
+    return ended >= meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
 
 
 def failure_code(view: JobView, seen: Iterable[Pod]) -> int:

@@ -9,10 +9,12 @@ the cluster is up again. A process that is killed ends nothing; the next one tak
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import kinds
@@ -64,7 +66,14 @@ async def _until_told(home: Home, nodes: str, stays: bool, tell: Callable[[objec
     try:
         specs = nodespec.read(nodes) if nodes else [machine.node()]
         async with running(home, specs, SystemClock()) as cluster:
-            endpoint = Endpoint(cluster.server, cluster.pid, nodes, stays, await unfinished(cluster.client))
+            endpoint = Endpoint(
+                cluster.server,
+                os.getpid(),
+                nodes,
+                stays,
+                continues=await unfinished(cluster.client),
+                degraded=cluster.agent.degradation() or "",
+            )
             home.announce(endpoint)
             tell(endpoint)
             if not stays:
@@ -76,13 +85,13 @@ async def _until_told(home: Home, nodes: str, stays: bool, tell: Callable[[objec
         raise StartError(str(error)) from error
 
 
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """A running embedded cluster."""
 
-    def __init__(self, server: str, client: LocalClient, agent: NodeAgent) -> None:
-        import os
-
-        self.server, self.client, self.agent, self.pid = server, client, agent, os.getpid()
+    server: str
+    client: LocalClient
+    agent: NodeAgent
 
 
 @asynccontextmanager

@@ -1,6 +1,11 @@
-"""The output of pods, line by line, and which pods somebody means."""
+"""The output of pods, line by line, and which pods somebody means.
 
-from collections.abc import AsyncIterator, Iterable
+A pod's output is asked of the API server for as long as the pod is there. The embedded cluster keeps it
+beyond that, in files of this machine (the archive), where it is found by what the history knows.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +16,8 @@ from muster.api.jobset_v1alpha2 import JOB_INDEX
 from muster.app.jobs import group_of, label, pod_order
 from muster.kube.client import Client
 from muster.kube.errors import BadRequest, NotFound
+from muster.local.history import PodRun
+from muster.local.node.logs import Logs
 
 LONGEST_LINE: Final = 1 << 16  # bytes
 
@@ -37,6 +44,11 @@ class Selection:
             self.index is None or str(self.index) in indices
         )
 
+    def holds_run(self, run: PodRun) -> bool:
+        return (self.group is None or run.replicated_job == self.group) and (
+            self.index is None or self.index in (run.job_index, run.completion_index)
+        )
+
 
 async def read(client: Client, pods: Iterable[Pod], tail: int | None = None) -> AsyncIterator[Line]:
     """What has been printed so far, in the order of the job file. Pods that have not started have nothing."""
@@ -47,24 +59,83 @@ async def read(client: Client, pods: Iterable[Pod], tail: int | None = None) -> 
                     yield line
 
 
+async def read_archive(archive: Logs, runs: Sequence[PodRun], tail: int | None = None) -> AsyncIterator[Line]:
+    """The same of recorded runs, whether or not their pods are still there."""
+    for name, run in labelled(runs):
+        containers = archive.containers(run.namespace, run.name, run.uid)
+        for container in containers:
+            chunks = archive.read(run.namespace, run.name, run.uid, container, tail=tail)
+            async for line in _split(name if len(containers) == 1 else f"{name}/{container}", chunks):
+                yield line
+
+
 async def lines(
-    client: Client, pod: Pod, container: str, *, follow: bool = False, tail: int | None = None
+    client: Client,
+    pod: Pod,
+    container: str,
+    *,
+    follow: bool = False,
+    tail: int | None = None,
+    archive: Logs | None = None,
 ) -> AsyncIterator[Line]:
-    """The lines of one container, until it ends if `follow`; a line without an end is broken at a bound."""
+    """The lines of one container, until it ends if `follow`; of a pod that is gone, those in the archive."""
     name = label(pod) if len(pod.spec.containers) == 1 else f"{label(pod)}/{container}"
-    rest = b""
-    chunks = client.log(
-        pod.metadata.namespace, pod.metadata.name, container=container, follow=follow, tail=tail
+    meta = pod.metadata
+    chunks = client.log(meta.namespace, meta.name, container=container, follow=follow, tail=tail)
+    try:
+        async for line in _split(name, chunks):
+            yield line
+    except NotFound:  # before its first line
+        if archive is None:
+            raise
+        chunks = archive.read(meta.namespace, meta.name, meta.uid, container, tail=tail)
+        async for line in _split(name, chunks):
+            yield line
+
+
+def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
+    """Runs in the order of attempts, then of the job file; `worker-1-0 (2)` is the second of its name."""
+    groups = list(dict.fromkeys(run.replicated_job for run in runs))
+    ordered = sorted(
+        runs,
+        key=lambda run: (
+            run.attempt,
+            groups.index(run.replicated_job),
+            run.job_index or 0,
+            run.completion_index or 0,
+            run.created,
+        ),
     )
+    seen: Counter[str] = Counter()
+    found = []
+    for run in ordered:
+        name = _label(run)
+        seen[name] += 1
+        found.append((name if seen[name] == 1 else f"{name} ({seen[name]})", run))
+    return found
+
+
+def _label(run: PodRun) -> str:
+    """What `muster.app.jobs.label` says of the pod."""
+    index = "" if run.completion_index is None else str(run.completion_index)
+    if run.replicated_job:
+        job = "" if run.job_index is None else str(run.job_index)
+        return "-".join(filter(None, [run.replicated_job, job, index]))
+    return f"{run.job}-{index}" if run.job and index else run.name
+
+
+async def _split(pod: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[Line]:
+    """Lines; one without an end is broken at a bound."""
+    rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
-            yield _line(name, line)
+            yield _line(pod, line)
         if len(rest) > LONGEST_LINE:
-            yield _line(name, rest)
+            yield _line(pod, rest)
             rest = b""
     if rest:
-        yield _line(name, rest)
+        yield _line(pod, rest)
 
 
 def _line(pod: str, text: bytes) -> Line:

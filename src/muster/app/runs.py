@@ -1,5 +1,10 @@
 """The recorded runs of a job: from the embedded cluster's history, else from the pods that are there."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.api.core_v1 import Pod
 from muster.app import jobs
 from muster.app.cluster import Target, reading
 from muster.app.home import Home
@@ -8,35 +13,66 @@ from muster.local.history import History, PodRun
 from muster.local.store import Store
 
 
-async def recorded(target: Target, name: str, namespace: str = "") -> tuple[list[PodRun], float | None]:
-    """The job's runs and when it was submitted. A job that has been deleted is found by its full name."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A job and its runs, in order of creation."""
+
+    name: str
+    runs: tuple[PodRun, ...]
+    #: when it was created; None where the job itself has been deleted
+    submitted: float | None = None
+
+
+async def recorded(target: Target, name: str, namespace: str = "") -> Record:
+    """The job of that name, or whose name begins so, even if it has been deleted. Raises UnknownJob."""
     async with reading(target) as client:
         views = jobs.views(await jobs.fetch(client, namespace))
-        view = None
-        try:
-            view = jobs.find(name, views)
-        except LookupError:
-            runs = history(name, namespace) if target.embedded else []
-            if not runs:
-                raise
-            return runs, None
-    submitted = view.created.timestamp() if view.created else None
+    try:
+        view = jobs.find(name, views)
+    except jobs.UnknownJob:
+        gone = _gone(name, namespace) if target.embedded else None
+        if gone is None:
+            raise
+        return gone
+    return record(target, view.name, view.namespace, view.pods, view.created)
+
+
+def record(
+    target: Target, name: str, namespace: str, pods: Iterable[Pod], created: datetime | None
+) -> Record:
+    """What is recorded of a job whose last known pods are `pods`."""
+    submitted = created.timestamp() if created else None
     if not target.embedded:
-        return runs_of(view.pods), submitted
-    found = {run.uid: run for run in history(view.name, view.namespace)}
-    for pod in view.pods:  # pods of a group are recorded by their own names
+        return Record(name, tuple(runs_of(pods)), submitted)
+    found = {run.uid: run for run in _history(namespace, name)}
+    for pod in pods:  # pods of a group are recorded by their own names
         if pod.metadata.uid not in found:
-            found.update((run.uid, run) for run in history(pod.metadata.name, view.namespace))
-    return list(found.values()), submitted
+            found.update((run.uid, run) for run in _history(namespace, pod.metadata.name))
+    since = [run for run in found.values() if submitted is None or run.created >= submitted]
+    return Record(name, tuple(sorted(since, key=lambda run: run.created)), submitted)
 
 
-def history(name: str, namespace: str) -> list[PodRun]:
+def _gone(name: str, namespace: str) -> Record | None:
+    """The job that was called so, if the history remembers exactly one."""
+    runs = _history(namespace, name)
+    if not runs:
+        runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
+    names = {job_of(run) for run in runs}
+    return Record(names.pop(), tuple(runs)) if len(names) == 1 else None
+
+
+def job_of(run: PodRun) -> str:
+    """The name of the job that a pod belonged to."""
+    return run.jobset or run.job or run.name
+
+
+def _history(namespace: str, job: str = "") -> list[PodRun]:
     """Read beside whoever hosts: the store allows one writer and many readers."""
     path = Home.of_user().store
     if not path.exists():
         return []
     store = Store.open_read_only(path)
     try:
-        return History(store).runs(namespace=namespace, job=name)
+        return History(store).runs(namespace=namespace, job=job)
     finally:
         store.close()

@@ -53,6 +53,8 @@ class Timeline:
     rows: tuple[Row, ...]
     begin: float
     end: float
+    #: seconds until the first pod ran; None if none has
+    waited: float | None = None
 
 
 def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Timeline:
@@ -70,7 +72,8 @@ def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Tim
         for number, lane in enumerate(_lanes(members)):
             spans = [span for position, run in enumerate(lane) for span in _spans(run, position, begin, now)]
             rows.append(Row("" if number else name, spans, _note(lane)))
-    return Timeline(tuple(rows), begin, end)
+    first = min((run.started for run in ordered if run.started is not None), default=None)
+    return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
 
 
 def _order(run: PodRun) -> tuple[float, str, int, int]:

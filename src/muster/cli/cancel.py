@@ -1,23 +1,29 @@
 """`muster cancel JOB`: ends its pods, with their grace, and removes it."""
 
-import asyncio
-
-from muster.cli.errors import explained
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 
 
 def command(
     job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
+    import asyncio
+
     from muster.app import jobs
     from muster.app.cancel import cancel
-    from muster.app.cluster import Target, acting
+    from muster.app.cluster import Target, acting, attached, reading
+    from muster.app.follow import Followed
 
-    async def act() -> str:
-        async with acting(Target(kubeconfig, context)) as client:
-            view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
-            await cancel(client, view)
-            return view.name
+    target = Target(kubeconfig, context)
 
-    with explained():
-        print(f"{asyncio.run(act())} cancelled")
+    async def find() -> jobs.JobView:
+        async with reading(target) as client:
+            return jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
+
+    async def act(view: jobs.JobView) -> None:
+        async with acting(target, endpoint) as client:
+            await cancel(client, Followed(view.kind, view.namespace, view.name), view.pods)
+
+    view = asyncio.run(find())  # before a cluster is started for nothing
+    with attached(target) as endpoint:
+        asyncio.run(act(view))
+    print(f"{view.name} cancelled")

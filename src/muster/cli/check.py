@@ -2,32 +2,36 @@
 
 import typer
 
-from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import File, Gang, Nodes, Queue, Volumes
+from muster.cli.errors import BAD_INPUT
+from muster.cli.options import File, Gang, Nodes, Output, OutputFormat, Queue, Volumes
 
 
 def command(
-    file: File, gang: Gang = None, queue: Queue = None, nodes: Nodes = "", volume: Volumes = None
+    file: File,
+    gang: Gang = None,
+    queue: Queue = None,
+    nodes: Nodes = "",
+    volume: Volumes = None,
+    output: OutputFormat = Output.TABLE,
 ) -> None:
     from muster.app import fit
-    from muster.cli import jobfile
+    from muster.cli import jobfile, show
     from muster.local import nodespec
     from muster.workloads.check import check
     from muster.workloads.findings import Severity
 
     job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=True, suffix="")
     findings = check(job)
-    for finding in findings:
-        jobfile.print_finding(finding)
-    wrong = any(finding.severity is Severity.ERROR for finding in findings)
-    if nodes:
-        try:
-            specs = nodespec.read(nodes)
-        except nodespec.InvalidNodes as error:
-            raise Failure(str(error), BAD_INPUT) from error
-        for sentence in fit.misfits(job, fit.as_nodes(specs)):
+    never = list(fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))) if nodes else []
+    if output is not Output.TABLE:
+        show.machine(
+            {"findings": [jobfile.finding_json(each) for each in findings], "misfits": never}, output
+        )
+    else:
+        for finding in findings:
+            jobfile.print_finding(finding)
+        for sentence in never:
             jobfile.print_error(sentence)
-            wrong = True
-    print(f"{file}: {jobfile.header(job)}")
-    if wrong:
+        print(f"{file}: {jobfile.header(job)}")
+    if never or any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(BAD_INPUT)

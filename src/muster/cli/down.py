@@ -4,10 +4,6 @@
 def command() -> None:
     from muster.app import host
     from muster.app.home import Home
-    from muster.cli.errors import Failure
 
-    try:
-        pid = host.stop(Home.of_user())
-    except host.HostError as error:
-        raise Failure(str(error)) from error
+    pid = host.stop(Home.of_user())
     print("the embedded cluster was not running" if pid is None else f"stopped (pid {pid})")

@@ -1,7 +1,9 @@
-"""Errors that end a verb with a message for the person who can act, and an exit code."""
+"""Errors that end a verb: a message for the person who can act, and an exit code.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+Verbs let them pass; `main` asks `failure` what to say. An error that is not known here is a mistake in
+muster, and its traceback is what helps.
+"""
+
 from typing import Final
 
 BAD_INPUT: Final = 2
@@ -17,21 +19,33 @@ class Failure(Exception):
         self.exit_code = exit_code
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turns what the lower rooms raise into `Failure`s."""
+def failure(error: Exception) -> Failure | None:
+    """What to tell about an error of the rooms below; None if none of them raises it on purpose."""
+    # imported here: when a verb has failed there is time
+    from muster.app.host import HostError, OtherNodes
+    from muster.app.jobs import UnknownJob
     from muster.kube.config import ConfigError
-    from muster.kube.errors import ApiError, Unanswered, Unreachable
+    from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable
+    from muster.local.nodespec import InvalidNodes
+    from muster.local.store import StoreError
+    from muster.workloads.findings import JobFileError
 
-    try:
-        yield
-    except (Unreachable, Unanswered) as error:
-        raise Failure(f"the cluster cannot be reached: {error}", UNREACHABLE) from error
-    except ConfigError as error:
-        raise Failure(str(error), UNREACHABLE) from error
-    except ApiError as error:
-        raise Failure(
-            f"the cluster refused: {error.message}", BAD_INPUT if error.status == 422 else 1
-        ) from error
-    except LookupError as error:
-        raise Failure(str(error.args[0] if error.args else error), BAD_INPUT) from error
+    match error:
+        case Failure():
+            return error
+        case JobFileError() | InvalidNodes() | OtherNodes() | UnknownJob():
+            return Failure(str(error), BAD_INPUT)
+        case HostError() | StoreError() | ConfigError():
+            return Failure(str(error), UNREACHABLE)
+        case Unreachable() | Unanswered():
+            return Failure(f"the cluster cannot be reached: {error}", UNREACHABLE)
+        case AlreadyExists():
+            return Failure(f"{error.message}; `muster cancel` removes it", BAD_INPUT)
+        case ApiError():
+            refused = f"the cluster refused: {error.message}"
+            return Failure(refused, BAD_INPUT if isinstance(error, Invalid) else 1)
+        case OSError():
+            where = f"{error.filename}: " if error.filename else ""
+            return Failure(f"{where}{error.strerror or error}")
+        case _:
+            return None

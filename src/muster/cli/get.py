@@ -1,8 +1,5 @@
 """`muster get JOB`: its pods in a table, or its objects as JSON or YAML."""
 
-import asyncio
-
-from muster.cli.errors import explained
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
 
 
@@ -13,6 +10,8 @@ def command(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
+    import asyncio
+
     from muster.api.base import Object
     from muster.app import jobs
     from muster.app.cluster import Target, reading
@@ -23,8 +22,7 @@ def command(
             view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
             return view, await client.get_json(view.kind, view.namespace, view.name)
 
-    with explained():
-        view, whole = asyncio.run(fetch())
+    view, whole = asyncio.run(fetch())
     if output is not Output.TABLE:
         show.machine(whole, output)
         return

@@ -6,12 +6,16 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from muster.api.base import Object
 from muster.app.home import Home
+from muster.app.submit import never
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.show import plural
+from muster.kube.client import Client
 from muster.workloads import load as loading
+from muster.workloads import source
 from muster.workloads.demand import demand
-from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Caller, JobFile
 
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
@@ -26,7 +30,7 @@ def load(
     embedded: bool,
     suffix: str | None = None,
 ) -> JobFile:
-    """The compiled file, named at random unless `suffix` is given; every error in it is one Failure."""
+    """The compiled file, named at random unless `suffix` is given; or JobFileError with every error in it."""
     pairs = {}
     for volume in volumes or ():
         name, separator, directory = volume.partition("=")
@@ -36,20 +40,17 @@ def load(
             raise Failure(f"--volume {volume}: {directory} is not a directory", BAD_INPUT)
         pairs[name] = os.path.abspath(directory)
     home = Home.of_user()
-    try:
-        return loading.load(
-            "standard input" if file == "-" else file,
-            text=sys.stdin.read() if file == "-" else None,
-            suffix=secrets.token_hex(4) if suffix is None else suffix,
-            mode=None if gang is None else "gang" if gang else "independent",
-            queue=queue,
-            volumes=pairs,
-            local=embedded,
-            home=str(home.root) if embedded else "",
-            caller=_caller() if embedded else None,
-        )
-    except JobFileError as error:
-        raise Failure(str(error), BAD_INPUT) from error
+    return loading.load(
+        "standard input" if file == "-" else file,
+        text=sys.stdin.buffer.read(source.MAX_BYTES + 1) if file == "-" else None,
+        suffix=secrets.token_hex(4) if suffix is None else suffix,
+        mode=None if gang is None else "gang" if gang else "independent",
+        queue=queue,
+        volumes=pairs,
+        local=embedded,
+        home=str(home.root) if embedded else "",
+        caller=_caller() if embedded else None,
+    )
 
 
 def header(job: JobFile) -> str:
@@ -80,11 +81,33 @@ def print_finding(finding: Finding) -> None:
     )
 
 
+def finding_json(finding: Finding) -> Object:
+    return {
+        "severity": finding.severity.value,
+        "file": finding.file,
+        "line": finding.line,
+        "field": finding.field,
+        "message": finding.message,
+    }
+
+
 def print_error(sentence: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
     Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("error: ", "red"), sentence))
+
+
+async def refuse_what_can_never_start(client: Client, job: JobFile) -> None:
+    """A Failure with what is too large for the embedded cluster's nodes, instead of waiting for ever."""
+    impossible = await never(client, job)
+    if impossible:
+        remedy = '`--nodes` pretends larger nodes, e.g. --nodes "1 x cpu=64,memory=256Gi"'
+        raise Failure("\n".join([*impossible, *([] if _names_flag(impossible) else [remedy])]), BAD_INPUT)
+
+
+def _names_flag(sentences: Sequence[str]) -> bool:
+    return any("--nodes" in sentence for sentence in sentences)
 
 
 def _caller() -> Caller:

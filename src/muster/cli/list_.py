@@ -1,8 +1,5 @@
 """`muster list`: jobs, one line each."""
 
-import asyncio
-
-from muster.cli.errors import explained
 from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
 
 
@@ -12,6 +9,8 @@ def command(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
+    import asyncio
+
     from muster.app import jobs
     from muster.app.cluster import Target, reading
     from muster.cli import show
@@ -20,8 +19,7 @@ def command(
         async with reading(Target(kubeconfig, context)) as client:
             return jobs.views(await jobs.fetch(client, namespace or ""))
 
-    with explained():
-        found = asyncio.run(views())
+    found = asyncio.run(views())
     if output is not Output.TABLE:
         show.machine([jobs.summary(view) for view in found], output)
     elif not found:

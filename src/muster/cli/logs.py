@@ -1,13 +1,16 @@
-"""`muster logs JOB`: what its pods print, each line with its pod's name."""
+"""`muster logs JOB`: what its pods print, each line with its pod's name; also of pods that are gone."""
 
-import asyncio
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.errors import BAD_INPUT, Failure, explained
+from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from muster.app.cluster import Target
+    from muster.app.logs import Line, Selection
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")]
 Group = Annotated[
@@ -30,34 +33,86 @@ def command(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
+    import asyncio
+
+    from muster.app.cluster import Target
+    from muster.app.logs import Selection
+
+    target, selection = Target(kubeconfig, context), Selection(group, index)
+    if follow:
+        asyncio.run(_follow(target, job, namespace or "", selection, tail))
+    elif target.embedded:
+        asyncio.run(_recorded(target, job, namespace or "", selection, tail))
+    else:
+        asyncio.run(_now(target, job, namespace or "", selection, tail))
+
+
+async def _follow(
+    target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None
+) -> None:
     from muster.app import jobs
-    from muster.app.cluster import Target, reading
-    from muster.app.follow import Followed
-    from muster.app.follow import follow as following
-    from muster.app.logs import Line, Selection, read
+    from muster.app.cluster import alive, archive, reading
+    from muster.app.follow import Followed, follow
+    from muster.app.home import Home
+    from muster.app.logs import Line
 
-    selection = Selection(group, index)
+    endpoint = Home.of_user().endpoint() if target.embedded else None
+    if target.embedded and endpoint is None:  # nothing will come any more
+        await _recorded(target, job, namespace, selection, tail)
+        return
+    async with reading(target) as client:
+        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)))
+        width = max((len(jobs.label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
+        async for news in follow(
+            client,
+            [Followed(view.kind, view.namespace, view.name)],
+            only=selection.holds,
+            tail=tail,
+            archive=archive(target),
+            alive=lambda: alive(endpoint),
+        ):
+            if isinstance(news, Line):
+                _print(news, width)
+                sys.stdout.flush()
 
-    def show(line: Line, width: int) -> None:
-        sys.stdout.write(f"{line.pod:<{width}} │ {line.text}\n")
 
-    async def act() -> None:
-        async with reading(Target(kubeconfig, context)) as client:
-            view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
-            pods = [pod for pod in view.pods if selection.holds(pod)]
-            if view.pods and not pods:
-                names = ", ".join(sorted({jobs.label(pod) for pod in view.pods})[:20])
-                raise Failure(f"no pod of {view.name} is meant by that; there are: {names}", BAD_INPUT)
-            width = max((len(jobs.label(pod)) for pod in pods), default=0)
-            if follow:
-                followed = Followed(view.kind, view.namespace, view.name)
-                async for news in following(client, [followed], only=selection.holds, tail=tail):
-                    if isinstance(news, Line):
-                        show(news, width)
-                        sys.stdout.flush()
-            else:
-                async for line in read(client, pods, tail):
-                    show(line, width)
+async def _recorded(
+    target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None
+) -> None:
+    from muster.app.cluster import archive
+    from muster.app.logs import labelled, read_archive
+    from muster.app.runs import recorded
 
-    with explained():
-        asyncio.run(act())
+    record = await recorded(target, job, namespace)
+    meant = [run for run in record.runs if selection.holds_run(run)]
+    if record.runs and not meant:
+        raise _no_pod(record.name, [name for name, _ in labelled(record.runs)])
+    logs = archive(target)
+    assert logs is not None, "the embedded cluster keeps its logs here"
+    width = max((len(name) for name, _ in labelled(meant)), default=0)
+    async for line in read_archive(logs, meant, tail):
+        _print(line, width)
+
+
+async def _now(target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None) -> None:
+    from muster.app import jobs
+    from muster.app.cluster import reading
+    from muster.app.logs import read
+
+    async with reading(target) as client:
+        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)))
+        pods = [pod for pod in view.pods if selection.holds(pod)]
+        if view.pods and not pods:
+            raise _no_pod(view.name, [jobs.label(pod) for pod in view.pods])
+        width = max((len(jobs.label(pod)) for pod in pods), default=0)
+        async for line in read(client, pods, tail):
+            _print(line, width)
+
+
+def _no_pod(job: str, labels: list[str]) -> Failure:
+    names = ", ".join(sorted(set(labels))[:20])
+    return Failure(f"no pod of {job} is meant by that; there are: {names}", BAD_INPUT)
+
+
+def _print(line: "Line", width: int) -> None:
+    sys.stdout.write(f"{line.pod:<{width}} │ {line.text}\n")

@@ -1,14 +1,13 @@
 """`muster nodes`: the nodes, what they have and what is taken."""
 
-import asyncio
-
-from muster.cli.errors import explained
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
 
 
 def command(
     output: OutputFormat = Output.TABLE, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
+    import asyncio
+
     from muster.api.quantity import show as quantity
     from muster.app import nodes
     from muster.app.cluster import Target, reading
@@ -18,8 +17,7 @@ def command(
         async with reading(Target(kubeconfig, context)) as client:
             return await nodes.fetch(client)
 
-    with explained():
-        found = asyncio.run(fetch())
+    found = asyncio.run(fetch())
     if output is not Output.TABLE:
         show.machine([nodes.summary(node) for node in found], output)
         return

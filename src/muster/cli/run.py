@@ -4,9 +4,6 @@ Above, what the pods print, each line with its pod's name; below it one line tha
 stands; at the end who ran when. Without a terminal the line is printed whenever it changes.
 """
 
-import asyncio
-
-from muster.cli.errors import explained
 from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Queue, Volumes
 
 
@@ -19,16 +16,18 @@ def command(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
+    import asyncio
+
     import typer
 
     from muster.app.cluster import Target, attached
-    from muster.cli import jobfile
+    from muster.cli import jobfile, show
     from muster.cli.running import Runner
 
     target = Target(kubeconfig, context)
-    with explained():
-        job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
-        jobfile.print_notes(job)
-        with attached(target, nodes) as endpoint:
-            exit_code = asyncio.run(Runner(job, target, endpoint).run())
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
+    jobfile.print_notes(job)
+    with attached(target, nodes) as endpoint:
+        show.started(endpoint)
+        exit_code = asyncio.run(Runner(job, target, endpoint).run())
     raise typer.Exit(exit_code)

@@ -1,15 +1,22 @@
 """Tables for people, JSON and YAML for programs, times as people say them."""
 
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.jobs import JobView, State
 from muster.cli.bars import clock
 from muster.cli.options import Output
 
+if TYPE_CHECKING:
+    from muster.app.home import Endpoint
+    from muster.app.runs import Record
+
+#: bars shown at the end of a run; `timeline` shows all
+ROWS: Final = 40
 COLOURS: Final = {
     State.WAITING: "yellow",
     State.SUSPENDED: "dim",
@@ -56,17 +63,56 @@ def state(view: JobView) -> str:
 
 
 def headline(view: JobView) -> str:
-    """`train-3f9a1c20 · running 1:07 · 5 of 5 running · 0 restarts`"""
-    parts = [view.name, view.state.value]
-    if view.state.finished and view.created and view.finished:
-        parts[-1] += f" in {span(view.created, view.finished)}"
-    counts = [(view.running, "running"), (view.succeeded, "succeeded"), (view.failed, "failed")]
-    parts.append(f"{view.wanted} wanted" + "".join(f", {count} {what}" for count, what in counts if count))
-    if view.restarts:
-        parts.append(plural(view.restarts, "restart"))
-    if view.reason:
-        parts.append(": ".join(filter(None, view.reason)))
-    return " · ".join(parts)
+    """`train-3f9a1c20 · running · 5 of 5 running · 1 restart`"""
+    return f"{view.name} · {standing(view, None)}"
+
+
+def standing(view: JobView, now: datetime | None) -> str:
+    """`running 1:07 · 5 of 5 running · 1 restart`; without `now` no time: it changes only with the job."""
+    parts = [view.state.value]
+    if view.state.finished:
+        if view.created and view.finished:
+            parts[0] += f" in {span(view.created, view.finished)}"
+    else:
+        if view.created and now:
+            parts[0] += f" {span(view.created, now)}"
+        parts.append(f"{view.running} of {view.wanted} running")
+    return " · ".join(parts + _counts(view) + _why(view))
+
+
+def end(name: str, view: JobView | None, record: "Record") -> None:
+    """The last words about a job that was run: `succeeded in 3:41 (waited 0:12)`, and its bars."""
+    from muster.app.timeline import timeline
+    from muster.cli.timeline import lines
+
+    drawn = timeline(record.runs, record.submitted, time.time())
+    words = standing(view, None).split(" · ") if view else ["cancelled"]
+    if drawn.waited is not None:
+        words[0] += f" (waited {clock(drawn.waited)})"
+    print(" · ".join([name, *words] if name else words))
+    if drawn.rows:
+        print("", *lines(drawn, most=ROWS), sep="\n")
+
+
+def started(endpoint: "Endpoint | None") -> None:
+    """What there is to know about an embedded cluster that has just been started, on stderr."""
+    if endpoint is None:
+        return
+    if endpoint.degraded:
+        print(f"note: {endpoint.degraded}", file=sys.stderr)
+    if endpoint.continues:
+        print(f"continuing what was unfinished: {', '.join(endpoint.continues)}", file=sys.stderr)
+
+
+def _counts(view: JobView) -> list[str]:
+    counts = [(view.succeeded, "succeeded"), (view.failed, "failed")]
+    return [f"{count} {what}" for count, what in counts if count] + (
+        [plural(view.restarts, "restart")] if view.restarts else []
+    )
+
+
+def _why(view: JobView) -> list[str]:
+    return [": ".join(filter(None, view.reason))] if view.reason else []
 
 
 def explanation(gang: Gang) -> list[str]:

@@ -1,9 +1,6 @@
 """`muster submit FILE`: hands a job to the cluster and returns."""
 
-import asyncio
-
-from muster.cli.errors import explained
-from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Queue, Volumes
+from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Output, OutputFormat, Queue, Volumes
 
 
 def command(
@@ -12,23 +9,34 @@ def command(
     queue: Queue = None,
     volume: Volumes = None,
     nodes: Nodes = "",
+    output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
+    import asyncio
+
     from muster.app.cluster import Target, acting, attached
+    from muster.app.follow import Followed
     from muster.app.submit import submit
-    from muster.cli import jobfile
+    from muster.cli import jobfile, show
 
     target = Target(kubeconfig, context)
-    with explained():
-        job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
-        with attached(target, nodes) as endpoint:
-
-            async def act() -> list[str]:
-                async with acting(target, endpoint) as client:
-                    return [followed.name for followed in await submit(client, job)]
-
-            names = asyncio.run(act())
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
     jobfile.print_notes(job)
-    for name in names:
-        print(name)
+    with attached(target, nodes) as endpoint:
+        show.started(endpoint)
+
+        async def act() -> list[Followed]:
+            async with acting(target, endpoint) as client:
+                if target.embedded:
+                    await jobfile.refuse_what_can_never_start(client, job)
+                return await submit(client, job)
+
+        jobs = asyncio.run(act())
+    if output is not Output.TABLE:
+        show.machine(
+            [{"kind": job.kind.kind, "namespace": job.namespace, "name": job.name} for job in jobs], output
+        )
+        return
+    for followed in jobs:
+        print(followed.name)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.errors import BAD_INPUT, UNREACHABLE, Failure
 from muster.cli.options import Nodes
 
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Go on in the background until `muster down`.")]
@@ -12,7 +12,9 @@ Detach = Annotated[bool, typer.Option("--detach", "-d", help="Go on in the backg
 
 def command(nodes: Nodes = "", detach: Detach = False) -> None:
     from muster.app import host
+    from muster.app.cluster import nodes_asked
     from muster.app.home import Endpoint, Home
+    from muster.cli import show
 
     home = Home.of_user()
     home.make()
@@ -26,16 +28,14 @@ def command(nodes: Nodes = "", detach: Detach = False) -> None:
 
     def tell(said: object) -> None:
         if not isinstance(said, Endpoint):
-            raise Failure(
-                said["error"] if isinstance(said, dict) and "error" in said else "somebody else hosts"
-            )
+            told = said if isinstance(said, dict) else {}
+            raise Failure(told.get("error", "another command is just starting it"), UNREACHABLE)
+        show.started(said)
         print(f"the embedded cluster is at {said.server}")
         print(f"export KUBECONFIG={home.kubeconfig}", flush=True)
 
-    try:
-        if detach:
-            tell(host.ensure(home, nodes, stays=True))
-        else:
-            host.run(home, nodes, True, tell)
-    except host.HostError as error:
-        raise Failure(str(error)) from error
+    asked = nodes_asked(nodes)
+    if detach:
+        tell(host.ensure(home, asked, stays=True))
+    else:
+        host.run(home, asked, True, tell)

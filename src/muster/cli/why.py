@@ -1,8 +1,5 @@
 """`muster why JOB`: one reason, the blockers, the smallest change that starts it."""
 
-import asyncio
-
-from muster.cli.errors import explained
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
 
 
@@ -13,6 +10,8 @@ def command(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
+    import asyncio
+
     from muster.app import jobs
     from muster.app.cluster import Target, reading
     from muster.cli import show
@@ -21,8 +20,7 @@ def command(
         async with reading(Target(kubeconfig, context)) as client:
             return jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
 
-    with explained():
-        view = asyncio.run(fetch())
+    view = asyncio.run(fetch())
     if output is not Output.TABLE:
         show.machine(
             {**jobs.summary(view), "gangs": [jobs.gang_summary(gang) for gang in view.gangs]}, output

@@ -11,10 +11,10 @@ from muster.local.store import Store
 
 
 @contextmanager
-def offline_client(store_file: Path, home: Path) -> Iterator[LocalClient]:
+def offline_client(store_file: Path, logs: Path) -> Iterator[LocalClient]:
     """A client that can only read. Where there never was a cluster it finds nothing."""
     store = Store.open_read_only(store_file) if store_file.exists() else Store(":memory:")
     try:
-        yield LocalClient(Registry(store), Logs(home))
+        yield LocalClient(Registry(store), Logs(logs))
     finally:
         store.close()

@@ -171,6 +171,13 @@ class Logs:
                 return
             await changed.wait()
 
+    def containers(self, namespace: str, pod: str, uid: str) -> list[str]:
+        """The containers of a pod that have written something, also of one that is gone."""
+        directory = self._of(namespace, pod, uid)
+        return (
+            sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
+        )
+
     def prune(self, now: float, living: set[str]) -> None:
         """Removes logs of gone pods (by uid) that are too old, then the oldest while they are too many.
 
