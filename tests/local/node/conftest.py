@@ -23,7 +23,7 @@ from muster.local.nodespec import NodeSpec
 from muster.local.registry import Registry
 from muster.local.store import Store
 
-NODE = NodeSpec("here", {"cpu": 64, "memory": "64Gi", "pods": 1000})
+HERE = NodeSpec("here", {"cpu": 64, "memory": "64Gi", "pods": 1000})
 PATIENCE = 20.0  # seconds that a real process may take to do what it must
 
 
@@ -118,7 +118,7 @@ def isolation(request: pytest.FixtureRequest) -> Isolation:
 
 @pytest.fixture
 def cluster(tmp_path: Path, isolation: Isolation) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, isolation, [NODE], None)
+    made = Cluster(tmp_path, isolation, [HERE], None)
     yield made
     made.store.close()
     left = marked_processes(tmp_path)

@@ -12,10 +12,11 @@ import pytest
 
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod, Terminated
-from muster.api.kinds import CONFIG_MAP, NODE, POD, SECRET
+from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
 from muster.local.node import logs as logs_module
 from muster.local.node.isolation import Isolation
-from tests.local.node.conftest import PATIENCE, Cluster, marked_processes
+from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
+from tests.local.node.virtual import VirtualClock
 
 PYTHON = sys.executable
 
@@ -110,6 +111,8 @@ async def test_a_grace_period_can_be_cut_short(cluster: Cluster) -> None:
         await cluster.submit("stubborn", ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"])
         await _says(cluster, "stubborn", "up")
         await cluster.client.delete(POD, "default", "stubborn", grace_period=600)
+        await asyncio.sleep(0.2)  # it has been asked, and goes on
+        assert marked_processes(cluster.root)
         await cluster.client.delete(POD, "default", "stubborn", grace_period=0)
         await cluster.gone("stubborn")
         await _none_left(cluster)
@@ -245,6 +248,58 @@ async def test_volumes_are_where_they_are_mounted(cluster: Cluster) -> None:
         assert not list((cluster.root / "node/pods").iterdir()), "a pod's volumes go with it"
 
 
+async def test_a_shared_volume_outlives_the_pods_that_end_first(cluster: Cluster) -> None:
+    mount, release = cluster.root / "mnt/shared", cluster.root / "release"
+    volume = {"path": f"{cluster.root}/shared/default/js", "type": "DirectoryOrCreate"}
+    jobset = {
+        "metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": volume["path"]}},
+        "spec": {
+            "replicatedJobs": [
+                {
+                    "name": "a",
+                    "template": {
+                        "spec": {
+                            "template": {
+                                "spec": {
+                                    "restartPolicy": "Never",
+                                    "containers": [{"name": "main", "command": ["true"]}],
+                                }
+                            }
+                        }
+                    },
+                }
+            ]
+        },
+    }
+    async with cluster.running():
+        await cluster.client.create(JOBSET, "default", jobset)
+        wait = f"while ! [ -e {release} ]; do sleep 0.02; done; cat {mount}/file {mount}/other"
+        memory = {"name": "memory", "emptyDir": {"medium": "Memory"}}
+        for name, script in (
+            ("long", f"echo 1 > {mount}/file; {wait}"),
+            ("short", f"echo 2 > {mount}/other"),
+        ):
+            await cluster.submit(
+                name,
+                ["sh", "-c", script],
+                container={
+                    "volumeMounts": [
+                        {"name": "shared", "mountPath": str(mount)},
+                        {"name": "memory", "mountPath": "/dev/shm"},
+                    ]
+                },
+                volumes=[{"name": "shared", "hostPath": volume}, memory],
+            )
+        assert (await cluster.ended("short")).status.phase == "Succeeded"
+        release.touch()
+        await cluster.ended("long")
+        assert await cluster.output("long") == "1\n2\n"
+        await cluster.client.delete(JOBSET, "default", "js")
+        async with asyncio.timeout(PATIENCE):
+            while "js" in os.listdir(cluster.root / "shared/default"):  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.02)
+
+
 async def test_a_volume_at_the_root_of_the_file_system(cluster: Cluster) -> None:
     if not cluster.isolation.namespaces:
         pytest.skip("only with namespaces can a mount point be made in /")
@@ -318,6 +373,22 @@ async def test_a_failed_container_starts_again_if_the_policy_says_so(cluster: Cl
         assert pod.status.container_statuses[0].last_state.terminated is not None
         assert await cluster.output("again") == "run 1\n"
         assert await cluster.output("again", previous=True) == "run 0\n"
+
+
+async def test_restarts_back_off(tmp_path: Path, isolation: Isolation) -> None:
+    clock = VirtualClock()
+    cluster = Cluster(tmp_path, isolation, [HERE], clock)
+    async with cluster.running():
+        await cluster.submit("loop", ["false"], restartPolicy="Always")
+        for restarts, delay in enumerate((10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0), 1):
+            pod = await cluster.until("loop", lambda pod: _waits(pod, "CrashLoopBackOff"))
+            assert clock.slept[-1] == delay
+            assert pod.status.phase == "Running"
+            assert pod.status.container_statuses[0].restart_count == restarts
+            clock.advance(delay)
+            await cluster.until("loop", lambda pod: not _waits(pod, "CrashLoopBackOff"))
+        await cluster.client.delete(POD, "default", "loop")
+        await cluster.gone("loop")
 
 
 async def test_a_deadline_of_a_pod_ends_it(cluster: Cluster) -> None:

@@ -38,6 +38,7 @@ from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
 from muster.local.node.pod import Place, PodWorker, confirm_deletion
 from muster.local.node.pretend import Pretence
+from muster.local.node.volumes import Links
 from muster.local.nodespec import NodeSpec
 from muster.names import DOMAIN, SHARED_VOLUME
 
@@ -85,6 +86,7 @@ class NodeAgent:
             hosts=self._names.file,
             lookup=self._lookup,
             devices=self._gpus,
+            links=Links(),
             open_files=_raise_open_files(),
         )
         self._pretence = Pretence(client, self._clock)
@@ -256,6 +258,9 @@ class NodeAgent:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 self._gpus.restore(path.name)
+        for shared in (self._root / "shared").glob("*/*"):
+            if f"{shared.parent.name}/{shared.name}" not in self._jobsets.items:
+                shutil.rmtree(shared, ignore_errors=True)
         for directory in self._wrappers:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(Files(directory).output, _READ))

@@ -81,6 +81,7 @@ class Place:
     hosts: Callable[[str], Path]
     lookup: Callable[[Pod], Lookup]
     devices: Devices
+    links: volumes.Links
     #: soft limit of open files that containers get
     open_files: int = 0
 
@@ -116,10 +117,10 @@ class PodWorker:
         self._directory = place.directory(pod.metadata.uid)
         self._containers = status.restored(pod)
         self._starts: dict[str, _Start] = {}
-        self._links: list[str] = []
         self._verdict = Verdict()
         self._begun = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
+        self._cut = asyncio.Event()  # the grace period is over, whatever it was
         self._gone = False
         self._over = False  # nothing of the pod is left on this machine
         self._status = _StatusWriter(place, self)
@@ -128,6 +129,8 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         self.pod = pod
         if pod.metadata.deletion_timestamp is not None:
+            if self._ending.is_set():  # it may be the second deletion, with less grace
+                asyncio.get_running_loop().call_later(self._grace(), self._cut.set)
             self._ending.set()
 
     def shut_down(self) -> None:
@@ -140,6 +143,7 @@ class PodWorker:
         """The pod was removed from the API server without us: its processes are ended at once."""
         self._gone = True
         self._ending.set()
+        self._cut.set()
 
     async def run(self) -> None:
         """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
@@ -274,7 +278,7 @@ class PodWorker:
             container.restart_count = made[-1]
         files = Files(base / str(container.restart_count))
         if files.directory.exists() or (container.state.running is not None and not made):
-            start = self._adopt(container, files)
+            start = self._adopt(container, files, sources)
             if start is None:
                 self._found_ended(container, files)
                 return
@@ -308,12 +312,15 @@ class PodWorker:
                 ended.cancel()
         await self._finish(container, await start.process.wait())
 
-    def _adopt(self, container: Observed, files: Files) -> _Start | None:
+    def _adopt(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
         pid = self._wrappers.pop(files.directory, None)
         namespaces = self._place.isolation.namespaces
         process = None if pid is None else processes.adopt(pid, files, namespaces=namespaces)
         if process is None:
             return None
+        if not namespaces:
+            with contextlib.suppress(Unavailable):
+                self._place.links.hold(self.pod.metadata.uid, volumes.binds(container.spec, sources, {}))
         return _Start(process, self._writer(container, files), _time_of(files.started) or self._begun)
 
     def _found_ended(self, container: Observed, files: Files) -> None:
@@ -352,12 +359,12 @@ class PodWorker:
         writer = None
         try:
             if not place.isolation.namespaces:
-                self._links += volumes.link(wanted)
+                place.links.hold(pod.metadata.uid, wanted)
             files.directory.mkdir(parents=True)
             writer = self._writer(container, files)
             command = place.isolation.command(setup, files, place.gate, argv)
             process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
-        except OSError as error:
+        except (OSError, Unavailable) as error:
             if writer is not None:
                 writer.close()
             shutil.rmtree(files.directory, ignore_errors=True)
@@ -395,7 +402,12 @@ class PodWorker:
     async def _terminate(self, container: Observed, grace: float) -> None:
         start = self._starts.get(container.spec.name)
         if start is not None:
-            await start.process.terminate(max(0.0, grace))
+            ending = asyncio.create_task(start.process.terminate(max(0.0, grace)))
+            cut = asyncio.create_task(self._cut.wait())
+            await asyncio.wait({ending, cut}, return_when=asyncio.FIRST_COMPLETED)
+            cut.cancel()
+            await start.process.kill()
+            await ending
             await self._finish(container, await start.process.wait())
         elif container.state.waiting is not None and container.last_state.terminated is not None:
             container.state = container.last_state  # it was waiting for its next start
@@ -468,7 +480,7 @@ class PodWorker:
         self._status.wanted()
 
     def _clean_up(self) -> None:
-        volumes.unlink(self._links)
+        self._place.links.release(self.pod.metadata.uid)
         volumes.remove(self.pod.metadata.uid, self._directory)
         self._place.devices.give_back(self.pod.metadata.uid)
 

@@ -67,38 +67,45 @@ def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, s
     return result
 
 
-def link(wanted: Sequence[Bind]) -> list[str]:
-    """Without namespaces: makes each target a link to its source where that is possible.
+class Links:
+    """Without namespaces: a mount path is a link to its volume, as long as any pod holds it."""
 
-    Returns the links made or shared, for `unlink`. Raises Unavailable where a path is taken.
-    """
-    links = []
-    for bind in wanted:
-        if os.path.realpath(bind.target) == os.path.realpath(bind.source):
+    def __init__(self) -> None:
+        self._holders: dict[str, set[str]] = {}  # link → uids
+
+    def hold(self, pod_uid: str, wanted: Sequence[Bind]) -> None:
+        """Makes the links that are not there. Raises Unavailable where a path is taken."""
+        for bind in wanted:
+            if bind.target == str(_MEMORY):
+                continue  # there it is in memory anyway
+            if os.path.realpath(bind.target) != os.path.realpath(bind.source):
+                _make(bind)
             if os.path.islink(bind.target):
-                links.append(bind.target)
-            continue
-        if os.path.lexists(bind.target):
-            raise Unavailable(
-                f"volumeMount {bind.target}: the path exists and cannot be mounted over without namespaces"
-            )
-        try:
-            os.makedirs(os.path.dirname(bind.target), exist_ok=True)
-            os.symlink(bind.source, bind.target)
-        except OSError as error:
-            raise Unavailable(
-                f"volumeMount {bind.target}: cannot be made without namespaces: {error.strerror}; "
-                "choose a path that you may write"
-            ) from None
-        links.append(bind.target)
-    return links
+                self._holders.setdefault(bind.target, set()).add(pod_uid)
+
+    def release(self, pod_uid: str) -> None:
+        """Removes the links that no other pod holds."""
+        for path in [path for path, holders in self._holders.items() if pod_uid in holders]:
+            self._holders[path].discard(pod_uid)
+            if not self._holders[path]:
+                del self._holders[path]
+                if os.path.islink(path):
+                    os.unlink(path)
 
 
-def unlink(links: Sequence[str]) -> None:
-    """Removes links that no other pod uses any more."""
-    for path in links:
-        if os.path.islink(path):
-            os.unlink(path)
+def _make(bind: Bind) -> None:
+    if os.path.lexists(bind.target):
+        raise Unavailable(
+            f"volumeMount {bind.target}: the path exists and cannot be mounted over without namespaces"
+        )
+    try:
+        os.makedirs(os.path.dirname(bind.target), exist_ok=True)
+        os.symlink(bind.source, bind.target)
+    except OSError as error:
+        raise Unavailable(
+            f"volumeMount {bind.target}: cannot be made without namespaces: {error.strerror}; "
+            "choose a path that you may write"
+        ) from None
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> str:

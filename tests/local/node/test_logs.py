@@ -1,0 +1,96 @@
+"""Logs on disk: rotation, followers, tails, pruning."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from muster.local.node import logs as module
+from muster.local.node.logs import Logs, LogWriter
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return Logs(tmp_path / "logs")
+
+
+def begin(logs: Logs, tmp_path: Path, restart: int = 0) -> tuple[LogWriter, int]:
+    """A writer, and the end that a container would write to."""
+    fifo = tmp_path / f"fifo-{restart}"
+    writer = logs.writer("ns", "pod", "uid", "main", restart, fifo)
+    return writer, os.open(fifo, os.O_WRONLY)
+
+
+async def read(logs: Logs, *, follow: bool = False, tail: int | None = None, previous: bool = False) -> bytes:
+    how = logs.read("ns", "pod", "uid", "main", follow=follow, tail=tail, previous=previous)
+    return b"".join([chunk async for chunk in how])
+
+
+async def test_a_follower_sees_everything_through_rotations_and_restarts(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILE_BYTES", 1000)
+    follower = asyncio.create_task(read(logs, follow=True))
+    await asyncio.sleep(0)
+    expected = b""
+    for restart in range(2):
+        writer, end = begin(logs, tmp_path, restart)
+        for number in range(50):
+            line = f"{restart} {number} {'x' * 80}\n".encode()
+            os.write(end, line)
+            expected += line
+            await asyncio.sleep(0.001)
+        os.close(end)
+        writer.close()
+        await asyncio.sleep(0.01)
+    logs.pod_ended("ns", "pod", "uid")
+    assert await follower == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "tail", "expected"),
+    [
+        (b"a\nb\nc\n", 2, b"b\nc\n"),
+        (b"a\nb\nc", 2, b"b\nc"),
+        (b"a\nb\nc\n", 3, b"a\nb\nc\n"),
+        (b"a\nb\nc\n", 99, b"a\nb\nc\n"),
+        (b"a\nb\nc\n", 0, b""),
+        (b"", 1, b""),
+        (b"x" * 200_000 + b"\nlast\n", 1, b"last\n"),
+        (b"x" * 200_000 + b"\n", 1, b"x" * 200_000 + b"\n"),
+    ],
+)
+async def test_tails(logs: Logs, tmp_path: Path, text: bytes, tail: int, expected: bytes) -> None:
+    path = tmp_path / "logs/ns_pod_uid/main/0.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    assert await read(logs, tail=tail) == expected
+
+
+async def test_a_tail_reaches_into_older_files(logs: Logs, tmp_path: Path) -> None:
+    directory = tmp_path / "logs/ns_pod_uid/main"
+    directory.mkdir(parents=True)
+    (directory / "0.log.1").write_bytes(b"a\nb\n")
+    (directory / "0.log").write_bytes(b"c\n")
+    assert await read(logs, tail=2) == b"b\nc\n"
+    assert await read(logs) == b"a\nb\nc\n"
+
+
+async def test_no_log_is_an_empty_log(logs: Logs) -> None:
+    assert await read(logs) == b""
+    assert await read(logs, previous=True) == b""
+
+
+def test_logs_of_gone_pods_are_removed_when_old_or_too_many(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOTAL_BYTES", 250)
+    for name, age in (("new", 1), ("middle", 2), ("older", 3), ("ancient", 1e9), ("living", 1e9)):
+        path = tmp_path / f"logs/ns_pod_{name}/main/0.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (2e9 - age, 2e9 - age))
+    logs.prune(2e9, {"living"})
+    left = sorted(path.name for path in (tmp_path / "logs").iterdir())
+    assert left == ["ns_pod_living", "ns_pod_middle", "ns_pod_new"]
