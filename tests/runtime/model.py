@@ -8,7 +8,7 @@ After every single write the nodes are checked: never more pods than they have r
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
@@ -22,10 +22,11 @@ from muster.core.gang import GangId
 from muster.names import ADMISSION, EPOCH, GANG
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED, Mirror
+from muster.runtime.plan import decode
 from muster.runtime.writes import PARALLEL, Write
 from muster.translate.pods import live
 from tests.runtime.planner import Planner
-from tests.runtime.server import AnyKind, Pause, Server, ServerClient
+from tests.runtime.server import Pause, Server, ServerClient
 
 NAMESPACE = "default"
 #: Seconds without any change after which nothing more is expected: more than any pause of the committer.
@@ -66,7 +67,9 @@ class Cluster:
         self, objects: dict[Any, Object] | None = None, revision: int = 0, time: float = 0.0
     ) -> None:
         self.server = Server(time, dict(objects or {}), revision)
-        self.server.watch = self._check_nodes
+        self.server.watch = self._check
+        self.sizes: dict[str, int] = {}
+        self.whole: set[str] = set()  # gangs that have been whole since they last had no pod on a node
         self.making: dict[str, Making] = {}
         self.preempts: dict[str, str] = {}
         self.slow_nodes = False  # pods on nodes do not end
@@ -76,6 +79,7 @@ class Cluster:
         """As it is now, for another history: objects are replaced, never changed."""
         other = Cluster(self.server.objects, self.server.revision, self.server.time)
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
+        other.sizes, other.whole = dict(self.sizes), set(self.whole)
         return other
 
     # -- what people create
@@ -88,6 +92,7 @@ class Cluster:
         self.server.create(kinds.NODE, "", {"metadata": {"name": name}, "status": status})
 
     def gang(self, name: str, size: int, kind: Kind) -> None:
+        self.sizes[name] = size
         if kind == "bare":
             if size > 1:
                 group = {"metadata": {"name": name}, "spec": {"minMember": size}}
@@ -108,6 +113,13 @@ class Cluster:
         self.server.create(
             kinds.JOB, NAMESPACE, {"metadata": {"name": name, "annotations": marks}, "spec": spec}
         )
+
+    def cancel(self, name: str) -> None:
+        """Its owner deletes all of it."""
+        for kind in (kinds.JOB, kinds.POD_GROUP_X, kinds.POD):
+            for obj in self.server.all(kind):
+                if obj.metadata.name.startswith(name):
+                    self.server.delete(kind, obj.key)
 
     # -- what controllers and nodes do
 
@@ -161,6 +173,29 @@ class Cluster:
 
     # -- what must always hold, and what must hold in the end
 
+    def _check(self) -> None:
+        """After every single write."""
+        self._check_nodes()
+        for name, size in self.sizes.items():
+            bound = self.bound(name)
+            if bound >= size:
+                self.whole.add(name)
+            elif not bound:
+                self.whole.discard(name)
+            elif name not in self.whole:
+                assert self._is_accounted_for(name), f"{bound} of {size} pods of {name} without a plan"
+
+    def _is_accounted_for(self, name: str) -> bool:
+        """Whether a gang that is not whole has a plan, is a victim, is suspended, or says so."""
+        for plan in map(decode, self.server.all(kinds.GANG_PLAN)):
+            if name in plan.gang or any(name in victim.gang for victim in plan.victims):
+                return True
+        job = self.server.objects.get((kinds.JOB, f"{NAMESPACE}/{name}"))
+        if job is not None and job["spec"].get("suspend"):
+            return True
+        record = self.record(name)
+        return record is not None and record.status.phase == "Degraded"
+
     def _check_nodes(self) -> None:
         used: Counter[str] = Counter()
         for (kind, _), obj in self.server.objects.items():
@@ -174,8 +209,12 @@ class Cluster:
 
     def bound(self, name: str) -> int:
         """Live pods of this gang on nodes."""
-        pods: list[Pod] = self.server.all(kinds.POD)
-        return sum(live(p) and bool(p.spec.node_name) for p in pods if p.metadata.name.startswith(name))
+        pods = [obj for (kind, _), obj in self.server.objects.items() if kind is kinds.POD]
+        return sum(
+            bool(pod["spec"].get("nodeName")) and "deletionTimestamp" not in pod["metadata"]
+            for pod in pods
+            if pod["metadata"]["name"].startswith(name)
+        )
 
     def record(self, name: str) -> Gang | None:
         for gang in self.server.all(kinds.GANG):
@@ -194,9 +233,9 @@ class Cluster:
         record = self.record(name)
         phase = record.status.phase if record is not None else None
         reason = record.status.reason if record is not None else None
-        assert phase == "Degraded" and reason is not None and reason.message, (
-            f"{name} is left with {bound} of {size} pods on nodes, and {phase}"
-        )
+        assert phase == "Degraded", f"{name} is left with {bound} of {size} pods on nodes, and {phase!r}"
+        assert reason is not None
+        assert reason.message
         return "degraded"
 
     def dump(self) -> dict[Any, Any]:
@@ -218,6 +257,8 @@ class Running:
     sees: bool = True
     fresh: bool = True
     deposed: bool = False
+    #: set once it has taken over
+    leads: bool = False
     core: Any = None  # Any: Planner, or muster's own
     wrap: Callable[[ServerClient], ServerClient] = lambda client: client
 
@@ -232,7 +273,7 @@ class Running:
         for (kind, key), _ in list(server.objects.items()):
             self.mirror.reflectors[kind]._change(key, server.read(kind, key))
         self.seen = len(server.log)
-        self._life: Coroutine[Any, Any, None] = _life(self.leader)
+        self._life: Coroutine[Any, Any, None] = _life(self)
 
     def go(self, writes: int | None = None) -> bool:
         """Until it has nothing to do, or has made so many writes; whether it was stopped by that."""
@@ -280,29 +321,32 @@ class Running:
                 server.time += max(self.leader.idle(), 0.01)
 
 
-async def _life(leader: Leader) -> None:
+async def _life(running: Running) -> None:
+    leader = running.leader
     while found := leader.touches():
         for touch in found:
             await leader.write(touch)
         await Idle()
     leader.adopt()
+    running.leads = True
     while True:
         for gang, writes in leader.turn():
-            await _commit(leader, gang, writes)
+            await _commit(running, gang, writes)
         await Idle()
 
 
-async def _commit(leader: Leader, gang: GangId, writes: Any) -> None:  # Any: a sequence of writes
+async def _commit(running: Running, gang: GangId, writes: Sequence[Write]) -> None:
     """As the loop does it, but what goes out together goes out in one particular order."""
     outcomes: list[tuple[Write, Exception | None]] = []
     for kind, same in groupby(writes, type):
         for write in same:
-            outcomes.append((write, await leader.write(write)))
-            if outcomes[-1][1] is not None and kind not in PARALLEL:
+            error = await running.leader.write(write)
+            outcomes.append((write, error))
+            if error is not None and kind not in PARALLEL:
                 break
         if any(error for _, error in outcomes):
             break
-    leader.done(gang, outcomes)
+    running.leader.done(gang, outcomes)
 
 
 _POD_SPEC: Object = {

@@ -144,6 +144,8 @@ class ServerClient:
 
     server: Server
     fault: Fault = lambda verb, kind, key: None
+    #: writes that took effect: verb, kind and key
+    accepted: list[tuple[str, AnyKind, str]] = field(default_factory=list)
 
     async def create(self, kind: AnyKind, namespace: str, obj: Object) -> Any:  # Any: unread
         key = f"{namespace}/{obj['metadata']['name']}"
@@ -179,6 +181,7 @@ class ServerClient:
         if fate is None or fate[1]:
             try:
                 write()
+                self.accepted.append((verb, kind, key))
             finally:
                 await Pause()
         if fate is not None:

@@ -10,6 +10,7 @@ from functools import cache
 
 import pytest
 
+from muster.api import kinds
 from tests.runtime.model import Cluster, Kind, Running
 
 LEASE = 20.0  # seconds until another leader takes over
@@ -55,7 +56,8 @@ CASES = [
     Case(size, kind, victim)
     for size in (1, 2, 3, 4)
     for kind in ("job", "bare")
-    for victim in (None, "job", "free job")
+    for victim in (None, "job", "free job", "bare")
+    if size <= 3 or victim != "bare"
 ]
 
 
@@ -106,10 +108,15 @@ def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
             old = case.leader(cluster, 2)
             old.quiesce(writes=i)
             cluster.server.time += LEASE
+            planned = bool(cluster.server.all(kinds.GANG_PLAN))
             new = case.leader(cluster, 3)
             more = new.quiesce(writes=j)
             old.sees = False  # what it does now it does on its stale view
+            old.client.accepted.clear()
             old.go()
+            if new.leads:
+                fenced = [("bind", kinds.POD), *([("patch", kinds.JOB)] if planned else [])]
+                assert not [write for write in old.client.accepted if write[:2] in fenced]
             new.quiesce()
             old.sees = True  # now it learns, from whatever the new one has touched, that it is over
             old.look()
@@ -146,3 +153,49 @@ def test_the_second_leader_dies_as_well(case: Case) -> None:
             j += 1
             if not more:
                 break
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.victim], ids=str)
+def test_its_owner_cancels_it_while_its_victim_leaves(case: Case) -> None:
+    """A victim goes as a whole or stays as a whole, also if nobody needs its nodes any more."""
+    assert case.victim is not None
+    for i in range(writes_of(case) + 1):
+        for dies in (False, True):
+            cluster = case.cluster()
+            leader = case.leader(cluster, 2)
+            leader.quiesce(writes=i)
+            cluster.cancel("main")
+            if dies:
+                leader.stop()
+                cluster.server.time += LEASE
+                leader = case.leader(cluster, 3)
+            leader.quiesce()
+            leader.stop()
+            assert cluster.bound("main") == 0
+            assert cluster.outcome("victim", case.size) in ("whole", "waiting")
+            assert not cluster.server.all(kinds.GANG_PLAN)
+
+
+@pytest.mark.parametrize("victim", ["job", "free job", "bare"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_victim_may_be_starting_itself(size: int, victim: Kind) -> None:
+    """The leader dies somewhere in the victim's start; the next one takes its nodes for another."""
+    case = Case(size, "job")
+    i, more = 0, True
+    while more:
+        cluster = case.cluster()
+        cluster.cancel("main")
+        cluster.gang("victim", size, victim)
+        cluster.settle()
+        first = case.leader(cluster, 2)
+        more = first.quiesce(writes=i)
+        first.stop()
+        cluster.gang("main", size, "job")
+        cluster.preempts["default/main"] = "default/victim"
+        cluster.server.time += LEASE
+        second = case.leader(cluster, 3)
+        second.quiesce()
+        second.stop()
+        assert cluster.outcome("main", size) == "whole"
+        assert cluster.outcome("victim", size) == "waiting"
+        i += 1

@@ -7,7 +7,6 @@ oversubscribed (the model looks after every write); and recovering twice changes
 """
 
 import random
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,5 +134,3 @@ def _recover_twice(trouble: Trouble, epoch: int) -> None:
         trouble.cluster.outcome("main", trouble.case.size)
     if not trouble.hopeless:
         assert dumps[0] == dumps[1]
-
-

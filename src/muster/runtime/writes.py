@@ -105,7 +105,10 @@ class PatchPodStatus:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Moves an object's resourceVersion on, so that what an earlier leader planned for it is refused."""
+    """Moves an object's resourceVersion on, so that what an earlier leader planned for it is refused.
+
+    It is conditional itself: one that comes late must not hide a later leader's.
+    """
 
     kind: AnyKind
     namespace: str
@@ -156,8 +159,8 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
         case PatchPodStatus(pod, body):
             meta = pod.metadata
             await client.patch(kinds.POD, meta.namespace, meta.name, body, subresource="status")
-        case Touch(kind, namespace, name, _, epoch):
-            body = {"metadata": {"annotations": {EPOCH: str(epoch)}}}
+        case Touch(kind, namespace, name, version, epoch):
+            body = {"metadata": {"resourceVersion": version, "annotations": {EPOCH: str(epoch)}}}
             await client.patch(kind, namespace, name, body)
 
 
