@@ -30,10 +30,17 @@ PATIENCE = 20.0  # seconds that a real process may take to do what it must
 class Cluster:
     """A store, a client and, while `running()` is open, an agent."""
 
-    def __init__(self, root: Path, isolation: Isolation, nodes: list[NodeSpec], clock: Clock | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        isolation: Isolation,
+        nodes: list[NodeSpec],
+        clock: Clock | None,
+        store: Store | None = None,
+    ) -> None:
         self.root, self.isolation, self.nodes, self.clock = root, isolation, nodes, clock
         self.logs = Logs(root / "logs")
-        self.store = Store(":memory:")
+        self.store = store or Store(":memory:")
         self.client = LocalClient(Registry(self.store), self.logs)
         self.agent: NodeAgent | None = None
 

@@ -277,6 +277,8 @@ class PodWorker:
         if made and made[-1] > container.restart_count:
             container.restart_count = made[-1]
         files = Files(base / str(container.restart_count))
+        if files.directory not in self._wrappers and made and not files.started.exists():
+            shutil.rmtree(files.directory, ignore_errors=True)  # muster was killed before the process began
         if files.directory.exists() or (container.state.running is not None and not made):
             start = self._adopt(container, files, sources)
             if start is None:

@@ -118,10 +118,11 @@ def start(argv: Sequence[str], env: Mapping[str, str], files: Files, *, namespac
         {**env, MARK: str(files.directory)},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            # held by the wrapper alone: the command never finds its output without a reader. It is opened
+            # first, because opening for writing waits for a reader, and muster may be killed just now
+            (os.POSIX_SPAWN_OPEN, 9, output, os.O_RDWR, 0),
             (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_DUP2, 1, 2),
-            # held by the wrapper alone: the command never finds its output without a reader
-            (os.POSIX_SPAWN_OPEN, 9, output, os.O_RDWR, 0),
         ],
         setsid=True,
         setsigmask=[],
