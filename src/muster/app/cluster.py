@@ -38,8 +38,14 @@ def attached(target: Target, nodes: str = "") -> Iterator[Endpoint | None]:
             raise host.OtherNodes("--nodes is for the embedded cluster; a real one has the nodes it has")
         yield None
         return
-    with host.attached(Home.of_user(), nodes_asked(nodes)) as endpoint:
+    with host.attached(Home.of_user(), nodes_asked(nodes), _import_what_comes_next) as endpoint:
         yield endpoint
+
+
+def _import_what_comes_next() -> None:
+    """Half a second that a starting host needs for its own imports."""
+    import muster.app.fit
+    import muster.kube.http  # noqa: F401
 
 
 def nodes_asked(nodes: str) -> str:
@@ -82,16 +88,15 @@ async def acting(target: Target, endpoint: Endpoint | None = None) -> AsyncItera
 
 @asynccontextmanager
 async def reading(target: Target) -> AsyncIterator[Client]:
-    """A client to read with: of the store itself, when nobody hosts the embedded cluster."""
-    home = Home.of_user()
-    endpoint = home.endpoint() if target.embedded else None
-    if target.embedded and endpoint is None:
+    """A client to list and get with: of the embedded cluster's store itself, whether or not it is hosted."""
+    if target.embedded:
         from muster.local.offline import offline_client
 
+        home = Home.of_user()
         with offline_client(home.store, home.logs) as offline:
             yield offline
         return
-    async with acting(target, endpoint) as client:
+    async with acting(target) as client:
         yield client
 
 

@@ -85,6 +85,10 @@ class Home:
     def announce(self, endpoint: Endpoint) -> None:
         write_private(self._endpoint, msgspec.json.encode(endpoint).decode())
 
+    def withdraw(self) -> None:
+        """The host is about to end: whoever comes now waits for the next one."""
+        self._endpoint.unlink(missing_ok=True)
+
     def last_port(self) -> int:
         """The port of the last host, so that kubeconfigs in use stay true; 0 if there was none."""
         try:

@@ -31,15 +31,17 @@ class OtherNodes(HostError):
 
 
 @contextmanager
-def attached(home: Home, nodes: str = "") -> Iterator[Endpoint]:
+def attached(home: Home, nodes: str = "", meanwhile: Callable[[], None] = lambda: None) -> Iterator[Endpoint]:
     """A running host that stays while this context lasts. Call it before there is an event loop."""
     home.make()
     with home.attached():
-        yield ensure(home, nodes)
+        yield ensure(home, nodes, meanwhile=meanwhile)
 
 
-def ensure(home: Home, nodes: str = "", *, stays: bool = False) -> Endpoint:
-    """The host's endpoint; forks one if there is none.
+def ensure(
+    home: Home, nodes: str = "", *, stays: bool = False, meanwhile: Callable[[], None] = lambda: None
+) -> Endpoint:
+    """The host's endpoint; forks one if there is none, and does something useful while that starts.
 
     What is to be told once, which jobs go on and what the machine lacks, is told to who started it.
     """
@@ -56,7 +58,7 @@ def ensure(home: Home, nodes: str = "", *, stays: bool = False) -> Endpoint:
         if home.hosted():
             time.sleep(0.02)  # another command's host is just starting
             continue
-        started = _fork(home, nodes, stays)
+        started = _fork(home, nodes, stays, meanwhile)
         if started is not None:
             return started
     raise HostError(f"the embedded cluster did not start within {PATIENCE:.0f} s; see {home.host_log}")
@@ -64,11 +66,14 @@ def ensure(home: Home, nodes: str = "", *, stays: bool = False) -> Endpoint:
 
 def stop(home: Home) -> int | None:
     """Ends the host and waits until it has gone; its pid, or None if there was none."""
-    endpoint = home.endpoint()
-    if endpoint is None:
-        return None
-    os.kill(endpoint.pid, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
+    while (endpoint := home.endpoint()) is None:
+        if not home.hosted():
+            return None
+        if time.monotonic() > deadline:
+            raise HostError(f"a host neither starts nor ends; see {home.host_log}")
+        time.sleep(0.02)  # it is just starting, or just ending
+    os.kill(endpoint.pid, signal.SIGTERM)
     while home.hosted():
         if time.monotonic() > deadline:
             raise HostError(f"the host (pid {endpoint.pid}) is still ending its pods; see {home.host_log}")
@@ -76,7 +81,7 @@ def stop(home: Home) -> int | None:
     return endpoint.pid
 
 
-def _fork(home: Home, nodes: str, stays: bool) -> Endpoint | None:
+def _fork(home: Home, nodes: str, stays: bool, meanwhile: Callable[[], None]) -> Endpoint | None:
     """Starts a host and waits until it listens. None if somebody else was quicker."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -84,6 +89,7 @@ def _fork(home: Home, nodes: str, stays: bool) -> Endpoint | None:
         _become_host(home, nodes, stays, writer)
     os.close(writer)
     os.waitpid(child, 0)  # the first child ends at once; the host is its child, and nobody's
+    meanwhile()
     with os.fdopen(reader, "rb") as answer:
         said = answer.read()
     if not said:

@@ -406,12 +406,15 @@ def pod_reason(pod: Pod) -> str:
     return scheduled.message if scheduled and scheduled.status == "False" else ""
 
 
-def find(name: str, among: Sequence[JobView]) -> JobView:
-    """The job of that name, or the only one whose name begins so. Raises UnknownJob."""
+def find(name: str, among: Sequence[JobView], *, newest: bool = False) -> JobView:
+    """The job of that name, or the only one whose name begins so, or the newest of these.
+
+    Raises UnknownJob.
+    """
     exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
     found = exact or [view for view in among if view.name.startswith(name)]
-    if len(found) == 1:
-        return found[0]
+    if len(found) == 1 or (newest and found):
+        return found[-1]
     names = ", ".join(view.name for view in (found or among)[:10])
     if found:
         raise UnknownJob(f"{name} could be any of {names}")
@@ -432,7 +435,7 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
         if status.state.terminated
         and status.state.terminated.exit_code
         and status.state.terminated.finished_at
-        and not _told_to_end(pod, status.state.terminated.finished_at)
+        and not told_to_end(pod, status.state.terminated.finished_at)
     ]
     if not failures:
         return None
@@ -440,7 +443,8 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
     return pod, code
 
 
-def _told_to_end(pod: Pod, ended: datetime) -> bool:
+def told_to_end(pod: Pod, ended: datetime) -> bool:
+    """Whether the pod was being deleted when it ended; its deletion timestamp is when its grace is over."""
     meta = pod.metadata
     if meta.deletion_timestamp is None:
         return False

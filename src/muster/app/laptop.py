@@ -79,6 +79,7 @@ async def _until_told(home: Home, nodes: str, stays: bool, tell: Callable[[objec
             if not stays:
                 leaving = asyncio.create_task(_when_nobody_needs_it(home, cluster.client, stop))
             await stop.wait()
+            home.withdraw()
             if not stays:
                 leaving.cancel()
     except (StoreError, ServingError, nodespec.InvalidNodes) as error:
@@ -145,8 +146,9 @@ async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.E
     while True:
         await asyncio.sleep(LOOK)
         with home.nobody_attached() as alone:
-            # None can attach while this is held, so none can be lost between the look and the end.
+            # None can attach while this is held, and who attaches later finds no endpoint any more.
             if alone and not await unfinished(client) and not await _pods_left(client):
+                home.withdraw()
                 stop.set()
                 return
 

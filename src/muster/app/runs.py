@@ -28,7 +28,7 @@ async def recorded(target: Target, name: str, namespace: str = "") -> Record:
     async with reading(target) as client:
         views = jobs.views(await jobs.fetch(client, namespace))
     try:
-        view = jobs.find(name, views)
+        view = jobs.find(name, views, newest=True)
     except jobs.UnknownJob:
         gone = _gone(name, namespace) if target.embedded else None
         if gone is None:
@@ -53,12 +53,12 @@ def record(
 
 
 def _gone(name: str, namespace: str) -> Record | None:
-    """The job that was called so, if the history remembers exactly one."""
+    """The job that was called so, or the newest whose name began so, if the history remembers it."""
     runs = _history(namespace, name)
     if not runs:
-        runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
-    names = {job_of(run) for run in runs}
-    return Record(names.pop(), tuple(runs)) if len(names) == 1 else None
+        begun = [run for run in _history(namespace) if job_of(run).startswith(name)]
+        runs = [run for run in begun if job_of(run) == job_of(begun[-1])]
+    return Record(job_of(runs[-1]), tuple(runs)) if runs else None
 
 
 def job_of(run: PodRun) -> str:

@@ -21,7 +21,7 @@ from muster.api.jobset_v1alpha2 import (
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
 )
-from muster.app.jobs import exit_code
+from muster.app.jobs import exit_code, told_to_end
 from muster.local.history import PodRun
 from muster.names import PREEMPTED
 
@@ -104,7 +104,8 @@ def _spans(run: PodRun, position: int, begin: float, now: float) -> Iterable[Spa
 
 
 def failed(run: PodRun) -> bool:
-    return run.phase == "Failed" and not run.preempted
+    """Whether it failed by itself: what was told to end has not, whatever its exit code."""
+    return run.phase == "Failed" and not run.preempted and not run.deleted
 
 
 def _note(lane: Sequence[PodRun]) -> str:
@@ -157,6 +158,7 @@ def _run_of(pod: Pod) -> PodRun:
         reason=pod.status.reason,
         restarts=sum(status.restart_count for status in pod.status.container_statuses),
         preempted=is_true(pod.status.conditions, PREEMPTED),
+        deleted=pod.terminal and last_end is not None and told_to_end(pod, last_end),
     )
 
 

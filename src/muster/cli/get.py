@@ -19,7 +19,7 @@ def command(
 
     async def fetch() -> tuple[jobs.JobView, Object]:
         async with reading(Target(kubeconfig, context)) as client:
-            view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
+            view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")), newest=True)
             return view, await client.get_json(view.kind, view.namespace, view.name)
 
     view, whole = asyncio.run(fetch())

@@ -51,7 +51,7 @@ async def _follow(
     target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None
 ) -> None:
     from muster.app import jobs
-    from muster.app.cluster import alive, archive, reading
+    from muster.app.cluster import acting, alive, archive
     from muster.app.follow import Followed, follow
     from muster.app.home import Home
     from muster.app.logs import Line
@@ -60,8 +60,8 @@ async def _follow(
     if target.embedded and endpoint is None:  # nothing will come any more
         await _recorded(target, job, namespace, selection, tail)
         return
-    async with reading(target) as client:
-        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)))
+    async with acting(target, endpoint) as client:
+        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
         width = max((len(jobs.label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         async for news in follow(
             client,
@@ -100,7 +100,7 @@ async def _now(target: "Target", job: str, namespace: str, selection: "Selection
     from muster.app.logs import read
 
     async with reading(target) as client:
-        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)))
+        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
             raise _no_pod(view.name, [jobs.label(pod) for pod in view.pods])

@@ -18,7 +18,7 @@ def command(
 
     async def fetch() -> jobs.JobView:
         async with reading(Target(kubeconfig, context)) as client:
-            return jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
+            return jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")), newest=True)
 
     view = asyncio.run(fetch())
     if output is not Output.TABLE:

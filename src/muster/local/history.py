@@ -54,6 +54,8 @@ class PodRun(msgspec.Struct, frozen=True, gc=False):
     restarts: int
     #: ended by muster's own decision, which is no failure
     preempted: bool
+    #: ended because its pod was deleted, whatever its exit code
+    deleted: bool
 
 
 _COLUMNS: Final = PodRun.__struct_fields__
@@ -65,7 +67,7 @@ class History:
         self._made = 0  # since the bound was last looked at
         if not store.read_only:
             columns = ", ".join(f"{name} TEXT PRIMARY KEY" if name == "uid" else name for name in _COLUMNS)
-            store.execute(f"CREATE TABLE IF NOT EXISTS runs({columns})")
+            store.execute(f"CREATE TABLE IF NOT EXISTS pod_runs({columns})")
 
     def runs(self, *, namespace: str = "", job: str = "") -> list[PodRun]:
         """In order of creation. `job` is the name or uid of a JobSet, or the name of a Job or a pod."""
@@ -79,11 +81,15 @@ class History:
             where.append("? IN (jobset, jobset_uid, job, name)")
             values.append(job)
         rows = self._store.execute(
-            f"SELECT {', '.join(_COLUMNS)} FROM runs WHERE {' AND '.join(where)} ORDER BY created, name",
+            f"SELECT {', '.join(_COLUMNS)} FROM pod_runs WHERE {' AND '.join(where)} ORDER BY created, name",
             values,
         )
         return [
-            PodRun(**dict(zip(_COLUMNS, row, strict=True)) | {"preempted": bool(row[-1])}) for row in rows
+            PodRun(
+                **dict(zip(_COLUMNS, row, strict=True))
+                | {"preempted": bool(row[-2]), "deleted": bool(row[-1])}
+            )
+            for row in rows
         ]
 
     def record(self, pod: Object, old: Object | None, now: datetime) -> None:
@@ -97,7 +103,7 @@ class History:
         """To be called within the transaction that removes `pod`."""
         life = _life(pod, now)
         if life.ended is None:
-            life = msgspec.structs.replace(life, phase="Deleted", ended=now.timestamp())
+            life = msgspec.structs.replace(life, phase="Deleted", ended=now.timestamp(), deleted=True)
         self._update(pod, life, now)
 
     def _insert(self, pod: Object, now: datetime) -> None:
@@ -122,24 +128,25 @@ class History:
             "reason": "",
             "restarts": 0,
             "preempted": 0,
+            "deleted": 0,
         }
         self._store.execute(
-            f"INSERT OR REPLACE INTO runs({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+            f"INSERT OR REPLACE INTO pod_runs({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
             values.values(),
         )
         self._made += 1
         if self._made % min(1024, self._bound) == 0:
             self._store.execute(
-                "DELETE FROM runs WHERE uid IN (SELECT uid FROM runs WHERE ended IS NOT NULL ORDER BY created"
-                " LIMIT max(0, (SELECT count(*) FROM runs) - ?))",
+                "DELETE FROM pod_runs WHERE uid IN (SELECT uid FROM pod_runs WHERE ended IS NOT NULL"
+                " ORDER BY created LIMIT max(0, (SELECT count(*) FROM pod_runs) - ?))",
                 (self._bound,),
             )
 
     def _update(self, pod: Object, life: "_Life", now: datetime) -> None:
         self._store.execute(
-            "UPDATE runs SET node = ?, bound = coalesce(bound, ?), started = coalesce(started, ?),"
-            " ended = coalesce(ended, ?), phase = ?, exit_code = ?, reason = ?, restarts = ?, preempted = ?"
-            " WHERE uid = ?",
+            "UPDATE pod_runs SET node = ?, bound = coalesce(bound, ?), started = coalesce(started, ?),"
+            " ended = coalesce(ended, ?), phase = ?, exit_code = ?, reason = ?, restarts = ?, preempted = ?,"
+            " deleted = ? WHERE uid = ?",
             (
                 life.node,
                 now.timestamp() if life.node else None,
@@ -150,12 +157,13 @@ class History:
                 life.reason,
                 life.restarts,
                 life.preempted,
+                life.deleted,
                 pod["metadata"]["uid"],
             ),
         )
 
     def _there(self) -> bool:
-        found = self._store.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone()
+        found = self._store.execute("SELECT 1 FROM sqlite_master WHERE name = 'pod_runs'").fetchone()
         return found is not None
 
 
@@ -170,6 +178,7 @@ class _Life(msgspec.Struct, frozen=True, gc=False):
     reason: str
     restarts: int
     preempted: bool
+    deleted: bool
 
 
 def _changed(pod: Object, old: Object) -> bool:
@@ -208,7 +217,14 @@ def _life(pod: Object, now: datetime) -> _Life:
         preempted=any(
             c["type"] == PREEMPTED and c["status"] == "True" for c in status.get("conditions") or ()
         ),
+        deleted=ended is not None and _told_to_end(pod["metadata"], ended),
     )
+
+
+def _told_to_end(meta: Object, ended: float) -> bool:
+    """Whether the pod was being deleted when it ended; its deletionTimestamp is when its grace is over."""
+    due = _seconds(meta, "deletionTimestamp")
+    return due is not None and ended >= due - (meta.get("deletionGracePeriodSeconds") or 0)
 
 
 def _seconds(state: Object, field: str) -> float | None:
