@@ -275,6 +275,11 @@ class Running:
         self.seen = len(server.log)
         self._life: Coroutine[Any, Any, None] = _life(self)
 
+    def take_over(self) -> None:
+        """Until it leads, and has not done anything with it yet."""
+        while not self.leads:
+            self.go()
+
     def go(self, writes: int | None = None) -> bool:
         """Until it has nothing to do, or has made so many writes; whether it was stopped by that."""
         while not self.deposed:
@@ -329,6 +334,7 @@ async def _life(running: Running) -> None:
         await Idle()
     leader.adopt()
     running.leads = True
+    await Idle()
     while True:
         for gang, writes in leader.turn():
             await _commit(running, gang, writes)

@@ -92,6 +92,7 @@ class Leader:
     def touches(self) -> list[Touch]:
         """What to touch before anything else; none left = what an earlier leader does now is refused."""
         self._look()
+        self._check()
         return [] if self.term.sole else list(touches(self.mirror, self.term.epoch))
 
     def adopt(self) -> None:
