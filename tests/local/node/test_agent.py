@@ -15,6 +15,7 @@ from muster.api.core_v1 import Pod, Terminated
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
 from muster.local.node import logs as logs_module
 from muster.local.node.isolation import Isolation
+from muster.names import PREEMPTED
 from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
 from tests.local.node.virtual import VirtualClock
 
@@ -499,6 +500,7 @@ async def test_shutdown_ends_all_and_says_so(cluster: Cluster) -> None:
         await agent.shutdown()
         pod = await cluster.get("one")
         assert (pod.status.phase, pod.status.reason) == ("Failed", "Terminated")
+        assert is_true(pod.status.conditions, PREEMPTED), "no failure is counted"
         assert marked_processes(cluster.root) == []
 
 

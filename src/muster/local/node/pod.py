@@ -134,9 +134,9 @@ class PodWorker:
             self._ending.set()
 
     def shut_down(self) -> None:
-        """Muster ends: the pod is ended within its grace period and fails."""
+        """Muster ends: the pod is ended within its grace period, and marked so that none counts a failure."""
         message = "Pod was terminated because muster was shut down"
-        self._verdict = Verdict("Terminated", message, failed=True)
+        self._verdict = Verdict("Terminated", message, failed=True, spared=True)
         self._ending.set()
 
     def vanish(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from muster.api import quantity
 from muster.api.base import Condition, Object
 from muster.api.core_v1 import Container, ContainerState, ContainerStatus, Pod, Terminated, Waiting
-from muster.names import GPU
+from muster.names import GPU, PREEMPTED
 
 #: Conditions that the node agent writes; all others are somebody else's and stay.
 OWN = ("Initialized", "ContainersReady", "Ready")
@@ -49,6 +49,8 @@ class Verdict:
     message: str = ""
     #: set where the pod ends as Failed whatever its containers say
     failed: bool = False
+    #: ended by muster's own decision: no failure of the user's
+    spared: bool = False
 
 
 def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()) -> str:
@@ -100,15 +102,15 @@ def document(
     why = "PodCompleted" if current == "Succeeded" else "PodFailed" if current == "Failed" else ""
     not_ready = (False, why or "ContainersNotReady", f"not ready: {', '.join(unready)}")
     ready = (True, "", "") if not unready and not done else not_ready
-    conditions = _conditions(
-        pod,
-        {
-            "Initialized": (True, "", "") if initialised else (False, "ContainersNotInitialized", ""),
-            "ContainersReady": ready,
-            "Ready": ready,
-        },
-        now,
-    )
+    own = {
+        "Initialized": (True, "", "") if initialised else (False, "ContainersNotInitialized", ""),
+        "ContainersReady": ready,
+        "Ready": ready,
+    }
+    if verdict.spared:
+        own[PREEMPTED] = (True, "EndedByMuster", verdict.message)
+        own["DisruptionTarget"] = (True, "TerminationByKubelet", verdict.message)
+    conditions = _conditions(pod, own, now)
     body: Object = {
         "phase": current,
         "startTime": msgspec.to_builtins(start_time),
