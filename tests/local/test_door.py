@@ -114,6 +114,9 @@ async def test_a_pods_life_over_our_own_client(client: HttpClient) -> None:
         "default", "a", {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 5}}
     )
     assert (await client.get(kinds.POD, "default", "a")).metadata.deletion_timestamp is not None
+    await client.patch(kinds.POD, "default", "a", {"status": {"phase": "Failed"}}, subresource="status")
+    log = b"".join([chunk async for chunk in client.log("default", "a", follow=True)])
+    assert log.startswith(b"default/a/main follow=False"), "a pod that has ended cannot be followed"
     await client.delete(kinds.POD, "default", "a", grace_period=0, uid=made.metadata.uid)
     with pytest.raises(errors.NotFound, match='pods "a" not found'):
         await client.get(kinds.POD, "default", "a")

@@ -129,11 +129,17 @@ class LocalClient:
         tail: int | None = None,
         previous: bool = False,
     ) -> AsyncIterator[bytes]:
-        uid, container = self.registry.log_target(namespace, name, container)
+        target = self.registry.log_target(namespace, name, container)
         if self._logs is None:
             raise NotFound(f"pod {name}: no node keeps logs here")
         async for chunk in self._logs.read(
-            namespace, name, uid, container, follow=follow, tail=tail, previous=previous
+            namespace,
+            name,
+            target.pod_uid,
+            target.container,
+            follow=follow and not target.ended,
+            tail=tail,
+            previous=previous,
         ):
             yield chunk
 

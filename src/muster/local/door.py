@@ -341,14 +341,14 @@ def _is_gone(registry: Registry, target: Target) -> bool:
 
 
 def _log(registry: Registry, logs: LogSource, target: Target, request: Request) -> Stream:
-    uid, container = registry.log_target(target.namespace, target.name, request.query("container"))
+    meant = registry.log_target(target.namespace, target.name, request.query("container"))
     return Stream(
         logs.read(
             target.namespace,
             target.name,
-            uid,
-            container,
-            follow=request.flag("follow"),
+            meant.pod_uid,
+            meant.container,
+            follow=request.flag("follow") and not meant.ended,
             tail=request.number("tailLines"),
             previous=request.flag("previous"),
         ),

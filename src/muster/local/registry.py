@@ -71,6 +71,15 @@ class Listing(NamedTuple):
         return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(self.items) + b"]}"
 
 
+class LogTarget(NamedTuple):
+    """A container whose log somebody wants to read."""
+
+    pod_uid: str
+    container: str
+    #: the pod has ended: nothing more will be written, and there is nothing to follow
+    ended: bool
+
+
 class Registry:
     """On a store that is open for reading only, get, list and the history work."""
 
@@ -259,8 +268,8 @@ class Registry:
         with self.store.transaction():
             return self._delete(kinds.POD, raw, disrupted, options, before=pod)
 
-    def log_target(self, namespace: str, name: str, container: str) -> tuple[str, str]:
-        """(the pod's uid, the container meant) for a request to read a log."""
+    def log_target(self, namespace: str, name: str, container: str) -> LogTarget:
+        """What a request to read a log means."""
         pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
         spec = pod["spec"]
         names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
@@ -274,7 +283,8 @@ class Registry:
             container = container or names[0]
         if container not in names:
             raise BadRequest(f"container {container} is not valid for pod {name}")
-        return pod["metadata"]["uid"], container
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        return LogTarget(pod["metadata"]["uid"], container, ended)
 
     # Steps of the above
 
