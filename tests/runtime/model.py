@@ -266,10 +266,10 @@ class Running:
         server = self.cluster.server
         self.client = self.wrap(ServerClient(server))
         clock = ServerClock(server)
-        self.mirror = Mirror(self.client, clock)  # type: ignore[arg-type]  # only what a leader writes by
+        self.mirror = Mirror(self.client, clock)
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, fresh=lambda: self.fresh)
-        self.leader = Leader(self.client, clock, term, self.mirror, core)  # type: ignore[arg-type]
+        self.leader = Leader(self.client, clock, term, self.mirror, core)
         for (kind, key), _ in list(server.objects.items()):
             self.mirror.reflectors[kind]._change(key, server.read(kind, key))
         self.seen = len(server.log)

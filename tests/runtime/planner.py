@@ -131,8 +131,9 @@ class Planner:
         planned = self.planned.get(gang.id, {})
         for place in sorted(vacant, key=lambda place: (place not in planned, place)):
             first = [planned[place]] if place in planned else []
-            node = next((node for node in [*first, *free] if free.get(node, 0) > 0), None)
-            if node is not None:
-                found[place] = node
-                free[node] -= 1
+            for node in [*first, *free]:
+                if free.get(node, 0) > 0:
+                    found[place] = node
+                    free[node] -= 1
+                    break
         return found

@@ -190,7 +190,7 @@ class ServerClient:
     def _unread(self, *args: Any, **named: Any) -> NoReturn:
         raise AssertionError("a leader reads through its mirror")
 
-    get = get_json = list = watch = evict = log = _unread  # type: ignore[assignment]
+    get = get_json = list = watch = evict = log = _unread
 
     async def close(self) -> None: ...
 

@@ -187,3 +187,61 @@ async def test_pods_of_a_pod_group_wait_for_each_other(cluster: Cluster) -> None
         await cluster.until(whole)
     (found,) = await cluster.all(kinds.GANG)
     assert found.status.phase == "Standing"
+
+
+async def _whole(cluster: Cluster, size: int) -> bool:
+    pods: list[Pod] = await cluster.all(kinds.POD)
+    alive = [p for p in pods if p.spec.node_name and not p.terminal and not p.metadata.deletion_timestamp]
+    return len(alive) == size and not await cluster.all(kinds.GANG_PLAN)
+
+
+async def test_a_lost_pod_of_a_standing_gang_is_replaced_on_its_node_without_a_plan(cluster: Cluster) -> None:
+    cluster.node("node-0", 2)
+    cluster.node("node-1", 2)
+    async with scheduler(cluster):
+        body = jobset("train", 4)
+        body["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 3
+        cluster.create(kinds.JOBSET, body)
+        await cluster.until(lambda: _whole(cluster, 4))
+        lost: Pod = (await cluster.all(kinds.POD))[0]
+        failed = {"status": {"phase": "Failed"}}
+        cluster.registry.patch(kinds.POD, "default", lost.metadata.name, failed, subresource="status")
+        await asyncio.sleep(30)  # the Job controller's own back-off
+        assert await _whole(cluster, 4)
+    (found,) = await cluster.all(kinds.GANG)
+    assert found.status.attempt == 1
+    assert sorted((await cluster.bound()).values()) == ["node-0"] * (
+        2 + (lost.spec.node_name == "node-0")
+    ) + ["node-1"] * (2 + (lost.spec.node_name == "node-1"))
+
+
+async def test_a_jobset_that_restarts_is_a_new_attempt_with_a_new_plan(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    async with scheduler(cluster):
+        body = jobset("train", 3)
+        body["spec"]["failurePolicy"] = {"maxRestarts": 2}
+        cluster.create(kinds.JOBSET, body)
+        await cluster.until(lambda: _whole(cluster, 3))
+        lost: Pod = (await cluster.all(kinds.POD))[0]
+        failed = {"status": {"phase": "Failed"}}
+        cluster.registry.patch(kinds.POD, "default", lost.metadata.name, failed, subresource="status")
+        for _ in range(100):  # the node lets go of pods that are deleted
+            await asyncio.sleep(0.1)
+            for pod_ in await cluster.all(kinds.POD):
+                if pod_.metadata.deletion_timestamp and not pod_.terminal:
+                    cluster.registry.patch(
+                        kinds.POD, "default", pod_.metadata.name, failed, subresource="status"
+                    )
+        assert await _whole(cluster, 3)
+    (found,) = await cluster.all(kinds.GANG)
+    assert (found.status.phase, found.status.attempt) == ("Standing", 2)
+
+
+async def test_the_next_leader_goes_on_where_the_first_was_killed(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    async with scheduler(cluster):
+        cluster.create(kinds.JOBSET, jobset("train", 3))
+        await cluster.until(lambda: cluster.all(kinds.GANG_PLAN))
+    assert not await _whole(cluster, 3)
+    async with scheduler(cluster, epoch=2):
+        await cluster.until(lambda: _whole(cluster, 3))

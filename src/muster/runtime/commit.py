@@ -187,7 +187,11 @@ def learn(
 
 
 def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Limits) -> Step:
-    """Nothing is under way: record a plan if there is something to do, or bind what needs none."""
+    """Nothing is under way: record a plan if there is something to do, or bind what needs none.
+
+    A gang that is re-created gets its places one by one, as its old pods let go of their nodes; it is
+    planned when what is assigned makes it whole, not once for each.
+    """
     memory = replace(memory, progress=None, giving_up="")
     places = _Places(view, group, memory, now)
     if minimum_met(group.gang, places.settled):
@@ -197,22 +201,18 @@ def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Lim
     suspended = group.owner is not None and group.owner.suspended
     if suspended and not _suspendable(view, group):
         return _tell(view, group, memory, now, limits)
-    if places.missing and (suspended or view.called or places.bindable):
-        if _is_transaction(view, group, places, suspended):
+    enough = minimum_met(group.gang, places.settled | places.missing.keys())
+    if places.missing and enough and (suspended or view.called or places.bindable):
+        if _is_transaction(view, places, suspended):
             return Step(memory, tuple(_binds(view, places, memory.attempt, planned=False)))
         return _record(view, group, places, view.called, memory, now, limits)
     told = _tell(view, group, memory, now, limits)
     return replace(told, wake=min(told.wake, places.unbenched))
 
 
-def _is_transaction(view: GangView, group: Group, places: "_Places", suspended: bool) -> bool:
+def _is_transaction(view: GangView, places: "_Places", suspended: bool) -> bool:
     """One bind that makes a gang whole, or adds to a whole one, happens or does not: it needs no plan."""
-    return (
-        not suspended
-        and not view.called
-        and len(places.missing) == 1
-        and minimum_met(group.gang, places.settled | places.missing.keys())
-    )
+    return not suspended and not view.called and len(places.missing) == 1
 
 
 def _record(
@@ -263,7 +263,8 @@ def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: flo
 
     # 1. The core has decided otherwise since: record that first.
     called = tuple(victim for victim in view.called if victim not in plan.victims)
-    if called or any(plan.nodes.get(place) != node for place, node in places.missing.items()):
+    moved = any(plan.nodes.get(place) != node for place, node in places.missing.items())
+    if called or (moved and minimum_met(group.gang, places.settled | places.missing.keys())):
         leaving = tuple(victim.recorded for victim in view.victims if victim.pods)
         return _record(view, group, places, leaving + called, memory, now, limits)
 

@@ -9,10 +9,12 @@ node cost a few bytes. About 0.25 MB for 10,000 places, of which most is the uid
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from muster.api import kinds
 from muster.api.base import Object
@@ -21,6 +23,7 @@ from muster.core.gang import GangId, NodeName, Place, PodId
 
 #: Largest blob, in bytes. Above it the gang is refused: etcd takes 1.5 MiB per request.
 MAX_BLOB: Final = 1_000_000
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class PlanTooLarge(ValueError):
@@ -119,9 +122,7 @@ def decode(obj: GangPlan) -> Plan:
             epoch=obj.spec.epoch,
             attempt=obj.spec.attempt,
             nodes=_unpack_places(body["places"], body["nodes"]),
-            pods={
-                Place(name, index): PodId(uid) for name, uids in body["pods"].items() for index, uid in uids
-            },
+            pods=_unpack_pods(body["pods"]),
             victims=tuple(
                 Leaving(
                     GangId(gang),
@@ -147,9 +148,6 @@ def _pack(plan: Plan) -> str:
             runs[-1][1] += 1
         else:
             runs.append([place.index, 1, number[node]])
-    pods: dict[str, list[tuple[int, str]]] = {}
-    for place, uid in sorted(plan.pods.items()):
-        pods.setdefault(place.pod_set, []).append((place.index, uid))
     victims = [
         (
             victim.gang,
@@ -166,9 +164,41 @@ def _pack(plan: Plan) -> str:
         )
         for victim in plan.victims
     ]
-    body = {"gang": plan.gang, "nodes": names, "places": places, "pods": pods, "victims": victims}
+    body = {
+        "gang": plan.gang,
+        "nodes": names,
+        "places": places,
+        "pods": _pack_pods(plan.pods),
+        "victims": victims,
+    }
     text = json.dumps(body, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def _pack_pods(pods: Mapping[Place, PodId]) -> dict[str, list[Any]]:
+    """Per pod set runs of indices and the uids; UUIDs as bare digits, of which two compress into a byte."""
+    packed: dict[str, list[Any]] = {}
+    for place, uid in sorted(pods.items()):
+        runs, uids = packed.setdefault(place.pod_set, [[], []])
+        if runs and sum(runs[-1]) == place.index:
+            runs[-1][1] += 1
+        else:
+            runs.append([place.index, 1])
+        uids.append(uid)
+    for both in packed.values():
+        if all(map(_UUID.fullmatch, both[1])):
+            both[1] = "".join(both[1]).replace("-", "")
+    return packed
+
+
+def _unpack_pods(packed: Mapping[str, list[Any]]) -> dict[Place, PodId]:
+    pods = {}
+    for pod_set, (runs, uids) in packed.items():
+        if isinstance(uids, str):
+            uids = [str(UUID(uids[i : i + 32])) for i in range(0, len(uids), 32)]
+        places = (Place(pod_set, first + i) for first, count in runs for i in range(count))
+        pods.update(zip(places, map(PodId, uids), strict=True))
+    return pods
 
 
 def _unpack_places(places: Mapping[str, list[list[int]]], names: list[str]) -> dict[Place, NodeName]:

@@ -1,0 +1,69 @@
+"""Plans on record: what is written is read back, and it stays small."""
+
+import random
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.muster_v1alpha1 import GangPlan
+from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.runtime.plan import Leaving, OwnerRef, Plan, PlanTooLarge, PodRef, decode, encode, mark
+
+
+def plan(places: int) -> Plan:
+    nodes = {Place("workers", i): NodeName(f"node-{i // 8:04}") for i in range(places)}
+    return Plan(GangId("ns/g"), "jobset-g", "ns", epoch=7, attempt=3, nodes=nodes)
+
+
+def read(body: dict[str, Any]) -> Plan:
+    return decode(msgspec.convert(body, GangPlan))
+
+
+def test_a_plan_is_read_back_as_it_was_written() -> None:
+    places = {Place("a", 0): NodeName("n1"), Place("a", 2): NodeName("n0"), Place("b", 0): NodeName("n1")}
+    victims = (
+        Leaving(
+            GangId("ns/v"),
+            OwnerRef("batch/v1", "Job", "ns", "v", "u1"),
+            (PodRef("ns", "v-0", PodId("u2")),),
+        ),
+        Leaving(GangId("ns/w"), None, (PodRef("ns", "w-0", PodId("u3")),), whole=False),
+    )
+    written = replace(plan(0), nodes=places, pods={Place("a", 2): PodId("u4")}, victims=victims)
+    body = encode(written)
+    assert body["metadata"] == {"name": "jobset-g-3", "namespace": "ns"}
+    assert read(body) == written
+
+
+def test_ten_thousand_places_fit_into_a_quarter_of_a_megabyte_with_their_uids() -> None:
+    source = random.Random(1)
+    uids = {
+        Place("workers", i): PodId(str(uuid.UUID(int=source.getrandbits(128), version=4)))
+        for i in range(10_000)
+    }
+    body = encode(replace(plan(10_000), pods=uids))
+    assert len(body["spec"]["blob"]) < 270_000
+
+
+def test_a_plan_that_is_too_large_is_refused_with_the_number() -> None:
+    nodes = {
+        Place("w", i): NodeName(f"{i * 7919 % 1_000_003:x}-{i * 104729 % 999_983:x}") for i in range(130_000)
+    }
+    with pytest.raises(
+        PlanTooLarge, match=r"the plan for 130000 places takes \d+ bytes, more than the 1000000"
+    ):
+        encode(replace(plan(0), nodes=nodes))
+
+
+def test_what_is_no_plan_is_named() -> None:
+    body = encode(plan(2))
+    body["spec"]["blob"] = "bm90IHpsaWI="
+    with pytest.raises(ValueError, match="GangPlan ns/jobset-g-3: "):
+        read(body)
+
+
+def test_a_mark_names_epoch_attempt_and_place() -> None:
+    assert mark(7, 3, Place("workers", 12)) == "7.3/workers/12"

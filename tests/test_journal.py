@@ -1,0 +1,82 @@
+"""The journal: what is written is read back, in order, and it is bounded."""
+
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from muster.core.decisions import Assign, Decision, Evict, Explanation, PodSetExplanation, Victim, Wait
+from muster.core.events import CommitFailed, Event, GangSubmitted, NodeChanged, PlacesLost, PodBound
+from muster.core.gang import (
+    Code,
+    Effect,
+    Gang,
+    GangId,
+    Gate,
+    NodeName,
+    NodeTerm,
+    Operator,
+    Place,
+    PodId,
+    PodSet,
+    Requirement,
+    Shape,
+    Taint,
+    Toleration,
+)
+from muster.journal import Entry, Journal, previous, read
+
+G, N = GangId("ns/g"), NodeName("n")
+SHAPE = Shape(
+    (("cpu", 1000),),
+    selector=(("zone", "a"),),
+    affinity=(NodeTerm((Requirement("k", Operator.IN, ("v",)),)),),
+    tolerations=(Toleration("k", None, Effect.NO_SCHEDULE),),
+)
+ENTRIES: list[Event | Decision] = [
+    NodeChanged(N, (("cpu", 4000),), (("zone", "a"),), (Taint("k", "v", Effect.NO_EXECUTE),)),
+    GangSubmitted(Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 12.5, gate=Gate(Code.GATED, "held"))),
+    PodBound(PodId("u"), N, (("cpu", 1000),), G, Place("w", 1)),
+    PlacesLost(G, frozenset({Place("w", 0), Place("w", 1)}), frozenset({N}), 60.0),
+    CommitFailed(G, inf, "refused"),
+    Assign(G, {Place("w", 0): N, Place("w", 10): N}),
+    Evict((Victim(GangId("ns/v"), frozenset({PodId("x")})),), G, 3.5),
+    Wait(G, Explanation(Code.FRAGMENTED, "place", "m", (PodSetExplanation("w", 2, 1, {"cpu": 3}),), (G,))),
+]
+
+
+def test_all_that_is_written_is_read_back(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "logs" / "journal")
+    for number, entry in enumerate(ENTRIES):
+        journal.write(float(number), entry)
+    journal.close()
+    assert list(read(tmp_path / "logs" / "journal")) == [Entry(float(i), e) for i, e in enumerate(ENTRIES)]
+
+
+def test_it_goes_on_where_it_stopped_and_leaves_out_a_line_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.write(1.0, ENTRIES[0])
+    journal.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:20])
+    assert [entry.at for entry in read(path)] == [1.0]
+
+
+def test_it_never_takes_more_than_twice_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = Journal(path, limit=1000)
+    for number in range(200):
+        journal.write(float(number), ENTRIES[4])
+    journal.close()
+    assert path.stat().st_size <= 1000
+    assert previous(path).stat().st_size <= 1000
+    kept = [entry.at for entry in read(path)]
+    assert kept == [float(number) for number in range(200 - len(kept), 200)]
+
+
+def test_a_line_of_something_else_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_text('{"at": 1, "is": "Nonsense"}\n')
+    with pytest.raises(ValueError, match=r"journal, line 1: not an entry"):
+        list(read(path))
