@@ -1,0 +1,188 @@
+"""`commit.step` and `commit.learn`: what is written next, in tables that need no cluster."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api import kinds
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Source
+from muster.core.events import CommitFailed, PlacesLost
+from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
+from muster.runtime.commit import NEVER, GangView, Limits, Memory, learn, minimum_met, step
+from muster.runtime.plan import Plan
+from muster.runtime.writes import Bind, CreateGang, CreatePlan, DeletePlan, EvictPod, Suspend, Unsuspend
+from muster.translate.group import Group, Member, Owner
+
+LIMITS = Limits()
+G = GangId("ns/g")
+A, B = NodeName("a"), NodeName("b")
+SHAPE = Shape((("cpu", 1000),))
+
+
+def place(index: int) -> Place:
+    return Place("w", index)
+
+
+def pod(index: int, node: str = "") -> Pod:
+    metadata = {"name": f"p{index}", "namespace": "ns", "uid": f"u{index}", "resourceVersion": "1"}
+    return msgspec.convert({"metadata": metadata, "spec": {"nodeName": node}}, Pod)
+
+
+def group(size: int, pods: list[Pod], *, suspended: bool = False, **changes: Any) -> Group:
+    members = {PodId(p.metadata.uid): Member(p, place(int(p.metadata.uid[1:]))) for p in pods}
+    made = Group(
+        gang=Gang(G, (PodSet("w", SHAPE, size, size),), size, 0.0),
+        namespace="ns",
+        record="job-g",
+        source=Source("batch/v1", "Job", "g", "uid"),
+        owner=Owner(kinds.JOB, "g", "uid", "5", suspended, admission=True),
+        members=members,
+        retired=frozenset(),
+        finished=False,
+        controlled=True,
+    )
+    return replace(made, **changes)
+
+
+def view(of: Group, assigned: dict[int, NodeName], *plans: Plan, **changes: Any) -> GangView:
+    made = GangView(
+        id=G,
+        epoch=1,
+        group=of,
+        record=None,
+        plans=plans,
+        assigned={place(index): node for index, node in assigned.items()},
+        nodes={"a", "b"},
+    )
+    return replace(made, **changes)
+
+
+def plan(nodes: dict[int, NodeName], attempt: int = 1, epoch: int = 1) -> Plan:
+    named = {place(index): node for index, node in nodes.items()}
+    return Plan(G, "job-g", "ns", epoch, attempt, named, uid=f"plan-{epoch}-{attempt}")
+
+
+def kinds_of(view: GangView, memory: Memory | None = None, now: float = 0.0) -> list[type]:
+    return [type(write) for write in step(view, memory or Memory(), now, LIMITS).writes]
+
+
+TWO = {0: A, 1: B}
+BOTH = [pod(0), pod(1)]
+
+NEXT = {
+    "a suspended gang with places is planned": (
+        view(group(2, [], suspended=True), TWO),
+        [CreateGang, CreatePlan],
+    ),
+    "a plan resumes its owner": (view(group(2, [], suspended=True), TWO, plan(TWO)), [Unsuspend]),
+    "no bind before the minimum can be reached": (view(group(2, BOTH[:1]), TWO, plan(TWO)), []),
+    "all that are there are bound": (view(group(2, BOTH), TWO, plan(TWO)), [Bind, Bind]),
+    "a whole gang's plan is deleted": (
+        view(group(2, [pod(0, "a"), pod(1, "b")]), {}, plan(TWO)),
+        [DeletePlan],
+    ),
+    "one lost member is bound without a plan": (view(group(2, [pod(0, "a"), pod(1)]), {1: B}), [Bind]),
+    "two lost members are a new attempt": (view(group(2, BOTH), TWO), [CreateGang, CreatePlan]),
+    "no plan for less than the minimum": (view(group(3, BOTH), TWO), []),
+    "where plan and core differ, the next attempt comes first": (
+        view(group(2, BOTH), {0: B, 1: A}, plan(TWO)),
+        [CreateGang, CreatePlan],
+    ),
+    "of two plans the lower goes first": (view(group(2, BOTH), TWO, plan(TWO), plan(TWO, 2)), [DeletePlan]),
+    "a late plan of an earlier leader goes": (
+        view(group(2, BOTH), TWO, plan(TWO, epoch=1), epoch=2),
+        [DeletePlan],
+    ),
+    "a suspended gang that is not ours stays": (
+        view(
+            group(2, [], suspended=True, owner=Owner(kinds.JOB, "g", "uid", "5", True, admission=False)), TWO
+        ),
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("seen", "writes"), NEXT.values(), ids=NEXT.keys())
+def test_what_is_written_next(seen: GangView, writes: list[type]) -> None:
+    assert kinds_of(seen) == writes
+
+
+GIVEN_UP = Memory(progress=(0, 3), since=0.0)
+LATE = LIMITS.patience + 1
+UNDONE = {
+    "by one write, if the owner is ours": (
+        view(group(3, [pod(0, "a")]), {}, plan(TWO)),
+        [Suspend, DeletePlan],
+    ),
+    "pod by pod, if another stage of the owner runs": (
+        view(group(3, [pod(0, "a")]), {}, plan(TWO), owner_shared=True),
+        [EvictPod],
+    ),
+    "pod by pod, if the owner is not ours": (
+        view(group(3, [pod(0, "a")], owner=None), {}, plan(TWO)),
+        [EvictPod],
+    ),
+    "not at all, without a controller": (
+        view(group(3, [pod(0, "a")], owner=None, controlled=False), {}, plan(TWO)),
+        [DeletePlan],
+    ),
+    "by forgetting it, if nothing is bound": (view(group(3, [], owner=None), {}, plan(TWO)), [DeletePlan]),
+}
+
+
+@pytest.mark.parametrize(("seen", "writes"), UNDONE.values(), ids=UNDONE.keys())
+def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[type]) -> None:
+    taken = step(seen, GIVEN_UP, LATE, LIMITS)
+    assert [type(write) for write in taken.writes] == writes
+    (failed,) = taken.events
+    assert isinstance(failed, CommitFailed)
+    assert failed.until == LATE + LIMITS.back_off[0]
+
+
+def test_pauses_double_and_after_five_failures_it_waits_for_a_change() -> None:
+    memory, pauses = Memory(), []
+    seen = view(group(3, [], owner=None), {}, plan(TWO))
+    for _ in range(LIMITS.attempts):
+        taken = step(seen, replace(memory, progress=(0, 3), since=0.0, giving_up=""), LATE, LIMITS)
+        memory = taken.memory
+        (failed,) = taken.events
+        assert isinstance(failed, CommitFailed)
+        pauses.append(failed.until - LATE)
+    assert pauses == [5.0, 10.0, 20.0, 40.0, NEVER]
+
+
+def bind(node: NodeName = A) -> Bind:
+    return Bind(pod(0), place(0), node, "1.1/w/0")
+
+
+def test_the_first_refusal_is_held_against_the_node_the_second_against_the_pod() -> None:
+    memory, events = learn(G, Memory(), bind(A), Invalid("never"), 10.0, LIMITS)
+    until = 10.0 + LIMITS.exclusion
+    assert events == (PlacesLost(G, frozenset({place(0)}), frozenset({A}), until),)
+    assert kinds_of(view(group(2, BOTH), TWO, plan(TWO)), memory, now=11.0) == [Bind, Bind]
+    memory, _ = learn(G, memory, bind(B), Invalid("never"), 20.0, LIMITS)
+    taken = step(view(group(2, BOTH), TWO, plan(TWO)), memory, 21.0, LIMITS)
+    (failed,) = taken.events
+    assert isinstance(failed, CommitFailed)
+    assert failed.message == "pod p0 (w/0): refused by the API server: never"
+
+
+@pytest.mark.parametrize(
+    ("error", "pause"),
+    [(Unanswered("?"), 0.2), (TooManyRequests("busy", retry_after=3.0), 3.0), (Conflict("late"), 0.0)],
+)
+def test_what_is_nobodys_fault_is_only_tried_again(error: Exception, pause: float) -> None:
+    memory, events = learn(G, Memory(), bind(), error, 10.0, LIMITS)
+    assert not events
+    assert memory.retry_at == (10.0 + pause if pause else 0.0)
+
+
+def test_all_stated_minima_hold_together() -> None:
+    gang = Gang(G, (PodSet("a", SHAPE, 2, 1), PodSet("b", SHAPE, 4, 0)), 3, 0.0)
+    assert not minimum_met(gang, [Place("b", i) for i in range(4)])
+    assert not minimum_met(gang, [Place("a", 0), Place("b", 0)])
+    assert minimum_met(gang, [Place("a", 0), Place("b", 0), Place("b", 3)])
