@@ -18,7 +18,7 @@ from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.names import ADMISSION, GANG, PLAN
-from muster.runtime.leader import Term
+from muster.runtime.leader import Deposed, Term
 from muster.runtime.loop import run
 
 pytestmark = pytest.mark.looptime
@@ -245,3 +245,47 @@ async def test_the_next_leader_goes_on_where_the_first_was_killed(cluster: Clust
     assert not await _whole(cluster, 3)
     async with scheduler(cluster, epoch=2):
         await cluster.until(lambda: _whole(cluster, 3))
+
+
+async def test_stages_of_a_jobset_are_gangs_of_their_own(cluster: Cluster) -> None:
+    cluster.node("node-0", 3)
+    body = jobset("train", 2)
+    (workers,) = body["spec"]["replicatedJobs"]
+    late = {**workers, "name": "late", "dependsOn": [{"name": "workers", "status": "Complete"}]}
+    body["spec"]["replicatedJobs"].append(late)
+    async with scheduler(cluster):
+        cluster.create(kinds.JOBSET, body)
+        await cluster.until(lambda: _whole(cluster, 2))
+        assert all("-workers-" in name for name in await cluster.bound())
+        for name in await cluster.bound():
+            done = {"status": {"phase": "Succeeded"}}
+            cluster.registry.patch(kinds.POD, "default", name, done, subresource="status")
+        await asyncio.sleep(5)
+        assert await _whole(cluster, 2)
+    gangs = {gang.metadata.name: gang.status.phase for gang in await cluster.all(kinds.GANG)}
+    assert gangs["jobset-train-late"] == "Standing"
+
+
+async def test_a_leader_that_sees_a_later_epoch_stops(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    cluster.create(kinds.POD, pod("waits", "9"))
+    first = asyncio.create_task(run(cluster.client, cluster.clock, Term(1)))
+    await asyncio.sleep(1)
+    leading = asyncio.Event()
+    second = asyncio.create_task(run(cluster.client, cluster.clock, Term(2), leading=leading))
+    with pytest.raises(Deposed, match="epoch 2 has begun; this leader's was 1"):
+        await first
+    await leading.wait()
+    cluster.create(kinds.POD, pod("fits"))
+    await cluster.until(cluster.bound)
+    second.cancel()
+    with suppress(asyncio.CancelledError):
+        await second
+
+
+async def test_a_leader_that_cannot_prove_its_lease_writes_nothing(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    cluster.create(kinds.POD, pod("fits"))
+    with pytest.raises(Deposed):
+        await run(cluster.client, cluster.clock, Term(1, fresh=lambda: False))
+    assert not await cluster.bound()

@@ -17,7 +17,7 @@ from muster.journal import Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.runtime.commit import Limits
-from muster.runtime.leader import Leader, Term
+from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.mirror import Mirror
 from muster.runtime.writes import PARALLEL, Write
 
@@ -43,20 +43,30 @@ async def run(
     """
     mirror = Mirror(client, clock, schedulers)
     leader = Leader(client, clock, term, mirror, scheduler or Scheduler(), limits, journal)
-    async with asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(mirror.run(), name="mirror")
-        try:
-            await mirror.synced()
-            await _take_over(leader)
-            if leading is not None:
-                leading.set()
-            while True:
-                for gang, writes in leader.turn():
-                    tasks.create_task(_commit(leader, gang, writes))
-                await _sleep(leader, leader.idle())
-                await clock.sleep(PACE)
-        finally:
-            watching.cancel()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(mirror.run(), name="mirror")
+            try:
+                await _lead(leader, tasks, leading)
+            finally:
+                watching.cancel()
+    except ExceptionGroup as errors:
+        deposed, others = errors.split(Deposed)
+        if deposed is None or others is not None:
+            raise
+        raise Deposed(term.epoch, max(mirror.epoch_seen, term.epoch + 1)) from None
+
+
+async def _lead(leader: Leader, tasks: asyncio.TaskGroup, leading: asyncio.Event | None) -> None:
+    await leader.mirror.synced()
+    await _take_over(leader)
+    if leading is not None:
+        leading.set()
+    while True:
+        for gang, writes in leader.turn():
+            tasks.create_task(_commit(leader, gang, writes))
+        await _sleep(leader, leader.idle())
+        await leader.clock.sleep(PACE)
 
 
 async def _take_over(leader: Leader) -> None:

@@ -192,7 +192,7 @@ def _pack_pods(pods: Mapping[Place, PodId]) -> dict[str, list[Any]]:
 
 
 def _unpack_pods(packed: Mapping[str, list[Any]]) -> dict[Place, PodId]:
-    pods = {}
+    pods: dict[Place, PodId] = {}
     for pod_set, (runs, uids) in packed.items():
         if isinstance(uids, str):
             uids = [str(UUID(uids[i : i + 32])) for i in range(0, len(uids), 32)]
