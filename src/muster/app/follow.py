@@ -28,6 +28,8 @@ READERS: Final = 100
 BACKLOG: Final = 10_000
 #: seconds between two looks at a job that changes all the time
 PACE: Final = 0.05
+#: seconds that the last lines of a job that has ended may take to arrive
+LAST_LINES: Final = 10.0
 #: seconds between two looks at whether the cluster is still there
 LOOK: Final = 0.5
 
@@ -151,7 +153,10 @@ class _Follower:
                     if (key := (pod.metadata.uid, container)) not in self._readers:
                         self._readers[key] = group.create_task(self._read(pod, container))
             if all(view.state.finished for view in views) and not self._leaving(len(views)):
-                await asyncio.gather(*self._readers.values())
+                if self._readers:
+                    await asyncio.wait(self._readers.values(), timeout=LAST_LINES)
+                for reader in self._readers.values():
+                    reader.cancel()
                 await self._news.put(Ended(views, tuple(self._seen.values())))
                 return
             if views != shown:

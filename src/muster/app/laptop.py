@@ -49,6 +49,7 @@ class StartError(Exception):
 def main(home: Home, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:
     """Runs the cluster of `home`, whose lock the caller holds, to its end; tells its endpoint once."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
         import uvloop
 

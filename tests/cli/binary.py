@@ -1,0 +1,121 @@
+"""The real `muster`, in a home and a directory of its own, and nothing left of it afterwards."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+MUSTER: Final = Path(sys.executable).with_name("muster")
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+#: seconds that anything may take before a test fails
+PATIENCE: Final = 30.0
+
+
+class Muster:
+    def __init__(self, directory: Path) -> None:
+        self.home = directory / "home"
+        self.cwd = directory / "work"
+        self.cwd.mkdir()
+        self.environ = {
+            "MUSTER_HOME": str(self.home),
+            "HOME": str(directory),
+            "PATH": f"{MUSTER.parent}:{os.environ['PATH']}",
+            "LANG": "C.UTF-8",
+        }
+
+    def file(self, name: str, text: str) -> str:
+        (self.cwd / name).write_text(text)
+        return name
+
+    def run(self, *words: str, code: int = 0, stdin: str = "") -> "Done":
+        """Runs a command to its end and expects its exit code."""
+        done = subprocess.run(
+            [MUSTER, *words],
+            cwd=self.cwd,
+            env=self.environ,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()}"
+        return Done(done.stdout, done.stderr)
+
+    def json(self, *words: str) -> Any:  # Any: what JSON says
+        return json.loads(self.run(*words, "-o", "json").out)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [MUSTER, *words],
+            cwd=self.cwd,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def host(self) -> int:
+        """The process id of the host."""
+        return int(json.loads((self.home / "endpoint.json").read_text())["pid"])
+
+    def processes(self) -> list[int]:
+        """Every process that belongs to this home: hosts, wrappers, containers."""
+        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if self._owns(path)]
+
+    def log(self) -> str:
+        log = self.home / "host.log"
+        return log.read_text() if log.exists() else ""
+
+    def end(self) -> None:
+        """Ends whatever a failed test has left, and says so."""
+        left = self.processes()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, f"left behind: {left}\n{self.log()}"
+
+    def _owns(self, process: Path) -> bool:
+        try:
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            zombie = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return False  # gone, or somebody else's
+        return str(self.home).encode() in text and not zombie
+
+
+class Done:
+    def __init__(self, out: str, err: str) -> None:
+        self.out, self.err = out, err
+        self.lines = out.splitlines()
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Waits for processes to do something; bounded."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def manifest(command: str, *, count: int = 1, cpus: float = 0.1, spec: str = "", name: str = "job") -> str:
+    """An AIchor manifest of one type, `worker`; `spec` is YAML that goes into its spec."""
+    return f"""name: {name}
+spec:
+  operator: jobset
+  command: {json.dumps(command)}
+  {spec}
+  types:
+    worker:
+      count: {count}
+      resources: {{cpus: {cpus}, memory: 0.1}}
+"""
+
+
+def names(jobs: Sequence[Any]) -> list[str]:
+    return [job["name"] for job in jobs]

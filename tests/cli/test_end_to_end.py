@@ -1,0 +1,225 @@
+"""The command line with real processes, as a person uses it."""
+
+import os
+import shutil
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.cli.binary import EXAMPLES, Muster, manifest, names, until
+
+GANG = "scheduling: {mode: gang}"
+
+
+@pytest.fixture
+def examples(muster: Muster) -> Muster:
+    shutil.copytree(EXAMPLES, muster.cwd / "examples")
+    return muster
+
+
+def gone(muster: Muster) -> None:
+    """The host leaves by itself, and takes everything with it."""
+    until(lambda: not muster.processes(), "the host to leave")
+
+
+@pytest.mark.parametrize("isolation", ["", "none"])
+def test_the_two_patterns_run_unmodified_side_by_side(examples: Muster, isolation: str) -> None:
+    """Both scripts find their peers by name, at the same time, with namespaces where they are permitted."""
+    examples.environ["MUSTER_ISOLATION"] = isolation
+    first = examples.start("run", "examples/13-coordinator.yaml")
+    peers = examples.run("run", "examples/14-peers.yaml")
+    out, err = first.communicate(timeout=30)
+    assert first.returncode == 0, out + err
+    assert "coordinator-0-0 │ [coordinator] all workers up, begin coordination" in out
+    assert sum("[peers] all peers up, starting work" in line for line in peers.lines) == 4
+    assert "gang of 4: worker 4" in peers.lines[0]
+    weaker = [line for line in (err + peers.err).splitlines() if "without namespaces" in line]
+    assert len(weaker) <= 1, "told once, to who started the cluster"
+    if isolation == "none":
+        assert "MUSTER_ISOLATION=none" in weaker[0]
+    gone(examples)
+
+
+def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
+    muster.file("job.yaml", manifest("echo hello; exit 7", count=2, spec="restartPolicy: {backoffLimit: 0}"))
+    done = muster.run("run", "job.yaml", code=7)
+    assert " · 2 independent pods: worker 2" in done.lines[0]
+    assert "worker-0-0 │ hello" in done.lines
+    (verdict,) = [line for line in done.lines if line.startswith("failed in ")]
+    assert "exited with code 7" in verdict
+    assert any(line.startswith("worker 0  ") and "✗  exit 7 on " in line for line in done.lines)
+    gone(muster)
+
+    name = done.lines[0].partition(" ")[0]
+    (job,) = muster.json("list")
+    assert (job["name"], job["state"], job["kind"], job["failed"] > 0) == (name, "failed", "JobSet", True)
+    assert muster.json("get", "job")["metadata"]["name"] == name
+    assert muster.run("get", name, "-o", "yaml").lines[0].startswith("apiVersion: jobset")
+    assert "failed in" in muster.run("why", "job").out
+    assert muster.json("why", "job")["reason"]["code"] == job["reason"]["code"]
+    assert "worker-0-0 │ hello" in muster.run("logs", "job").lines
+    assert {run["exit_code"] for run in muster.json("timeline", "job")} <= {7, 143, None}
+    assert muster.run("nodes").lines[0].startswith("NAME")
+    assert "there are: worker-0-0" in muster.run("logs", "job", "-g", "nosuch", code=2).err
+
+    assert muster.run("cancel", "job").out == f"{name} cancelled\n"
+    gone(muster)
+    assert muster.run("list").out == "no jobs\n"
+    assert "worker-0-0 │ hello" in muster.run("logs", name).lines, "logs outlive the job"
+    assert "worker 0" in muster.run("timeline", "job").out
+    assert muster.run("logs", "nosuch", code=2).err == "no job named nosuch; there is none\n"
+
+
+def test_a_gang_restarts_as_a_whole_within_its_budget(muster: Muster) -> None:
+    command = (
+        'if [ $JOB_INDEX = 1 ] && mkdir flag; then echo dying; sleep 0.2; exit 9; fi; sleep 0.5; echo "done"'
+    )
+    muster.file("job.yaml", manifest(command, count=3, spec=f"{GANG}\n  restartPolicy: {{backoffLimit: 1}}"))
+    done = muster.run("run", "job.yaml")
+    assert any(line.endswith(" · 3 succeeded · 1 restart") for line in done.lines), done.out
+    bars = {line[:8]: line for line in done.lines if line.startswith("worker ")}
+    assert "restarted once: exit 9" in bars["worker 1"]
+    assert "✗" not in bars["worker 0"] + bars["worker 2"], "told to end, they have not failed"
+    assert "worker-1-0     │ dying" in muster.run("logs", "job").lines
+    assert "worker-1-0 (2) │ done" in muster.run("logs", "job").lines
+    gone(muster)
+
+
+def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(muster: Muster) -> None:
+    command = "trap 'echo told; sleep 0.3; echo bye; exit 3' TERM; echo up; while true; do sleep 0.05; done"
+    muster.file("job.yaml", manifest(command, count=2, spec=GANG))
+    run = muster.start("run", "job.yaml")
+    assert run.stdout is not None
+    seen = ""
+    while seen.count("│ up") < 2:
+        line = run.stdout.readline()
+        assert line, seen
+        seen += line
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert out.count("│ bye") == 2, out
+    assert "cancelled (waited " in out
+    assert "✗" not in out, "cancelled is not failed"
+    gone(muster)
+    assert muster.run("list").out == "no jobs\n"
+
+
+def test_a_second_ctrl_c_does_not_wait(muster: Muster) -> None:
+    command = "trap 'echo told' TERM; echo up; while true; do sleep 0.05; done"
+    muster.file("job.yaml", manifest(command))
+    run = muster.start("run", "job.yaml")
+    assert run.stdout is not None
+    for wanted in ("up", "told"):
+        while wanted not in (line := run.stdout.readline()):
+            assert line
+        run.send_signal(signal.SIGINT)
+    run.communicate(timeout=10)  # the grace period is 30 s
+    assert run.returncode == 130
+    gone(muster)
+
+
+def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
+    """Its containers go on; the next host takes them over and learns their exit codes."""
+    command = "echo up; while ! test -e release; do sleep 0.05; done; echo end; exit $JOB_INDEX"
+    muster.file("job.yaml", manifest(command, count=2, spec=GANG))
+    run = muster.start("run", "job.yaml")
+    assert run.stdout is not None
+    seen = ""
+    while seen.count("│ up") < 2:
+        line = run.stdout.readline()
+        assert line, seen
+        seen += line
+    os.kill(muster.host(), signal.SIGKILL)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == 3
+    assert "is not lost" in err
+
+    (job,) = muster.json("list")
+    assert (job["state"], job["running"]) == ("running", 2), "read from the store"
+    up = muster.run("up", "--detach")
+    assert up.err.endswith(f"continuing what was unfinished: {job['name']}\n")
+    (muster.cwd / "release").touch()
+    assert "worker-1-0 │ end" in muster.run("logs", "-f", "job").lines
+    (job,) = muster.json("list")
+    assert (job["state"], job["failed"]) == ("failed", 1)
+    runs = muster.json("timeline", "job")
+    assert [run["exit_code"] for run in runs] == [0, 1], "the same pods, with their own exit codes"
+    assert sum("│ up" in line for line in muster.run("logs", "job").lines) == 2
+    muster.run("down")
+    gone(muster)
+
+
+def test_down_uses_up_no_restarts(muster: Muster) -> None:
+    command = "echo up; while ! test -e release; do sleep 0.05; done"
+    muster.file("job.yaml", manifest(command, count=2, spec=GANG))
+    name = muster.run("submit", "job.yaml").out.strip()
+    until(lambda: muster.json("list")[0]["running"] == 2, "both pods")
+    assert muster.run("down").out.startswith("stopped (pid ")
+    assert not muster.processes()
+    (muster.cwd / "release").touch()
+    other = muster.file("other.yaml", manifest("true", name="other"))
+    assert f"continuing what was unfinished: {name}\n" in muster.run("run", other).err
+    muster.run("logs", "-f", name)
+    jobs = {job["name"]: job for job in muster.json("list")}
+    assert (jobs[name]["state"], jobs[name]["restarts"], jobs[name]["failed"]) == ("succeeded", 0, 0)
+    assert "preempted" in muster.run("timeline", name).out
+    gone(muster)
+
+
+def test_one_host_its_nodes_and_what_does_not_fit_them(muster: Muster) -> None:
+    up = muster.run("up", "--detach", "--nodes", "1 x cpu=2,memory=1Gi,name=tiny")
+    server, export = up.lines[-2:]
+    assert server.startswith("the embedded cluster is at https://127.0.0.1:")
+    assert export == f"export KUBECONFIG={muster.home}/kubeconfig"
+    assert (muster.home / "kubeconfig").stat().st_mode & 0o777 == 0o600
+
+    second = muster.run("up", code=2).err
+    assert "runs already (1 x cpu=2,memory=1Gi,name=tiny, pid " in second
+    other = muster.file("other.yaml", manifest("true"))
+    assert "1 x cpu=2,memory=1Gi,name=tiny" in muster.run("run", other, "--nodes", "1 x cpu=3", code=2).err
+
+    gpus = manifest("true").replace("memory: 0.1", "memory: 0.1, accelerators: {gpu: {count: 2}}")
+    refused = muster.run("run", muster.file("gpus.yaml", gpus), code=2).err
+    assert "there are no GPUs here" in refused
+    assert "--nodes" in refused
+    large = muster.run("submit", muster.file("large.yaml", manifest("true", cpus=3)), code=2).err
+    assert "can never start here: NothingMatches" in large
+    assert "--nodes" in large
+    assert muster.json("list") == [], "what can never start was not submitted"
+
+    # Two runs at once, each of which needs the whole machine.
+    whole = muster.file("whole.yaml", manifest("sleep 0.3", cpus=2, name="whole"))
+    runs = [muster.start("run", whole) for _ in range(2)]
+    assert [run.communicate(timeout=30) and run.returncode for run in runs] == [0, 0]
+    spans = [muster.json("timeline", name)[0] for name in names(muster.json("list"))]
+    first, then = sorted(spans, key=lambda span: span["started"])
+    assert first["ended"] <= then["started"]
+    assert muster.json("nodes")[0]["name"] == "tiny-0"
+    muster.run("down")
+    gone(muster)
+
+
+def test_a_taken_port_is_replaced(muster: Muster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        muster.home.mkdir()
+        (muster.home / "port").write_text(str(other.getsockname()[1]))
+        up = muster.run("up", "-d")
+        assert f":{other.getsockname()[1]}" not in up.out
+        muster.run("down")
+    gone(muster)
+
+
+def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
+    up = muster.start("up")
+    assert up.stdout is not None
+    assert up.stdout.readline().startswith("the embedded cluster is at")
+    began = time.monotonic()
+    up.send_signal(signal.SIGINT)
+    up.communicate(timeout=10)
+    assert up.returncode == 0
+    assert time.monotonic() - began < 5
+    assert muster.run("down").out == "the embedded cluster was not running\n"
+    gone(muster)
