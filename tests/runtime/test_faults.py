@@ -20,7 +20,7 @@ from tests.runtime.model import Kind, Making, Running
 from tests.runtime.server import AnyKind, ServerClient, lost
 from tests.runtime.test_crashes import Case
 
-SEEDS = range(200)
+SEEDS = [*range(200), 816, 5301]  # the last two have found something once
 CALM = 300.0  # seconds after which nothing goes wrong by chance any more
 
 

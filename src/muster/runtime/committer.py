@@ -156,6 +156,8 @@ class Committer:
         book.working = bool(taken.writes)
         self._wake(gang, taken.wake, now)
         self._heed(book, taken.events)
+        if taken.events:
+            self.changed(gang)  # it is assigned less now: there may be something else to do, or to wait for
         if view.group is None and not taken.writes and not view.plans:
             self._books.pop(gang, None)
         return taken.writes, taken.events
