@@ -53,6 +53,7 @@ async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
         server.should_exit = True
         await task
         listener.close()
+        await server.abort()
 
 
 def _listen(port: int) -> socket.socket:
@@ -79,6 +80,13 @@ class _Server(uvicorn.Server):
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a plain context will do
         return nullcontext()
+
+    async def abort(self) -> None:
+        """Cuts who is still connected: clients that never read, or that do not answer a farewell."""
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)  # the loop tells their protocols
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

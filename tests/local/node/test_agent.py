@@ -1,6 +1,7 @@
 """Pods as processes: their life, told by their status. Each test runs with namespaces and with the shim."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -139,6 +140,42 @@ async def test_a_daemon_that_forked_twice_ends_with_its_container(cluster: Clust
         assert pod.status.phase == "Succeeded"
         assert flag.read_text() == "up"
         assert marked_processes(cluster.root) == []
+
+
+HIDDEN = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve('/bin/sh', ['sh', '-c', 'echo up >"$0"; while :; do sleep 1; done', sys.argv[1]], {})
+    os._exit(0)
+while not os.path.exists(sys.argv[1]): pass
+"""
+
+
+async def test_a_daemon_that_emptied_its_environment_is_found_all_the_same(cluster: Cluster) -> None:
+    flag = cluster.root / "daemon"
+    async with cluster.running():
+        await cluster.submit("daemon", [PYTHON, "-c", HIDDEN, str(flag)])
+        assert (await cluster.ended("daemon")).status.phase == "Succeeded"
+        assert not _named_on_a_command_line(flag)
+
+
+async def test_a_daemon_with_an_empty_environment_does_not_outlive_a_crash(cluster: Cluster) -> None:
+    flag = cluster.root / "daemon"
+    async with cluster.running():
+        await cluster.submit("daemon", [PYTHON, "-c", HIDDEN + "import time; time.sleep(1000)", str(flag)])
+        await _exists(flag)
+    await cluster.client.delete(POD, "default", "daemon", grace_period=0)
+    async with cluster.running():
+        assert not _named_on_a_command_line(flag)
+
+
+def _named_on_a_command_line(path: Path) -> list[str]:
+    lines = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    with contextlib.suppress(OSError):  # one that has just gone
+        return [line for file in lines if file.exists() and str(path) in (line := file.read_text())]
+    return _named_on_a_command_line(path)
 
 
 async def test_a_daemon_ends_with_the_deletion_of_its_pod(cluster: Cluster) -> None:

@@ -33,7 +33,7 @@ from typing import Final
 
 import msgspec
 
-from muster.local.node import mounts
+from muster.local.node import marks, mounts
 from muster.local.node.mounts import Bind
 
 #: The variable that forces one of the two: "none" or "namespaces".
@@ -191,7 +191,7 @@ def _script(setup: Setup, files: Files, gate: Path, isolation: Isolation) -> str
     q = shlex.quote
     steps = [f"cd {q(setup.working_dir)}"]
     run = '"$@" 9<&-'
-    head = ""
+    head = marks.tagging(str(files.directory))
     if isolation.namespaces:
         steps = [f"hostname {q(setup.hostname)}", *mounts.steps(setup.binds, setup.own), *steps]
         head = f"stage={q(setup.stage)}\n{mounts.FUNCTIONS}"

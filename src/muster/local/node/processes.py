@@ -2,24 +2,24 @@
 
 A process is held by its pidfd from the moment it is started, so a pid that the kernel has given to
 somebody else is never signalled. What identifies a container's processes to a muster that was killed and
-started again is one environment variable, `MUSTER_CONTAINER`: the directory of that start of the container.
+started again are their marks (`muster.local.node.marks`).
 
 Where there is a PID namespace, the kernel ends every process in it with its first. Without one, a
-container's processes are all that carry the variable, so that a daemon which forked twice and left the
-session is found too; one that was started with an emptied environment is not.
+container's processes are all that carry its mark, daemons included.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from muster.local.node import marks
 from muster.local.node.isolation import WRAPPER, Files
+from muster.local.node.marks import MARK, Tag
 
-MARK: Final = "MUSTER_CONTAINER"
 #: Rounds of finding and killing processes that fork while they are being killed.
 _ROUNDS: Final = 20
 _POLL_SECONDS: Final = 0.02
@@ -138,7 +138,7 @@ def adopt(pid: int, files: Files, *, namespaces: bool) -> Process | None:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return None
-    if _mark(pid) != str(files.directory):  # the pid was given to another process meanwhile
+    if marks.variable(pid) != str(files.directory):  # the pid was given to another process meanwhile
         os.close(pidfd)
         return None
     return Process(pid, pidfd, files, namespaces=namespaces, child=False)
@@ -158,13 +158,19 @@ def wrappers(root: Path) -> dict[Path, int]:
     Of the processes that carry one mark the wrapper is the one that is called so and whose parent, if it
     carries the mark, is not (with namespaces the outermost is `unshare`).
     """
-    called = {pid: mark for pid, mark in _marked() if mark.startswith(f"{root}/") and _is_wrapper(pid)}
+    called = {
+        pid: mark
+        for pid, mark in marks.processes()
+        if isinstance(mark, str) and mark.startswith(f"{root}/") and _is_wrapper(pid)
+    }
     return {Path(mark): pid for pid, mark in called.items() if called.get(_parent(pid)) != mark}
 
 
 def marked_directories(root: Path) -> set[Path]:
     """The directories below `root` whose containers have any process left."""
-    return {Path(mark) for _, mark in _marked() if mark.startswith(f"{root}/")}
+    found = {mark for _, mark in marks.processes()}
+    tagged = {path for path in root.glob("pods/*/*/*") if marks.tag(str(path)) in found}
+    return tagged | {Path(mark) for mark in found if isinstance(mark, str) and mark.startswith(f"{root}/")}
 
 
 async def end_marked(mark: str) -> None:
@@ -204,7 +210,7 @@ def _kill_marked(pid: int, mark: str) -> None:
     except OSError:
         return
     try:
-        if _mark(pid) == mark:
+        if marks.carries(pid, mark):
             signal_pidfd(pidfd, signal.SIGKILL)
     finally:
         os.close(pidfd)
@@ -214,41 +220,24 @@ class _Sweep:
     """One look at all processes serves all containers that end at the same time."""
 
     def __init__(self) -> None:
-        self._next: asyncio.Task[dict[str, list[int]]] | None = None
+        self._next: asyncio.Task[dict[str | Tag, list[int]]] | None = None
 
     async def find(self, mark: str) -> list[int]:
         if self._next is None or self._next.get_loop() is not asyncio.get_running_loop():
             self._next = asyncio.create_task(self._look())
-        return (await asyncio.shield(self._next)).get(mark, [])
+        found = await asyncio.shield(self._next)
+        return found.get(mark, []) + found.get(marks.tag(mark), [])
 
-    async def _look(self) -> dict[str, list[int]]:
+    async def _look(self) -> dict[str | Tag, list[int]]:
         await asyncio.sleep(_POLL_SECONDS)
         self._next = None  # who asks from here on may mean a process that is started later
-        found: dict[str, list[int]] = {}
-        for pid, mark in _marked():
+        found: dict[str | Tag, list[int]] = {}
+        for pid, mark in marks.processes():
             found.setdefault(mark, []).append(pid)
         return found
 
 
 _SWEEP: Final = _Sweep()
-
-
-def _marked() -> Iterable[tuple[int, str]]:
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (mark := _mark(int(name))):
-            yield int(name), mark
-
-
-def _mark(pid: int) -> str:
-    """The mark in a live process's environment; "" for others' and for zombies."""
-    try:
-        environ = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return ""
-    key = f"{MARK}=".encode()
-    return next(
-        (os.fsdecode(entry[len(key) :]) for entry in environ.split(b"\0") if entry.startswith(key)), ""
-    )
 
 
 def _is_wrapper(pid: int) -> bool:

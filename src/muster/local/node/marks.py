@@ -1,0 +1,75 @@
+"""What tells whose a process is, when neither its parent nor its session does any more.
+
+All processes of one start of a container carry two marks, which the kernel hands on to whatever they fork:
+
+- the environment variable `MUSTER_CONTAINER`, the directory of that start;
+- where there is no PID namespace to end them all, a limit of the resident set size. Linux has kept that limit
+  and ignored it since 2.4.30, so a number of ours in it changes nothing; but unlike the environment it
+  is never replaced by `exec`, and no daemon clears it. The number is a hash of the directory.
+
+So a daemon that forked twice, left the session and emptied its environment is found too, and also by a
+muster that was started after the crash of the one that started the container.
+"""
+
+import os
+import resource
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, NewType
+
+MARK: Final = "MUSTER_CONTAINER"
+#: A limit that says whose a process is, in KiB.
+Tag = NewType("Tag", int)
+#: All tags are of this form: far above any memory, far below "unlimited".
+_FIRST: Final = 1 << 52
+_BITS: Final = 48
+_KEY: Final = f"{MARK}=".encode()
+_LIMIT: Final = b"Max resident set"
+
+
+def tag(directory: str) -> Tag:
+    digest = int.from_bytes(blake2b(directory.encode(), digest_size=8).digest())
+    return Tag(_FIRST + digest % (1 << _BITS))
+
+
+def tagging(directory: str) -> str:
+    """The shell command that tags the shell and all it starts; "" where such a limit is in force already."""
+    limited = resource.getrlimit(resource.RLIMIT_RSS)[1] != resource.RLIM_INFINITY
+    return "" if limited else f"ulimit -m {tag(directory)}"
+
+
+def processes() -> Iterator[tuple[int, str | Tag]]:
+    """All live processes that carry a mark: the variable where they have it, else the tag."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := variable(int(name)) or _tag_of(int(name))):
+            yield int(name), found
+
+
+def carries(pid: int, directory: str) -> bool:
+    found = variable(pid) or _tag_of(pid)
+    return found in (directory, tag(directory))
+
+
+def variable(pid: int) -> str:
+    """The mark in a process's environment; "" for others', for zombies, and if it is gone."""
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    return next(
+        (os.fsdecode(entry[len(_KEY) :]) for entry in environ.split(b"\0") if entry.startswith(_KEY)), ""
+    )
+
+
+def _tag_of(pid: int) -> Tag | None:
+    try:
+        limits = Path(f"/proc/{pid}/limits").read_bytes()
+        at = limits.index(_LIMIT) + len(_LIMIT)
+        soft = limits[at:].split(maxsplit=1)[0]
+        if not soft.isdigit() or not _FIRST <= int(soft) >> 10 < _FIRST + (1 << _BITS):
+            return None
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if state == b"Z" else Tag(int(soft) >> 10)
