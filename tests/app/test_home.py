@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_killed_host_leaves_no_endpoint_that_counts(home: Home) -> None:
     assert home.endpoint() is None
     with home.hosting():
         assert home.endpoint() is None, "the next host has not announced itself yet"
+
+
+def test_a_lock_that_outlives_its_host_makes_no_endpoint(home: Home) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with home.hosting():  # as by a child of a host that was killed while it started it
+        home.announce(Endpoint("https://127.0.0.1:1", gone.pid))
+        assert home.endpoint() is None
 
 
 def test_there_is_one_host(home: Home) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.kube.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
+from muster.kube.errors import ApiError, BadRequest, Conflict, Invalid, NotFound, ServerError
 from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -128,3 +128,40 @@ def test_addresses_in_use_are_known_after_a_restart(tmp_path: Any) -> None:
     registry = Registry(Store(tmp_path / "s"))
     assert bound(registry, "p3")["status"]["podIP"] == "127.1.0.4"
     registry.store.close()
+
+
+def test_a_write_that_fails_at_the_end_leaves_no_address_behind(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: the transaction is undone when it should be committed."""
+    first = bound(registry, "first")["status"]["podIP"]
+    for number in range(3):
+        registry.create(kinds.POD, "default", pod(f"p{number}"))
+    with monkeypatch.context() as full:
+        full.setattr(registry.store, "_trim", _refuse)
+        with pytest.raises(ServerError):
+            registry.bind("default", "p0", {"target": {"name": "node-0"}})
+        with pytest.raises(ServerError):
+            registry.delete(kinds.POD, "default", "first", DeleteOptions(grace_period=0))
+    given = {
+        read(registry.bind("default", f"p{number}", {"target": {"name": "node-0"}}))["status"]["podIP"]
+        for number in range(3)
+    }
+    assert len(given) == 3
+    assert first not in given, "the pod that has it is still there"
+
+
+def test_a_namespace_whose_deletion_failed_is_open(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.create(kinds.NAMESPACE, "", {"metadata": {"name": "ns"}})
+    registry.create(kinds.CONFIG_MAP, "ns", {"metadata": {"name": "c", "finalizers": ["a/b"]}})
+    with monkeypatch.context() as full:
+        full.setattr(registry.store, "_trim", _refuse)
+        with pytest.raises(ServerError):
+            registry.delete(kinds.NAMESPACE, "", "ns")
+    registry.create(kinds.CONFIG_MAP, "ns", {"metadata": {"name": "d"}})
+
+
+def _refuse() -> None:
+    raise ServerError("the store failed: database or disk is full")

@@ -1,4 +1,5 @@
 import asyncio
+import fcntl
 import os
 import signal
 import sqlite3
@@ -136,12 +137,32 @@ async def test_waiting_ends_when_the_store_is_closed() -> None:
     await store.changed("things")
 
 
-def test_there_is_one_owner(tmp_path: Path) -> None:
+def test_there_is_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.local.store.PATIENCE", 0.05)
     store = Store(tmp_path / "store.db")
     with pytest.raises(StoreError, match=rf"in use by process {os.getpid()}"):
         Store(tmp_path / "store.db")
     store.close()
     Store(tmp_path / "store.db").close()
+
+
+def test_a_lock_that_a_killed_owner_left_to_its_child_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = os.open(tmp_path / "store.db.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    # the child lets go while we wait
+    monkeypatch.setattr("muster.local.store.time.sleep", lambda seconds: os.close(held))
+    Store(tmp_path / "store.db").close()
+
+
+def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+    (tmp_path / "store.db").touch(0o644)  # as an earlier muster made it
+    store = Store(tmp_path / "store.db")
+    write(store, "a")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm", "store.db.lock"), 0o600)
+    store.close()
 
 
 def test_each_owner_raises_the_epoch(tmp_path: Path) -> None:

@@ -58,9 +58,13 @@ class Home:
         if not self.hosted():
             return None
         try:
-            return msgspec.json.decode(self._endpoint.read_bytes(), type=Endpoint)
-        except (OSError, msgspec.DecodeError):
+            endpoint = msgspec.json.decode(self._endpoint.read_bytes(), type=Endpoint)
+            os.kill(
+                endpoint.pid, 0
+            )  # a host that is killed leaves its lock for a moment to a child it starts
+        except (OSError, OverflowError, msgspec.DecodeError):
             return None
+        return endpoint
 
     def hosted(self) -> bool:
         """Whether some process holds the host's lock."""

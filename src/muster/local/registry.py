@@ -13,6 +13,7 @@ import binascii
 import random
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -188,7 +189,7 @@ class Registry:
         elif kind is kinds.SERVICE_ACCOUNT:
             obj.pop("status", None)
         admission.check(kind, name, obj, None)
-        with self.store.transaction():
+        with self._transaction():
             if kind is kinds.POD:
                 obj["status"] = {"phase": "Pending"}
                 if obj["spec"].get("nodeName"):
@@ -218,7 +219,7 @@ class Registry:
         metadata.check_preconditions(
             kind, current, uid=options.uid, resource_version=options.resource_version
         )
-        with self.store.transaction():
+        with self._transaction():
             if kind is kinds.NAMESPACE:
                 return self._delete_namespace(raw, current)
             return self._delete(kind, raw, current, options)
@@ -233,7 +234,7 @@ class Registry:
         fields: str = "",
     ) -> Listing:
         """Deletes all that match, together; returns what they were."""
-        with self.store.transaction():
+        with self._transaction():
             listing = self.list(kind, namespace, labels=labels, fields=fields)
             for raw in listing.items:
                 self._delete(kind, raw, _OBJECT.decode(raw), options)
@@ -247,7 +248,7 @@ class Registry:
             kinds.POD, pod, uid=wanted.metadata.uid, resource_version=wanted.metadata.resource_version
         )
         binding.check(pod)
-        with self.store.transaction():
+        with self._transaction():
             bound = self._assign(pod, wanted.target.name, wanted.metadata.annotations)
             metadata.count_generation(kinds.POD, pod, bound)
             return self._put(kinds.POD, bound, pod, raw)
@@ -265,7 +266,7 @@ class Registry:
             disrupted = eviction.disrupted(pod, self._clock.now())
         else:
             disrupted = pod
-        with self.store.transaction():
+        with self._transaction():
             return self._delete(kinds.POD, raw, disrupted, options, before=pod)
 
     def log_target(self, namespace: str, name: str, container: str) -> LogTarget:
@@ -298,6 +299,18 @@ class Registry:
             for obj in self._objects(kinds.NAMESPACE)
             if "deletionTimestamp" in obj["metadata"]
         }
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One of the store's. If it fails, what is kept in memory beside it is as it was, too."""
+        terminating = set(self._terminating)
+        try:
+            with self.store.transaction():
+                yield
+        except BaseException:
+            self._terminating = terminating
+            self._addresses = None
+            raise
 
     def _load(self, kind: AnyKind, namespace: str, name: str) -> tuple[bytes, Object]:
         raw = self.get(kind, namespace, name)
@@ -356,7 +369,7 @@ class Registry:
             metadata.count_generation(kind, current, new)
         if new == current:
             return raw
-        with self.store.transaction():
+        with self._transaction():
             if is_over(new):
                 return self._remove(kind, new, current, raw)
             return self._put(kind, new, current, raw)

@@ -10,13 +10,15 @@ process at any moment; a power cut may lose the writes since the last checkpoint
 half of one.
 
 A lock on `<file>.lock` proves that there is one owner, and each owner raises the epoch, by which the
-scheduler tells its own writes from its predecessor's.
+scheduler tells its own writes from its predecessor's. Only the owner's user may read any of the files:
+secrets are in them.
 """
 
 import asyncio
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,9 @@ MAX_OBJECT: Final = 1_572_864
 HISTORY_EVENTS, HISTORY_BYTES = 50_000, 64 * 2**20
 #: Bounds of the changes kept in memory.
 TAIL_EVENTS, TAIL_BYTES = 10_000, 24 * 2**20
+#: Seconds for which an owner's lock is waited for: a process that is killed while it starts a child leaves
+#: its lock to that child until the child runs its own program.
+PATIENCE: Final = 1.0
 #: "mstr" in the file's header, and the version of its tables.
 APPLICATION, FORMAT = 0x6D737472, 1
 
@@ -81,7 +86,7 @@ class Store:
         try:
             self._connection = self._open()
             self._load()
-        except (sqlite3.Error, StoreError) as error:
+        except (sqlite3.Error, StoreError, OSError) as error:
             self.close()
             raise _unusable(self.path, error) from None
         self._tail = Tail(self.revision, tail_events, tail_bytes)
@@ -299,6 +304,9 @@ class Store:
             uri = Path(self.path).absolute().as_uri() + "?mode=ro"
             connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         else:
+            if self.path != ":memory:":
+                os.close(os.open(self.path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
+                os.chmod(self.path, 0o600)
             connection = sqlite3.connect(self.path, isolation_level=None)
         connection.execute("PRAGMA busy_timeout = 5000")
         return connection
@@ -343,22 +351,32 @@ class Store:
 def _lock(path: str) -> IO[str]:
     """A lock on a file beside the store: SQLite's own locks on the store itself do not bear company."""
     Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = open(f"{path}.lock", "a+", encoding="ascii")  # noqa: SIM115 - held until the store is closed
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        owner = file.read(20).strip()
-        file.close()
-        raise StoreError(f"the store {path} is in use by process {owner or 'unknown'}") from None
+    file = open(f"{path}.lock", "a+", encoding="ascii", opener=_private)  # noqa: SIM115 - held until the end
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.monotonic() < end:
+                time.sleep(0.01)
+                continue
+            file.seek(0)
+            owner = file.read(20).strip()
+            file.close()
+            raise StoreError(f"the store {path} is in use by process {owner or 'unknown'}") from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
     return file
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def _unusable(path: str, error: Exception) -> StoreError:
-    if isinstance(error, sqlite3.OperationalError):
+    if isinstance(error, (sqlite3.OperationalError, OSError)):
         return StoreError(f"cannot open the store {path}: {error}")
     return StoreError(
         f"{path} is not a usable muster store: {error}; move it away to start with an empty one"
