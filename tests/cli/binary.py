@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ MUSTER: Final = Path(sys.executable).with_name("muster")
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 #: seconds that anything may take before a test fails
 PATIENCE: Final = 30.0
+#: seconds in which a host that nobody needs leaves
+LEAVING: Final = 3.0
 
 
 class Muster:
@@ -75,9 +78,12 @@ class Muster:
 
     def end(self) -> None:
         """Ends whatever a failed test has left, and says so."""
-        left = self.processes()
+        deadline = time.monotonic() + LEAVING
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         assert not left, f"left behind: {left}\n{self.log()}"
 
     def _owns(self, process: Path) -> bool:

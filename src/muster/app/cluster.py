@@ -66,6 +66,11 @@ def archive(target: Target) -> "Logs | None":
     return Logs(Home.of_user().logs) if target.embedded else None
 
 
+def hosted(target: Target) -> bool:
+    """Whether somebody does the cluster's work; taken for granted of a real one."""
+    return not target.embedded or Home.of_user().endpoint() is not None
+
+
 def alive(endpoint: Endpoint | None) -> bool:
     """Whether the host of that endpoint is still there; true of a real cluster."""
     if endpoint is None:

@@ -20,6 +20,8 @@ from muster.app.home import Endpoint, Home
 
 #: seconds that a host may take to start, or to stop
 PATIENCE: Final = 30.0
+#: seconds in which a host that nobody needs any more has noticed that, and gone
+LEAVING: Final = 1.5
 
 
 class HostError(Exception):
@@ -34,6 +36,8 @@ class OtherNodes(HostError):
 def attached(home: Home, nodes: str = "", meanwhile: Callable[[], None] = lambda: None) -> Iterator[Endpoint]:
     """A running host that stays while this context lasts. Call it before there is an event loop."""
     home.make()
+    if nodes:
+        let_go(home, unless=nodes)
     with home.attached():
         yield ensure(home, nodes, meanwhile=meanwhile)
 
@@ -62,6 +66,19 @@ def ensure(
         if started is not None:
             return started
     raise HostError(f"the embedded cluster did not start within {PATIENCE:.0f} s; see {home.host_log}")
+
+
+def let_go(home: Home, *, unless: str | None = None) -> None:
+    """Gives the host of a command that has just ended the moment it takes to leave.
+
+    Unless it has these nodes, or stays. Not to be called by who is attached: then it would not leave.
+    """
+    deadline = time.monotonic() + LEAVING
+    while time.monotonic() < deadline:
+        endpoint = home.endpoint()
+        if endpoint is None or endpoint.stays or endpoint.nodes == unless:
+            return
+        time.sleep(0.02)
 
 
 def stop(home: Home) -> int | None:

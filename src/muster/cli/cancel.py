@@ -1,4 +1,4 @@
-"""`muster cancel JOB`: ends its pods, with their grace, and removes it."""
+"""`muster cancel JOB`: removes it, and ends its pods with their grace; returns when they have gone."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 
@@ -9,7 +9,7 @@ def command(
     import asyncio
 
     from muster.app import jobs
-    from muster.app.cancel import cancel
+    from muster.app.cancel import cancel, gone
     from muster.app.cluster import Target, acting, attached, reading
     from muster.app.follow import Followed
 
@@ -21,7 +21,9 @@ def command(
 
     async def act(view: jobs.JobView) -> None:
         async with acting(target, endpoint) as client:
-            await cancel(client, Followed(view.kind, view.namespace, view.name), view.pods)
+            followed = Followed(view.kind, view.namespace, view.name)
+            await cancel(client, followed, view.pods)
+            await gone(client, followed, view.pods)
 
     view = asyncio.run(find())  # before a cluster is started for nothing
     with attached(target) as endpoint:

@@ -53,8 +53,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Seque
         grid.add_column(column, no_wrap=True, justify="right" if column in right else "left")
     for row in rows:
         grid.add_row(*row)
-    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
-    console.print(grid)
+    tty = sys.stdout.isatty()
+    console = Console(soft_wrap=not tty, width=None if tty else 200)
+    with console.capture() as captured:
+        console.print(grid)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
 
 
 def state(view: JobView) -> str:

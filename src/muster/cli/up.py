@@ -18,6 +18,7 @@ def command(nodes: Nodes = "", detach: Detach = False) -> None:
 
     home = Home.of_user()
     home.make()
+    host.let_go(home)
     running = home.endpoint()
     if running is not None:
         raise Failure(
