@@ -134,6 +134,7 @@ def test_a_write_that_fails_at_the_end_leaves_no_address_behind(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a full disk: the transaction is undone when it should be committed."""
+    monkeypatch.setattr("muster.local.addresses._END", (1 << 16) + 5)  # there are four addresses
     first = bound(registry, "first")["status"]["podIP"]
     for number in range(3):
         registry.create(kinds.POD, "default", pod(f"p{number}"))
