@@ -62,7 +62,10 @@ class World:
 
 @asynccontextmanager
 async def running(
-    reconcile: Callable[[Seen, datetime], Sequence[Effect]], *, settle: float = 0.0
+    reconcile: Callable[[Seen, datetime], Sequence[Effect]],
+    *,
+    settle: float = 0.0,
+    clock: LoopClock | None = None,
 ) -> AsyncIterator[World]:
     world = World(MemoryClient(Memory(LoopClock().now)))
 
@@ -74,7 +77,7 @@ async def running(
         "test", (Watch(JOB, itself), Watch(POD, controlled_by(JOB))), observe, recorded, settle=settle
     )
     synced = asyncio.Event()
-    task = asyncio.create_task(run(world.client, [controller], LoopClock(), synced=synced))
+    task = asyncio.create_task(run(world.client, [controller], clock or LoopClock(), synced=synced))
     await synced.wait()
     try:
         yield world
@@ -153,6 +156,33 @@ async def test_many_changes_make_one_reconcile() -> None:
         await asyncio.sleep(1)
         assert len(world.runs) == 1
         assert world.runs[0][1].job.metadata.labels == {"x": "99"}
+
+
+async def test_what_takes_long_is_looked_at_less_often() -> None:
+    class Stopwatch(LoopClock):
+        computed = 0.0
+
+        def monotonic(self) -> float:
+            return super().monotonic() + self.computed
+
+    clock = Stopwatch()
+
+    def slow(seen: Seen, now: datetime) -> list[Effect]:
+        clock.computed += 0.1
+        return []
+
+    async with running(slow, clock=clock) as world:
+        world.job("a")
+        for number in range(1000):
+            world.memory.patch(JOB, "ns", "a", {"metadata": {"labels": {"x": str(number)}}})
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(1)
+        assert 9 <= len(world.runs) <= 13  # of 1000 changes in 10 s
+        assert world.runs[-1][1].job.metadata.labels == {"x": "999"}
+        await asyncio.sleep(60)
+        world.memory.patch(JOB, "ns", "a", {"metadata": {"labels": {"x": "rested"}}})
+        await asyncio.sleep(0.1)
+        assert world.runs[-1][1].job.metadata.labels == {"x": "rested"}
 
 
 async def test_requeue_looks_again_at_the_time_asked_for_and_no_sooner() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from muster.api import kinds
@@ -16,6 +17,7 @@ from muster.kube.errors import (
     NotFound,
     TooManyRequests,
 )
+from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.clients import CLIENTS, Connect
@@ -196,3 +198,18 @@ async def test_logs_of_the_container_meant(client: Client) -> None:
         await anext(aiter(client.log("default", "two", container="x")))
     text = b"".join([chunk async for chunk in client.log("default", "two", container="side", previous=True)])
     assert text == b"default/two/side follow=False tail=None previous=True"
+
+
+async def test_what_is_shared_in_process_is_what_the_bytes_say(registry: Registry) -> None:
+    """Readers of one revision share a struct; a reader of the next never gets the one before."""
+    client = LocalClient(registry)
+    made = await client.create(kinds.POD, "default", pod())
+    assert await client.get(kinds.POD, "default", "p") is made
+    for number in range(3):
+        labels = {"n": str(number)}
+        written = await client.patch(kinds.POD, "default", "p", {"metadata": {"labels": labels}})
+        (listed,) = (await client.list(kinds.POD)).items
+        assert written.metadata.labels == labels
+        assert written is listed is await client.get(kinds.POD, "default", "p")
+        assert listed == msgspec.json.decode(registry.get(kinds.POD, "default", "p"), type=kinds.POD.type)
+    assert made.metadata.labels == {}

@@ -121,12 +121,18 @@ def owner(resource: Resource, kind: "Kind[Any]", *, controller: bool = True) -> 
 
 def controller_of(resource: Resource) -> OwnerReference | None:
     """The owner that controls `resource`, if any."""
-    return next((ref for ref in resource.metadata.owner_references if ref.controller), None)
+    for reference in resource.metadata.owner_references:
+        if reference.controller:
+            return reference
+    return None
 
 
 def condition(conditions: list[Condition], type_: str) -> Condition | None:
     """The condition of this type, if there."""
-    return next((c for c in conditions if c.type == type_), None)
+    for found in conditions:
+        if found.type == type_:
+            return found
+    return None
 
 
 def is_true(conditions: list[Condition], type_: str) -> bool:

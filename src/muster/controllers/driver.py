@@ -12,6 +12,12 @@ for a kind's watch even if the write would not have mattered, and after `LAG_LIM
 with a warning, so that a broken watch cannot stop it for good. A create without an answer is settled by
 its name (it "exists already" next time) or, for generated names, by a live list.
 
+**What takes long is looked at less often.** An object with 10,000 pods takes a tenth of a second to look at,
+and each of its pods changes several times. After a look its key rests for `REST` times as long as that look
+took to compute, so that no key takes more than a tenth of the process, however large it is; small ones do
+not notice. The trade-off: the largest notice a change up to a second later, as upstream's Job controller,
+which looks at most once a second at any Job.
+
 Errors are the key's alone: a conflict or refusal, or a crash of the reconcile function, is logged and
 the key tried again after a back-off; a change of its objects is looked at at once.
 """
@@ -39,6 +45,8 @@ log = logging.getLogger(__name__)
 
 BACK_OFF = (0.05, 30.0)  # seconds between tries of a failing key, first and largest
 LAG_LIMIT = 300.0  # seconds after which a key no longer waits for the caches, as client-go's expectations
+REST = 9.0  # seconds of rest for each second of looking
+SHORTEST_REST = 0.005  # seconds; less is not worth a timer
 LONGEST_SLEEP = 60.0  # seconds; timers look at the wall clock again, which may have been set
 
 
@@ -129,6 +137,8 @@ class _Standing:
     #: revisions the caches must come to first
     awaited: dict[AnyKind, int] = field(default_factory=dict)
     awaited_until: float = 0.0
+    #: when changes are looked at again
+    rested: float = 0.0
     timer: asyncio.Task[None] | None = None
 
 
@@ -179,12 +189,15 @@ class _Driver:
         controller = self._controllers[key.controller]
         written = Written()
         delay: float | None = None
+        begun = self._clock.monotonic()
         try:
             observed = controller.observe(self._caches, key.key)
             if observed is None:
                 self._forget(key)
                 return
             effects = controller.reconcile(observed, self._clock.now())
+            looked = self._clock.monotonic()
+            standing.rested = looked + REST * (looked - begun)
             await carry_out(self._client, effects, written, component=controller.name, now=self._clock.now())
             standing.failures = 0
             if written.requeue is not None:
@@ -237,6 +250,9 @@ class _Driver:
 
     def _add(self, key: _Key) -> None:
         settle = self._controllers[key.controller].settle
+        if (standing := self._standing.get(key)) is not None:
+            rest = standing.rested - self._clock.monotonic()
+            settle = max(settle, rest if rest >= SHORTEST_REST else 0.0)
         if not settle:
             self._queue.add(key)
         elif key not in self._settling:

@@ -58,6 +58,7 @@ class Observed:
     kind: AnyKind
     item: Resource
     owners: tuple[Owner, ...]
+    #: of one that is kept by them, or that is to go itself; nobody asks about the others'
     dependents: tuple[Dependent, ...]
 
 
@@ -100,8 +101,9 @@ def observe(caches: Caches, key: str) -> Observed | None:
     if item is None:
         return None
     owners = tuple(_owner(caches, kind, item, ref) for ref in item.metadata.owner_references)
-    if not owners and not _is_kept(item):
-        return None
+    goes = any(owner.standing is not Standing.PRESENT for owner in owners)
+    if not goes and not _is_kept(item):
+        return None  # as it is with nearly all; a Job with 10,000 pods is asked about with each of them
     return Observed(kind, item, owners, tuple(_dependents(caches, item)))
 
 

@@ -1,12 +1,14 @@
 """`muster.kube.client.Client` on the embedded store in the same process, without HTTP.
 
 Objects are decoded from the store's bytes into slim structs, as the HTTP client does with a response, so
-that nobody can share a mutable object with the store by accident.
+that nobody can share a mutable object with the store by accident. All who read the same bytes at about the
+same time, as the watchers of a change do, get the same struct: it is frozen, and what it holds is read only.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +20,9 @@ from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
 
 R = TypeVar("R", bound=Resource)
+
+#: Structs that are remembered by the bytes they were decoded from, for the watchers that come next.
+SHARED: Final = 1024
 
 
 class LogSource(Protocol):
@@ -153,5 +158,11 @@ _DECODERS: dict[Kind[Any], msgspec.json.Decoder[Any]] = {  # Any: one decoder pe
 
 
 def _decode(kind: Kind[R], body: bytes) -> R:
-    obj: R = _DECODERS[kind].decode(body)
+    obj: R = _decoded(kind, body)
     return obj
+
+
+@lru_cache(maxsize=SHARED)
+def _decoded(kind: Kind[Any], body: bytes) -> Any:  # Any: an object of `kind`
+    """Depends on nothing but the bytes, which tell their revision: there is nothing that could go stale."""
+    return _DECODERS[kind].decode(body)

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -84,6 +84,8 @@ class Place:
     links: volumes.Links
     #: soft limit of open files that containers get
     open_files: int = 0
+    #: whose turn it is to start a container
+    turnstile: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def gate(self) -> Path:
@@ -285,6 +287,9 @@ class PodWorker:
                 self._found_ended(container, files)
                 return
         else:
+            # one start per turn of the event loop: of 500 pods all are bound before most are started
+            async with self._place.turnstile:
+                await asyncio.sleep(0)
             found = await self._when_available(lambda: self._try_start(container, files, sources), container)
             if found is None:
                 return
