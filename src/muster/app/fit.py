@@ -45,12 +45,17 @@ def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
 
 
 def _gangs(job: JobFile) -> Iterator[Gang]:
-    """A gang for each job that is one; else one for each shape of pod, since each pod starts alone."""
+    """A gang for each job, or stage of a job, that is one; else one for each shape of pod, since each pod
+    starts alone."""
     modes = {(o["kind"], o["metadata"]["name"]): mode_of(o) for o in job.primary}
-    for owner, members in groupby(demand.demand(job), key=lambda pod_set: pod_set.owner):
+    by_gang = groupby(demand.demand(job), key=lambda pod_set: (pod_set.owner, pod_set.stage))
+    for (owner, stage), members in by_gang:
         sets = [_pod_set(member) for member in members if member.count]
+        if not sets:
+            continue
         if modes[owner] == "gang":
-            yield Gang(GangId(owner[1]), tuple(sets), sum(s.count for s in sets), submitted=0.0)
+            name = "/".join(filter(None, (owner[1], stage)))
+            yield Gang(GangId(name), tuple(sets), sum(s.count for s in sets), submitted=0.0)
         else:
             for one in sets:
                 single = PodSet(one.name, one.shape, 1, 1)

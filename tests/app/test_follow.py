@@ -1,0 +1,116 @@
+"""Following jobs to their end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.app.follow import Ended, Followed, News, Stand, follow
+from muster.app.jobs import State
+from muster.app.logs import Line
+from muster.kube.errors import Unreachable
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+
+class Told:
+    """A log source that says one line for each start."""
+
+    async def read(
+        self,
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        container: str,
+        *,
+        follow: bool,
+        tail: int | None,
+        previous: bool,
+    ) -> AsyncIterator[bytes]:
+        yield f"I am {pod_name}\n".encode()
+
+
+@pytest.fixture
+def client() -> Iterator[LocalClient]:
+    store = Store(":memory:")
+    registry = Registry(store)
+    registry.create(kinds.NODE, "", {"metadata": {"name": "n"}})
+    yield LocalClient(registry, Told())
+    store.close()
+
+
+async def pod(client: LocalClient, name: str) -> Followed:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
+    await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+    return Followed(kinds.POD, "default", name)
+
+
+async def status(client: LocalClient, name: str, phase: str, **state: Object) -> None:
+    container: Object = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    container["state"] = state
+    body = {"status": {"phase": phase, "containerStatuses": [container]}}
+    await client.patch(kinds.POD, "default", name, body, subresource="status")
+
+
+async def play(client: LocalClient, news: AsyncIterator[News], *acts: Callable[[], object]) -> list[News]:
+    """Each act follows a change of how the jobs stand."""
+    told, left = [], list(acts)
+    async for each in news:
+        told.append(each)
+        if isinstance(each, Stand) and left:
+            result = left.pop(0)()
+            if asyncio.iscoroutine(result):
+                await result
+    return told
+
+
+async def test_lines_stands_and_the_end(client: LocalClient) -> None:
+    job, other = await pod(client, "mine"), await pod(client, "other")
+    await client.bind("default", "mine", {"target": {"name": "n"}})
+    told = await play(
+        client,
+        follow(client, [job]),
+        lambda: status(client, "mine", "Running", running={"startedAt": "2026-03-01T12:00:00Z"}),
+        lambda: status(
+            client,
+            "mine",
+            "Failed",
+            terminated={"exitCode": 3, "reason": "Error", "finishedAt": "2026-03-01T12:00:09Z"},
+        ),
+    )
+    stands = [news.views[0].state for news in told if isinstance(news, Stand)]
+    assert stands == [State.STARTING, State.RUNNING]
+    assert [news for news in told if isinstance(news, Line)] == [Line("mine", "I am mine")]
+    end = told[-1]
+    assert isinstance(end, Ended)
+    assert (end.views[0].state, end.pods[0].metadata.name) == (State.FAILED, "mine")
+    assert other.name not in {pod.metadata.name for pod in end.pods}
+
+
+async def test_only_the_chosen_pods_are_read(client: LocalClient) -> None:
+    job = await pod(client, "mine")
+    terminated = {"exitCode": 0, "finishedAt": "2026-03-01T12:00:09Z"}
+    await status(client, "mine", "Succeeded", terminated=terminated)
+    told = [news async for news in follow(client, [job], only=lambda pod: False)]
+    assert [type(news) for news in told] == [Ended]
+
+
+async def test_a_deleted_job_has_ended_without_a_view(client: LocalClient) -> None:
+    job = await pod(client, "mine")
+    told = await play(
+        client,
+        follow(client, [job]),
+        lambda: client.delete(kinds.POD, "default", "mine", grace_period=0),
+    )
+    end = told[-1]
+    assert isinstance(end, Ended)
+    assert (end.views, len(end.pods)) == ((), 1)
+
+
+async def test_a_cluster_that_is_not_alive_is_not_waited_for(client: LocalClient) -> None:
+    job = await pod(client, "mine")
+    with pytest.raises(Unreachable, match="stopped"):
+        await play(client, follow(client, [job], alive=lambda: False))

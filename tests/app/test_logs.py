@@ -1,0 +1,107 @@
+"""The output of pods: lines, and whose."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster.app.logs import LONGEST_LINE, Line, Selection, labelled, lines, read_archive
+from muster.kube.errors import NotFound
+from muster.local.client import LocalClient
+from muster.local.node.logs import Logs
+from muster.local.registry import Registry
+from muster.local.store import Store
+from tests.app.objects import labels, pod, ran
+
+
+class Spoken(LocalClient):
+    """Says these chunks for every container; NotFound if there are none."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        super().__init__(Registry(Store(":memory:")))
+        self._chunks = chunks
+
+    async def log(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        container: str = "",
+        follow: bool = False,
+        tail: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[bytes]:
+        if not self._chunks:
+            raise NotFound("gone")
+        for chunk in self._chunks:
+            yield chunk
+
+
+async def told(*chunks: bytes) -> list[str]:
+    return [line.text async for line in lines(Spoken(*chunks), pod(), "main")]
+
+
+async def test_lines_are_put_together_from_chunks() -> None:
+    assert await told(b"a\nb", b"c\r\n", b"\n", b"\xff end") == ["a", "bc", "", "\ufffd end"]
+
+
+async def test_a_line_without_an_end_is_broken() -> None:
+    first, rest = await told(b"x" * (LONGEST_LINE + 1), b"y\n")
+    assert (len(first), rest) == (LONGEST_LINE + 1, "y")
+
+
+def archive(root: Path, name: str, text: str, container: str = "main") -> Logs:
+    directory = root / f"default_{name}_uid-{name}" / container
+    directory.mkdir(parents=True)
+    (directory / "0.log").write_text(text)
+    return Logs(root)
+
+
+async def test_a_pod_that_is_gone_is_read_from_the_archive(tmp_path: Path) -> None:
+    kept = archive(tmp_path, "p", "last words\n")
+    found = [line async for line in lines(Spoken(), pod(), "main", archive=kept)]
+    assert found == [Line("p", "last words")]
+    with pytest.raises(NotFound):
+        [line async for line in lines(Spoken(), pod(), "main")]
+
+
+async def test_recorded_runs_are_read_in_the_order_of_attempts(tmp_path: Path) -> None:
+    archive(tmp_path, "b", "second\n")
+    archive(tmp_path, "c", "side\n", "side")
+    kept = archive(tmp_path, "a", "first\n")
+    archive(tmp_path, "c", "third\n")
+    runs = [ran("b", attempt=1, created=5.0), ran("a"), ran("c", job_index=1), ran("silent", job_index=2)]
+    assert [(line.pod, line.text) async for line in read_archive(kept, runs)] == [
+        ("worker-0-0", "first"),
+        ("worker-1-0/main", "third"),
+        ("worker-1-0/side", "side"),
+        ("worker-0-0 (2)", "second"),
+    ]
+    assert os.listdir(tmp_path), "reading leaves the files"
+
+
+def test_labels_of_runs_are_those_of_their_pods() -> None:
+    runs = [
+        ran("x"),
+        ran("y", replicated_job="", job="j", completion_index=4),
+        ran("z", replicated_job="", job="j", completion_index=None),
+        ran("w", replicated_job="", job="", job_index=None, completion_index=None),
+    ]
+    assert sorted(name for name, _ in labelled(runs)) == ["j-4", "w", "worker-0-0", "z"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "holds"),
+    [
+        (Selection(), True),
+        (Selection("worker"), True),
+        (Selection("other"), False),
+        (Selection(index=1), True),
+        (Selection("worker", 2), True),
+        (Selection("worker", 3), False),
+    ],
+)
+def test_selections_mean_the_same_of_pods_and_of_runs(selection: Selection, holds: bool) -> None:
+    assert selection.holds(pod(labels=labels("worker", 1, 2))) is holds
+    assert selection.holds_run(ran(job_index=1, completion_index=2)) is holds

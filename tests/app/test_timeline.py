@@ -1,0 +1,85 @@
+"""Rows of a timeline: who waited and who ran when."""
+
+from typing import Any
+
+from muster.app.timeline import Phase, Span, runs_of, timeline
+from tests.app.objects import T0, at, labels, pod, ran
+
+W, R = Phase.WAITING, Phase.RUNNING
+
+
+def test_waiting_counts_from_the_jobs_creation() -> None:
+    drawn = timeline([ran(created=1.0)], 0.0, 99.0)
+    (row,) = drawn.rows
+    assert (row.label, row.spans, row.note) == ("worker 0", [Span(W, 0.0, 2.0), Span(R, 2.0, 10.0)], "")
+    assert (drawn.begin, drawn.end, drawn.waited) == (0.0, 10.0, 2.0)
+
+
+def test_what_goes_on_lasts_until_now() -> None:
+    runs = [
+        ran("a", ended=None, phase="Running"),
+        ran("b", job_index=1, started=None, ended=None, phase="Pending"),
+    ]
+    running, waiting = timeline(runs, 0.0, 20.0).rows
+    assert running.spans[-1] == Span(R, 2.0, 20.0)
+    assert waiting.spans == [Span(W, 0.0, 20.0)]
+
+
+def test_a_restart_shares_the_row_and_is_noted() -> None:
+    runs = [
+        ran("a", ended=5.0, phase="Failed", exit_code=137),
+        ran("b", created=5.0, started=6.0, attempt=1),
+    ]
+    (row,) = timeline(runs, 0.0, 20.0).rows
+    assert row.spans == [
+        Span(W, 0.0, 2.0),
+        Span(R, 2.0, 5.0, failed=True),
+        Span(W, 5.0, 6.0),
+        Span(R, 6.0, 10.0),
+    ]
+    assert row.note == "restarted once: exit 137 on node-0"
+
+
+def test_notes() -> None:
+    failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
+    cases = [
+        ([ran(**failed)], "exit 3 on node-0"),
+        ([ran(phase="Failed", exit_code=None, reason="DeadlineExceeded", node="")], "DeadlineExceeded"),
+        ([ran(**failed, preempted=True)], "preempted"),
+        ([ran(**failed, deleted=True)], ""),
+        (
+            [ran(str(i), created=i * 10.0, ended=i * 10.0 + 5, **failed) for i in range(4)],
+            "restarted 3 times: exit 3 on node-0",
+        ),
+    ]
+    for runs, note in cases:
+        (row,) = timeline(runs, 0.0, 99.0).rows
+        assert row.note == note
+
+
+def test_pods_beside_each_other_have_rows_of_their_own_and_waves_share_them() -> None:
+    wave = [ran(f"{i}", completion_index=i, created=0.0) for i in range(2)]
+    wave += [ran(f"{i}", completion_index=i, created=10.0, started=11.0, ended=12.0) for i in (2, 3)]
+    first, second = timeline(wave, 0.0, 20.0).rows
+    assert (first.label, second.label) == ("worker 0", "")
+    assert [len(row.spans) for row in (first, second)] == [4, 4]
+
+
+def test_nothing_has_run() -> None:
+    drawn = timeline([], None, 7.0)
+    assert (drawn.rows, drawn.begin, drawn.end, drawn.waited) == ((), 7.0, 7.0, None)
+
+
+def test_runs_of_pods_that_are_there() -> None:
+    told = pod(
+        "a", "Failed", node="n", code=143, ended=5, deleted=4, labels=labels("worker", 2, 1, attempt=3)
+    )
+    (run,) = runs_of([told])
+    assert (run.replicated_job, run.job_index, run.completion_index, run.attempt) == ("worker", 2, 1, 3)
+    assert (run.created, run.ended, run.exit_code, run.deleted) == (
+        T0.timestamp(),
+        at(5).timestamp(),
+        143,
+        True,
+    )
+    assert timeline([run], None, 9.0).rows[0].note == ""

@@ -1,0 +1,128 @@
+"""Bad input and usage: one clear error, the exit code, never a traceback."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.cli import main as cli
+from muster.cli.errors import failure
+from muster.kube.errors import Conflict, Forbidden, Invalid, Unanswered, Unreachable
+
+Run = Callable[..., tuple[int, str]]
+JOB = """name: job
+spec:
+  operator: jobset
+  image: python:3.12
+  command: "true"
+  types:
+    worker:
+      count: 2
+      resources: {cpus: 1, memory: 1, accelerators: {gpu: {count: 1}}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in this process; its exit code and what it says on stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    (tmp_path / "job.yaml").write_text(JOB)
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["muster", *words])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        return int(exit.value.code or 0), capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("run nosuch.yaml", 2, "nosuch.yaml: cannot be read: No such file or directory"),
+        ("run .", 2, ".: cannot be read: Is a directory"),
+        ("run", 2, "Missing argument 'FILE'"),
+        ("run job.yaml --queue gold", 2, "queues are not supported yet"),
+        ("run job.yaml --volume data", 2, "--volume data: write NAME=DIR"),
+        ("run job.yaml --volume data=/nosuch", 2, "/nosuch is not a directory"),
+        ("run job.yaml --nodes lots", 2, "'lots' is not KEY=VALUE; write for example"),
+        ("run job.yaml --nodes nosuch.yaml", 2, "nosuch.yaml: No such file"),
+        ("up --nodes cpu=many", 2, "cpu"),
+        ("run job.yaml --kubeconfig job.yaml", 3, "no usable cluster configuration"),
+        ("run job.yaml --kubeconfig x --nodes cpu=1", 2, "--nodes is for the embedded cluster"),
+        ("list --kubeconfig /nosuch", 3, "no usable cluster configuration"),
+        ("list -o xml", 2, "'xml' is not one of"),
+        ("get job", 2, "no job named job; there is none"),
+        ("why job", 2, "no job named job"),
+        ("timeline job", 2, "no job named job"),
+        ("logs job", 2, "no job named job"),
+        ("logs -f job", 2, "no job named job"),
+        ("cancel job", 2, "no job named job"),
+        ("check job.yaml --nodes cpu=1,memory=1Gi", 2, "there are no GPUs here"),
+        ("frobnicate", 2, "No such command 'frobnicate'"),
+    ],
+)
+def test_what_is_wrong_is_said(run: Run, words: str, code: int, said: str) -> None:
+    got, err = run(*words.split())
+    assert (got, said in err) == (code, True), err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "words", ["list", "nodes", "down", "check job.yaml", "--help", "run -h", "--version"]
+)
+def test_nothing_is_wrong(run: Run, words: str) -> None:
+    assert run(*words.split())[0] == 0
+
+
+def test_a_store_that_is_none(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/store.sqlite").write_text("this is not a database, and it is long enough to tell")
+    for words in ("list", "timeline job", "up --detach"):
+        code, err = run(*words.split())
+        assert code == 3
+        assert "store.sqlite is not a usable muster store" in err
+    assert "move it away" in err
+
+
+def test_a_home_that_cannot_be_made(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "file/home"))
+    for words in ("up", "submit job.yaml"):
+        code, err = run(*words.split())
+        assert (code, f"{tmp_path}/file/home: Not a directory" in err) == (1, True), err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Unreachable("x"), 3),
+        (Unanswered("x"), 3),
+        (Forbidden("x"), 1),
+        (Conflict("x"), 1),
+        (Invalid("x"), 2),
+        (PermissionError(13, "Permission denied", "/file"), 1),
+    ],
+)
+def test_exit_codes(error: Exception, code: int) -> None:
+    told = failure(error)
+    assert told is not None
+    assert told.exit_code == code
+
+
+def test_a_mistake_of_muster_is_not_hidden() -> None:
+    assert failure(KeyError("x")) is None
+
+
+def test_help_needs_little_more_than_typer() -> None:
+    """Its cost is what it imports: none of the rooms below."""
+    code = "import sys, muster.cli.main; print(*(m for m in sys.modules if m.startswith('muster.')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    assert {module.split(".")[1] for module in done.stdout.split()} == {"cli"}

@@ -1,0 +1,123 @@
+"""What people read: states, ages, explanations, tables."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from muster.api import kinds
+from muster.api.base import ObjectMeta
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Gang, GangStatus
+from muster.app.follow import Stand
+from muster.app.jobs import JobView, State
+from muster.app.logs import Line
+from muster.app.runs import Record
+from muster.cli import show
+from muster.cli.options import Output
+from muster.cli.screen import Screen
+
+T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def view(state: State = State.RUNNING, **fields: object) -> JobView:
+    pod = Pod(metadata=ObjectMeta(name="job", namespace="default", creation_timestamp=T0))
+    counts: dict[str, object] = {"wanted": 5, "running": 5, "succeeded": 0, "failed": 0}
+    return JobView(kinds.POD, pod, state, **counts | fields)  # type: ignore[arg-type]  # a test's own
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "text"),
+    [
+        (State.RUNNING, {}, "running 1:07 · 5 of 5 running"),
+        (
+            State.RUNNING,
+            {"restarts": 1, "succeeded": 2},
+            "running 1:07 · 5 of 5 running · 2 succeeded · 1 restart",
+        ),
+        (
+            State.WAITING,
+            {"running": 0, "reason": ("Fragmented", "3 nodes")},
+            "waiting 1:07 · 0 of 5 running · Fragmented: 3 nodes",
+        ),
+        (
+            State.SUCCEEDED,
+            {"finished": T0 + timedelta(seconds=9), "succeeded": 5},
+            "succeeded in 0:09 · 5 succeeded",
+        ),
+        (
+            State.FAILED,
+            {"failed": 1, "restarts": 2, "reason": ("X", "")},
+            "failed · 1 failed · 2 restarts · X",
+        ),
+    ],
+)
+def test_how_a_job_stands(state: State, fields: dict[str, object], text: str) -> None:
+    assert show.standing(view(state, **fields), T0 + timedelta(seconds=67)) == text
+
+
+def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    show.end("", None, Record("job", ()))
+    show.end("job", view(State.SUCCEEDED), Record("job", (), T0.timestamp()))
+    assert capsys.readouterr().out == "cancelled\njob · succeeded\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (86400, "1d")]
+)
+def test_ages(seconds: int, text: str) -> None:
+    assert show.age(T0, T0 + timedelta(seconds=seconds)) == text
+    assert show.age(None) == "-"
+
+
+def test_an_explanation_has_a_line_for_each_fact() -> None:
+    told = {
+        "podSets": [{"name": "worker", "wanted": 6, "fits": 2, "limitedBy": {"nvidia.com/gpu": 2}}],
+        "blockers": ["default/other"],
+        "remedies": [{"change": "2 × 2 GPU", "effect": "starts now"}],
+        "expectedStart": {"at": "12:30", "basis": "other ends"},
+    }
+    assert show.explanation(Gang(status=GangStatus(explanation=told))) == [
+        "worker: 2 of 6 fit; nvidia.com/gpu on 2 nodes",
+        "held by default/other",
+        "2 × 2 GPU: starts now",
+        "expected to start 12:30 (other ends)",
+    ]
+    assert show.explanation(Gang()) == []
+
+
+def test_tables_end_where_their_text_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    show.table(["NAME", "N"], [["long name", "1"], ["x", ""]], right=["N"])
+    assert capsys.readouterr().out == "NAME       N\nlong name  1\nx\n"
+
+
+def test_json_and_yaml(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    show.machine({"a": [1, "ü"]}, Output.JSON)
+    show.machine({"a": [1, "ü"]}, Output.YAML)
+    assert capfdbinary.readouterr().out.decode() == '{\n  "a": [\n    1,\n    "ü"\n  ]\n}\na:\n- 1\n- ü\n'
+
+
+def test_without_a_terminal_a_stand_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with Screen() as screen:
+        for _ in range(2):
+            screen.show(Stand((view(),)))
+        screen.show(Line("worker-0", "hello"))
+        screen.show(Line("w", "[bold]not markup"))
+    assert (
+        capsys.readouterr().out == "running · 5 of 5 running\nworker-0 │ hello\nw        │ [bold]not markup\n"
+    )
+
+
+def test_on_a_terminal_there_is_one_live_line_and_each_pod_has_its_colour() -> None:
+    console = Console(force_terminal=True, width=60, highlight=False, soft_wrap=True, color_system="standard")
+    with console.capture() as captured, Screen(console) as screen:
+        screen.show(Stand((view(State.WAITING, reason=("Fragmented", "x" * 100)),)))
+        screen.show(Line("a", "[red]1"))
+        screen.show(Line("b", "2"))
+        screen.show(Line("a", "3"))
+    text = captured.get()
+    assert "\x1b[36ma │ \x1b[0m[red]1" in text
+    assert "\x1b[35mb │ \x1b[0m2" in text
+    assert text.count("\x1b[36ma │ ") == 2
+    assert "Fragmented" in text
+    assert "x" * 61 not in text, "the line is cut, not wrapped"
