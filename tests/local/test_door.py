@@ -1,7 +1,9 @@
 """The door, over real TLS: our own client, the official one, and those who do it wrong."""
 
 import asyncio
+import contextlib
 import http.client
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -266,6 +268,46 @@ async def test_a_body_that_is_cut_off_writes_nothing(running: Running, client: H
     await asyncio.to_thread(ask)
     await client.create(kinds.POD, "default", pod("whole"))
     assert [item.metadata.name for item in (await client.list(kinds.POD)).items] == ["whole"]
+
+
+async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(
+    running: Running, client: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.local.door.SLOW", 0.2)
+    large = {"data": {"k": "v" * 100_000}}
+    await client.create(kinds.CONFIG_MAP, "default", {"metadata": {"name": "c"}, **large})
+    sluggish = socket.create_connection(("127.0.0.1", running.port))
+    reader, writer = await asyncio.open_connection(
+        sock=sluggish, ssl=credentials.client_context(running.home), server_hostname="127.0.0.1", limit=1000
+    )
+    path = "/api/v1/configmaps?watch=1&resourceVersion=1"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running.token}\r\n\r\n".encode())
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is one of a socket
+    changes = 400
+    seen = 0
+    for number in range(changes):
+        await client.patch(kinds.CONFIG_MAP, "default", "c", {"metadata": {"labels": {"n": str(number)}}})
+    async for event in client.watch(kinds.CONFIG_MAP, "default", resource_version="0"):
+        seen += event.object.metadata.labels["n"] == str(changes - 1)
+        break
+    assert seen == 1, "others are served"
+    async with asyncio.timeout(20):
+        while _watches():  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(0.02)
+    writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+    received = 0
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while chunk := await reader.read(2**16):
+            received += len(chunk)
+    assert received < changes * 100_000 / 4, "what it had not read was not kept for it"
+    writer.close()
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        await writer.wait_closed()
+
+
+def _watches() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if "_pump" in repr(task.get_coro())]
 
 
 async def test_the_official_client_can_work_with_it(running: Running) -> None:

@@ -47,7 +47,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Largest request body, as etcd's default of 1.5 MiB with room for encoding.
 LARGEST: Final = 3 * 2**20
-#: Seconds that a client may take to read what was sent before it is cut.
+#: Seconds that a watcher may take to read what was sent before it is cut.
 SLOW: Final = 30.0
 #: Seconds a watch lives unless the client asks for less.
 WATCH: Final = 1800.0
@@ -76,6 +76,8 @@ class Answer(NamedTuple):
 class Stream(NamedTuple):
     chunks: AsyncIterator[bytes]
     media: bytes
+    #: seconds that the client may take to read a chunk
+    patience: float | None
 
 
 def door(registry: Registry, logs: LogSource, token: str) -> App:
@@ -231,7 +233,7 @@ async def _list(registry: Registry, logs: LogSource, target: Target, request: Re
             bookmarks=request.flag("allowWatchBookmarks"),
             timeout=min(WATCH, request.number("timeoutSeconds") or WATCH),
         )
-        return Stream(_lines(frames), b"application/json")
+        return Stream(_lines(frames), b"application/json", SLOW)
     exact = request.query("resourceVersionMatch") == "Exact"
     page = registry.list(
         target.kind,
@@ -353,6 +355,7 @@ def _log(registry: Registry, logs: LogSource, target: Target, request: Request) 
             previous=request.flag("previous"),
         ),
         b"text/plain",
+        None,  # a log waits in its file, and whoever reads it may pause
     )
 
 
@@ -386,7 +389,7 @@ async def _answer(answer: Answer, send: Send) -> None:
 async def _stream(stream: Stream, receive: Receive, send: Send) -> None:
     """Sends chunks as they come until they end or the client goes; cuts a client that does not read."""
     head = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", stream.media)]}
-    pump = asyncio.create_task(_pump(stream.chunks, head, send))
+    pump = asyncio.create_task(_pump(stream, head, send))
     gone = asyncio.create_task(_disconnect(receive))
     try:
         await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -397,12 +400,12 @@ async def _stream(stream: Stream, receive: Receive, send: Send) -> None:
                 await task
 
 
-async def _pump(chunks: AsyncIterator[bytes], head: MutableMapping[str, Any], send: Send) -> None:
-    async with asyncio.timeout(SLOW):
+async def _pump(stream: Stream, head: MutableMapping[str, Any], send: Send) -> None:
+    async with asyncio.timeout(stream.patience):
         await send(head)
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-    async for chunk in chunks:
-        async with asyncio.timeout(SLOW):
+    async for chunk in stream.chunks:
+        async with asyncio.timeout(stream.patience):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

@@ -48,6 +48,40 @@ async def test_a_follower_sees_everything_through_rotations_and_restarts(
     assert await follower == expected
 
 
+@pytest.mark.parametrize("ends", ["while it reads", "while it waits"])
+async def test_a_follower_that_is_too_slow_is_told_and_sees_the_end(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setattr(module, "FILE_BYTES", 1000)
+    monkeypatch.setattr(module, "KEEP", 2)
+    writer, end = begin(logs, tmp_path)
+    lines = [f"{number} {'x' * 80}\n".encode() for number in range(200)]
+
+    async def write(some: list[bytes]) -> None:
+        for line in some:
+            os.write(end, line)
+            while line not in tmp_path.joinpath("logs/ns_pod_uid/main/0.log").read_bytes():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    os.write(end, b"first\n")
+    await asyncio.sleep(0.01)
+    follower = logs.read("ns", "pod", "uid", "main", follow=True)
+    seen = await anext(follower)
+    if ends == "while it waits":
+        os.write(end, b"second\n")
+        seen += await anext(follower)
+    await write(lines)
+    os.close(end)
+    writer.close()
+    logs.pod_ended("ns", "pod", "uid")
+    seen += b"".join([chunk async for chunk in follower])
+    before, after = seen.split(module.LATE)
+    assert before.startswith(b"first\n"), "what it had open it reads to the end"
+    assert b"".join(lines).endswith(after)
+    assert after.endswith(lines[-1])
+    assert len(after) > 1000
+
+
 @pytest.mark.parametrize(
     ("text", "tail", "expected"),
     [

@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,8 @@ TOTAL_BYTES: Final = 2 * 2**30  # of all pods that are gone; the oldest go first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
 CHUNK: Final = 2**16  # what a pipe holds
 _TAIL_BLOCK: Final = 2**16
+#: What a reader sees in place of output that was removed before the reader came to it.
+LATE: Final = b"\n[muster: output may be missing here: it was written faster than it was read]\n"
 _ENDED: Final = "ended"  # a file in a pod's directory
 
 
@@ -147,7 +149,9 @@ class Logs:
     ) -> AsyncIterator[bytes]:
         """Output of the container's newest start (or the one before it), from the last `tail` lines on.
 
-        A follower goes on through restarts until the pod has ended, and may come before it begins.
+        A follower goes on through restarts until the pod has ended, and may come before it begins. One that
+        reads more slowly than the container writes holds nothing up: what was removed meanwhile it misses,
+        and is told so.
         """
         directory = self._of(namespace, pod_name, pod_uid) / container
         restarts = _restarts(directory)
@@ -155,21 +159,29 @@ class Logs:
             restarts.pop() if restarts else None
         restart = restarts[-1] if restarts else 0
         position = _Position(directory / f"{restart}.log", tail)
-        while True:
-            changed = self._changed.setdefault(directory, asyncio.Event())
-            for chunk in position.chunks():
-                yield chunk
-                await asyncio.sleep(0)  # a large log must not keep the loop from others
-            if not follow or previous:
-                return
-            newest = _restarts(directory)
-            if newest and newest[-1] > restart:
-                restart = next(number for number in newest if number > restart)
-                position = _Position(directory / f"{restart}.log", None)
-                continue
-            if directory.parent in self._gone or (directory.parent / _ENDED).exists():
-                return
-            await changed.wait()
+        try:
+            while True:
+                ended = self._has_ended(directory.parent)  # before the last look, not after it
+                changed = self._changed.setdefault(directory, asyncio.Event())
+                for chunk in position.chunks():
+                    yield chunk
+                    await asyncio.sleep(0)  # a large log must not keep the loop from others
+                if not follow or previous:
+                    return
+                newest = _restarts(directory)
+                if newest and newest[-1] > restart:
+                    restart = next(number for number in newest if number > restart)
+                    position.close()
+                    position = _Position(directory / f"{restart}.log", None)
+                elif ended:
+                    return
+                elif not self._has_ended(directory.parent):
+                    await changed.wait()
+        finally:
+            position.close()
+
+    def _has_ended(self, directory: Path) -> bool:
+        return directory in self._gone or (directory / _ENDED).exists()
 
     def containers(self, namespace: str, pod: str, uid: str) -> list[str]:
         """The containers of a pod that have written something, also of one that is gone."""
@@ -220,36 +232,67 @@ def _restarts(directory: Path) -> list[int]:
 
 
 class _Position:
-    """How far a reader is in a log that may be rotated while it reads."""
+    """How far a reader is in a log that may be rotated while it reads.
+
+    It holds the file open that it is in, so that a file which is removed meanwhile is read to its end.
+    """
 
     def __init__(self, path: Path, tail: int | None) -> None:
         self._path = path
-        self._inode = -1
-        self._offset = 0
+        self._file: BinaryIO | None = None
+        self._next: BinaryIO | None = None
         self._tail = tail
+
+    def close(self) -> None:
+        for file in (self._file, self._next):
+            if file is not None:
+                file.close()
 
     def chunks(self) -> Iterator[bytes]:
         """What has come since the last call."""
-        files = [path for number in range(KEEP, -1, -1) if (path := _numbered(self._path, number)).exists()]
+        if self._file is None and not self._begin():
+            return
+        assert self._file is not None, "it has begun"
+        while True:
+            yield from _rest(self._file)
+            late = self._next is None and self._look_for_next()
+            if self._next is None:
+                return
+            yield from _rest(self._file)  # what came before it was full
+            if late:
+                yield LATE
+            self._file.close()
+            self._file, self._next = self._next, None
+
+    def _begin(self) -> bool:
+        files = self._files()
+        if not files:
+            return False
+        index, offset = (0, 0) if self._tail is None else _tail(files, self._tail)
+        self._file = files[index].open("rb")
+        self._file.seek(offset)
+        return True
+
+    def _look_for_next(self) -> bool:
+        """Opens the file after ours, if ours is not the newest. True if there may be others between."""
+        assert self._file is not None, "it has begun"
+        files = self._files()
         inodes = [path.stat().st_ino for path in files]
-        if self._inode in inodes:
-            files = files[inodes.index(self._inode) :]
-        elif files:
-            self._offset = 0
-        if self._tail is not None and files:
-            index, self._offset = _tail(files, self._tail)
-            files = files[index:]
-            self._tail = None
-        for path in files:
-            with path.open("rb") as file:
-                inode = os.fstat(file.fileno()).st_ino
-                if inode != self._inode and self._inode >= 0:
-                    self._offset = 0
-                self._inode = inode
-                file.seek(self._offset)
-                while chunk := file.read(CHUNK):
-                    self._offset += len(chunk)
-                    yield chunk
+        own = os.fstat(self._file.fileno()).st_ino
+        late = own not in inodes
+        following = files if late else files[inodes.index(own) + 1 :]
+        if following:
+            self._next = following[0].open("rb")
+        return late
+
+    def _files(self) -> list[Path]:
+        """Oldest first."""
+        return [path for number in range(KEEP, -1, -1) if (path := _numbered(self._path, number)).exists()]
+
+
+def _rest(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
 
 
 def _tail(files: list[Path], lines: int) -> tuple[int, int]:
