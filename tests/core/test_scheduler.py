@@ -1,5 +1,6 @@
 """What the scheduler decides, one behaviour each."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -209,6 +210,27 @@ def test_a_failed_start_backs_off_and_says_so() -> None:
     assert made.wake_at() == 10.0
     assert made.decide(9.9) == []
     assert started(made.decide(10.0)) == ["x"]
+
+
+@pytest.mark.parametrize("seen_leaving", [False, True])
+def test_pods_that_end_after_a_failed_start_hold_nothing(seen_leaving: bool) -> None:
+    made = scheduler([node("a", gpu=2)], gang("x", count=2), gang("y", count=2, submitted=1))
+    (assign,) = assigns(made.decide(0.0))
+    bind(made, assign, only=places(0))
+    made.apply(CommitFailed(X, 10.0, "binding x-1 was refused"))
+    if seen_leaving:
+        bound = made.pods[pod("x", Place("main", 0))]
+        made.apply(replace(bound, place=None))
+    end(made, 0, at=1.0)
+    assert started(made.decide(1.0)) == ["y"]
+
+
+def test_a_gang_that_stands_keeps_lost_places_though_its_surplus_failed() -> None:
+    made = standing("a", count=3, minimum=1)
+    made.apply(CommitFailed(X, 10.0, "binding x-3 was refused"))
+    made.apply(GangSubmitted(gang("y", count=2, submitted=1)))
+    end(made, 1, at=1.0)
+    assert started(made.decide(1.0)) == []
 
 
 @pytest.mark.parametrize("change", [node("b"), GangSubmitted(gang("x", count=1))], ids=["node", "gang"])

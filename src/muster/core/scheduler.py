@@ -136,7 +136,9 @@ class Scheduler:
             return
         state = self._state(known.gang)
         shape = place_shape(state, vacated)
-        if shape is not None and vacated not in state.holds and known.node in self.nodes.facts:
+        if shape is None or _undone(state):
+            return
+        if vacated not in state.holds and known.node in self.nodes.facts:
             self.ledger.take(known.node, shape.requests)
             hold(state, vacated, Hold(known.node, shape.requests, False, event.at + self.config.hold))
 
@@ -370,6 +372,11 @@ class Scheduler:
             message = f"{', '.join(sorted(back_off.excluded))} failed and must wait; nothing else fits"
             return Explanation(Code.COMMIT_FAILED, "commit", message, explanation.pod_sets)
         return explanation
+
+
+def _undone(state: GangState) -> bool:
+    """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
+    return state.back_off is not None and state.back_off.gang and not stands(state)
 
 
 #: Reasons that stand before a failed commit in the order of docs/names.md, as far as the core finds them.
