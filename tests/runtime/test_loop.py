@@ -263,7 +263,7 @@ async def test_stages_of_a_jobset_are_gangs_of_their_own(cluster: Cluster) -> No
         await asyncio.sleep(5)
         assert await _whole(cluster, 2)
     gangs = {gang.metadata.name: gang.status.phase for gang in await cluster.all(kinds.GANG)}
-    assert gangs["jobset-train-late"] == "Standing"
+    assert gangs["jobset-train.late"] == "Standing"
 
 
 async def test_a_leader_that_sees_a_later_epoch_stops(cluster: Cluster) -> None:

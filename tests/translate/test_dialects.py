@@ -149,6 +149,13 @@ def test_namesakes_of_several_dialects_have_ids_of_their_own() -> None:
     )
 
 
+def test_a_stage_is_not_taken_for_a_jobset() -> None:
+    keys = [
+        GroupKey(Dialect.JOBSET, "ns", *path) for path in (("a", "b"), ("a-b",), ("a-b", "c"), ("a", "b-c"))
+    ]
+    assert len({each.record for each in keys}) == 4
+
+
 def test_a_name_too_long_for_a_record_is_cut_and_stays_unique() -> None:
     one, other = (key(Dialect.POD_GROUP, "a" * 252 + last).record for last in "xy")
     assert len(one) <= 230

@@ -31,8 +31,14 @@ class GroupKey(NamedTuple):
 
     @property
     def record(self) -> str:
-        """Name of the Gang record: `<dialect>-<group>[-<stage>]`, too long ones cut and told apart."""
-        name = "-".join(filter(None, (self.dialect.value, self.name, self.stage)))
+        """Name of the Gang record: `<dialect>-<group>[.<stage>]`, too long ones cut and told apart.
+
+        Neither a JobSet's name nor a replicatedJob's has a dot, so that stage `b` of JobSet `a` is not
+        taken for the JobSet `a-b`.
+        """
+        name = f"{self.dialect.value}-{self.name}"
+        if self.stage:
+            name += f".{self.stage}"
         if len(name) <= _LONGEST_RECORD:
             return name
         digest = hashlib.sha256(name.encode()).hexdigest()[:10]
