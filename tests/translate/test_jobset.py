@@ -169,7 +169,7 @@ def test_where_jobs_start_in_an_order_each_is_a_stage(staged: Any) -> None:
     assert [key.stage for key in found] == [one.name for one in staged.spec.replicated_jobs]
     first = the_gang(staged, stage="a")
     assert first.gang.id == "ns/s/a"
-    assert first.record == "jobset-s-a"
+    assert first.record == "jobset-s.a"
     assert [pod_set.name for pod_set in first.gang.pod_sets] == ["a"]
     assert read(KEY, world(staged)) is None, "there is no gang over all stages"
 
@@ -186,7 +186,7 @@ def test_a_suspended_jobset_is_resumed_with_its_first_stage() -> None:
 
 def test_a_later_stage_waits_until_its_jobs_are_started() -> None:
     running = jobset(jobs=DEPENDS, annotations=OURS)
-    after = (Code.MEMBERS_MISSING, "starts after a, holding its places meanwhile")
+    after = (Code.MEMBERS_MISSING, "starts once a is ready; a keeps its places")
     assert gate(running, stage="b") == after
     assert gate(running, stage="c") is None, "c depends on nothing"
     assert gate(running, child(running, "b"), stage="b") is None
@@ -194,6 +194,20 @@ def test_a_later_stage_waits_until_its_jobs_are_started() -> None:
     ordered = jobset(jobs={"a": {}, "b": {}}, annotations=OURS, **ORDERED)
     assert gate(ordered, child(ordered, "b", suspend=True), stage="b") == after
     assert gate(ordered, child(ordered, "b"), stage="b") is None
+
+
+@pytest.mark.parametrize(
+    ("statuses", "message"),
+    [
+        (["Complete"], "starts once a is complete"),
+        (["Ready", "Ready"], "starts once a is ready and b is ready; a and b keep their places"),
+        (["Complete", "Ready"], "starts once a is complete and b is ready; b keeps its places"),
+    ],
+)
+def test_only_what_is_ready_keeps_its_places(statuses: list[str], message: str) -> None:
+    depends = [{"name": name, "status": status} for name, status in zip("ab", statuses, strict=False)]
+    running = jobset(jobs={"a": {}, "b": {}, "c": {"dependsOn": depends}}, annotations=OURS)
+    assert gate(running, stage="c") == (Code.MEMBERS_MISSING, message)
 
 
 def test_a_stage_has_only_its_own_pods() -> None:

@@ -6,6 +6,8 @@ stage, a gang of its own (as KEP-969 has it). A restart replaces the Jobs; pods 
 nodes until they are gone, but their places belong to the new ones at once.
 """
 
+from typing import Final
+
 from muster.api.base import Object, is_true
 from muster.api.batch_v1 import Job
 from muster.api.fields import InvalidObject
@@ -14,6 +16,7 @@ from muster.api.jobset_v1alpha2 import (
     JOB_RESTART_ATTEMPT,
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
+    DependsOn,
     JobSet,
     ReplicatedJob,
 )
@@ -138,9 +141,15 @@ def _order(jobset: JobSet, stage: str) -> Gate | None:
         return Gate(Code.MEMBERS_MISSING, f"{first} starts first: the JobSet is resumed with its places")
     position = [one.name for one in replicated].index(stage)
     if jobset.spec.startup_policy.startup_policy_order == "InOrder":
-        after = [replicated[position - 1].name]
+        before = [DependsOn(replicated[position - 1].name, "Ready")]
     else:
-        after = [dependency.name for dependency in replicated[position].depends_on]
-    if not after:
+        before = replicated[position].depends_on
+    if not before:
         return None
-    return Gate(Code.MEMBERS_MISSING, f"starts after {', '.join(after)}, holding its places meanwhile")
+    waits = " and ".join(f"{stage.name} is {_REACHED.get(stage.status, stage.status)}" for stage in before)
+    keep = sorted({stage.name for stage in before if stage.status != "Complete"})
+    holds = f"; {' and '.join(keep)} {'keeps its' if len(keep) == 1 else 'keep their'} places" if keep else ""
+    return Gate(Code.MEMBERS_MISSING, f"starts once {waits}{holds}")
+
+
+_REACHED: Final = {"Ready": "ready", "Complete": "complete"}
