@@ -34,10 +34,27 @@ def test_bad_text(text: str) -> None:
         Indexes.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "indexes"),
+    [
+        ("", []),
+        ("0,2-3", [0, 2, 3]),
+        ("junk", []),
+        ("0,x,2-", [0]),
+        ("3-1,4", [4]),
+        ("5,1,1-2", [1, 2, 5]),
+        ("-", []),
+        ("8-12,20", [8, 9]),
+    ],
+)
+def test_what_is_damaged_is_left_out(text: str, indexes: list[int]) -> None:
+    assert Indexes.salvage(text, below=10) == Indexes.of(indexes)
+
+
 @given(sets, sets)
 def test_as_sets(a: set[int], b: set[int]) -> None:
     one, other = Indexes.of(a), Indexes.of(b)
-    assert Indexes.parse(str(one)) == one
+    assert Indexes.parse(str(one)) == Indexes.salvage(str(one), below=50) == one
     assert one | other == Indexes.of(a | b)
     assert one & other == Indexes.of(a & b)
     assert len(one) == len(a)

@@ -781,6 +781,15 @@ class TestRestartBudget:
         assert "exited with code 3" in failed.message
         assert world.jobs == []
 
+    def test_a_failure_counts_before_the_job_has_added_it_up(self, world: World) -> None:
+        world.submit(annotations={names.RESTART_BUDGET: "1"}, failurePolicy={"maxRestarts": 0})
+        world.settle()
+        world.status("js-w-0", failed=1, uncountedTerminatedPods={"failed": ["uid-of-p"]})
+        world.fail("js-w-0")
+        world.settle()
+        message = world.found("Failed").message
+        assert message.startswith("2 failures over all jobs, muster.dev/restart-budget allows 1")
+
     def test_counts_survive_the_jobs(self, world: World) -> None:
         world.submit(annotations={names.RESTART_BUDGET: "2"}, failurePolicy={"maxRestarts": 9})
         world.settle()

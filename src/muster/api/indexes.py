@@ -6,6 +6,7 @@ as single numbers. In the text three or more neighbours are written as first and
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -24,18 +25,21 @@ class Indexes:
         found: list[tuple[int, int]] = []
         last = -1
         for part in text.split(",") if text else ():
-            first, hyphen, end = part.partition("-")
-            if not _is_number(first) or (hyphen and not _is_number(end)):
-                raise ValueError(f'"{part}" is not an index or an interval like 3-5')
-            lo, hi = int(first), int(end or first)
-            if lo <= last or hi < lo or (hyphen and hi == lo):
+            lo, hi = _interval(part)
+            if lo <= last:
                 raise ValueError(f'indexes must ascend, which "{part}" does not')
             last = hi
-            if below is not None:
-                hi = min(hi, below - 1)
-            if lo <= hi:
-                found.append((lo, hi))
-        return cls(_joined(found))
+            found.append((lo, hi))
+        return cls(_cut(found, below))
+
+    @classmethod
+    def salvage(cls, text: str, *, below: int | None = None) -> "Indexes":
+        """What can be read of `text`, as Kubernetes reads a status that somebody has damaged."""
+        found = []
+        for part in text.split(","):
+            with suppress(ValueError):
+                found.append(_interval(part))
+        return cls(_cut(sorted(found), below))
 
     @classmethod
     def of(cls, indexes: Iterable[int]) -> "Indexes":
@@ -76,6 +80,23 @@ class Indexes:
             yield from range(start, min(lo, below))
             start = hi + 1
         yield from range(start, below)
+
+
+def _interval(part: str) -> tuple[int, int]:
+    first, hyphen, end = part.partition("-")
+    if not _is_number(first) or (hyphen and not _is_number(end)):
+        raise ValueError(f'"{part}" is not an index or an interval like 3-5')
+    lo, hi = int(first), int(end or first)
+    if hi < lo or (hyphen and hi == lo):
+        raise ValueError(f'indexes must ascend, which "{part}" does not')
+    return lo, hi
+
+
+def _cut(intervals: Iterable[tuple[int, int]], below: int | None) -> tuple[tuple[int, int], ...]:
+    """Joined, and without what is not below `below`."""
+    if below is not None:
+        intervals = [(lo, min(hi, below - 1)) for lo, hi in intervals if lo < below]
+    return _joined(intervals)
 
 
 def _is_number(text: str) -> bool:

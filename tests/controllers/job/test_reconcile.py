@@ -35,6 +35,15 @@ def test_one_pod_to_the_end() -> None:
     assert cluster.events == ["Completed"]
 
 
+def test_a_status_that_somebody_damaged_is_read_as_far_as_it_goes() -> None:
+    cluster = indexed(3, parallelism=3)
+    cluster.job["status"]["completedIndexes"] = "1,none,2-"
+    cluster._job_changed()
+    cluster.end(cluster.of_index(0))
+    cluster.settle()
+    assert cluster.status["completedIndexes"] == "0,1"
+
+
 def test_lowest_indexes_first_and_at_most_parallelism() -> None:
     cluster = indexed(5, parallelism=2)
     assert sorted(map(cluster.index, cluster.active())) == [0, 1]

@@ -70,8 +70,8 @@ def count(job: Job, census: Census) -> Tally:
     tally = Tally(
         succeeded=status.succeeded + len(listed.succeeded),
         failed=status.failed + len(listed.failed),
-        completed=Indexes.parse(status.completed_indexes, below=below),
-        failed_indexes=Indexes.parse(status.failed_indexes, below=below),
+        completed=Indexes.salvage(status.completed_indexes, below=below),
+        failed_indexes=Indexes.salvage(status.failed_indexes, below=below),
         counted_succeeded=status.succeeded + len(listed.succeeded) - len(kept_succeeded),
         counted_failed=status.failed + len(listed.failed) - len(kept_failed),
         uncounted_succeeded=kept_succeeded,

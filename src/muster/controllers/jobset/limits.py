@@ -6,9 +6,10 @@ has no room for it in JobSet's schema), written before anything that would lose 
 - `muster.dev/running-since` is when the first pod ran. Suspending stops the clock: what has passed goes to
   `muster.dev/time-used` in the same write, and the next pod that runs starts it again. Time suspended,
   and time waiting after it, is never the job's. Restarts do not stop the clock.
-- `muster.dev/failures` has, per Job that ever had failed pods, the most it ever had. The sum only grows,
-  whatever happens to the Jobs; there is one entry per Job that failed. Failures that the Job does not
-  count, such as those of pods that muster preempted, are not in the Job's status and so not here.
+- `muster.dev/failures` has, per Job that ever had failed pods, the most it ever had, those included that
+  the Job has listed and not yet added up. The sum only grows, whatever happens to the Jobs; there is one
+  entry per Job that failed. Failures that the Job does not count, such as those of pods that muster
+  preempted, are not in the Job's status and so not here.
 """
 
 import json
@@ -100,9 +101,14 @@ def _failures(jobset: JobSet, jobs: list[Job]) -> dict[str, str | None]:
     if names.RESTART_BUDGET not in jobset.metadata.annotations:
         return {}
     counted = _counted(jobset)
-    seen = {job.metadata.uid: job.status.failed for job in jobs if job.status.failed}
+    seen = {job.metadata.uid: failures for job in jobs if (failures := _failed(job))}
     raised = {uid: max(counted.get(uid, 0), seen.get(uid, 0)) for uid in sorted({*counted, *seen})}
     return {names.FAILURES: json.dumps(raised, separators=(",", ":"))} if raised != counted else {}
+
+
+def _failed(job: Job) -> int:
+    """A pod moves from the list to the counter in one write, so it is never in both."""
+    return job.status.failed + len(job.status.uncounted_terminated_pods.failed)
 
 
 def _counted(jobset: JobSet) -> dict[str, int]:
