@@ -1,7 +1,7 @@
 """What a job asks of the cluster: its pod sets, each a template and how many of it there are."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ class PodSet:
     count: int
     #: how many run in all, wave after wave
     pods: int
+    #: its stage, a gang of its own, where the replicated jobs start in an order; else ""
+    stage: str = ""
 
     @property
     def gpus(self) -> int:
@@ -47,14 +49,22 @@ def pod_sets(owner: Object) -> Iterator[PodSet]:
     identity = (owner["kind"], owner["metadata"]["name"])
     match owner["kind"]:
         case "JobSet":
+            staged = _staged(owner["spec"])
             for replicated in owner["spec"].get("replicatedJobs", []):
-                yield _of_job(
-                    replicated["name"], identity, replicated["template"]["spec"], _replicas(replicated)
-                )
+                name, spec = replicated["name"], replicated["template"]["spec"]
+                pod_set = _of_job(name, identity, spec, _replicas(replicated))
+                yield replace(pod_set, stage=name) if staged else pod_set
         case "Job":
             yield _of_job(owner["metadata"]["name"], identity, owner["spec"], 1)
         case _:
             yield PodSet(owner["metadata"]["name"], identity, owner, 1, 1)
+
+
+def _staged(spec: Object) -> bool:
+    """Whether the replicated jobs start in an order."""
+    return (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder" or any(
+        replicated.get("dependsOn") for replicated in spec.get("replicatedJobs", [])
+    )
 
 
 def _replicas(replicated: Object) -> int:
