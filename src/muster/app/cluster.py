@@ -42,6 +42,17 @@ def attached(target: Target, nodes: str = "") -> Iterator[Endpoint | None]:
         yield endpoint
 
 
+@contextmanager
+def attached_if_hosted(target: Target) -> Iterator[Endpoint | None]:
+    """The embedded cluster's host, kept from leaving while this lasts; None if there is none."""
+    home = Home.of_user()
+    if not target.embedded or not home.root.is_dir():
+        yield None
+        return
+    with home.attached():
+        yield home.endpoint()
+
+
 def _import_what_comes_next() -> None:
     """Half a second that a starting host needs for its own imports."""
     import muster.app.fit

@@ -60,7 +60,9 @@ class Timeline:
 def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Timeline:
     """`submitted` is when the job was created, if that is known; what has not ended lasts until `now`."""
     ordered = sorted(runs, key=_order)
-    begin = min([run.created for run in ordered] + ([submitted] if submitted is not None else []), default=now)
+    begin = min(
+        [run.created for run in ordered] + ([submitted] if submitted is not None else []), default=now
+    )
     end = max((run.ended if run.ended is not None else now for run in ordered), default=now)
     by_job: dict[tuple[str, str, int], list[PodRun]] = defaultdict(list)
     for run in ordered:

@@ -10,6 +10,7 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
     from muster.app.cluster import Target
+    from muster.app.home import Endpoint
     from muster.app.logs import Line, Selection
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")]
@@ -35,31 +36,34 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.cluster import Target
+    from muster.app.cluster import Target, attached_if_hosted
     from muster.app.logs import Selection
 
     target, selection = Target(kubeconfig, context), Selection(group, index)
     if follow:
-        asyncio.run(_follow(target, job, namespace or "", selection, tail))
-    elif target.embedded:
+        with attached_if_hosted(target) as endpoint:
+            if endpoint is not None or not target.embedded:  # else nothing will come any more
+                asyncio.run(_follow(target, endpoint, job, namespace or "", selection, tail))
+                return
+    if target.embedded:
         asyncio.run(_recorded(target, job, namespace or "", selection, tail))
     else:
         asyncio.run(_now(target, job, namespace or "", selection, tail))
 
 
 async def _follow(
-    target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None
+    target: "Target",
+    endpoint: "Endpoint | None",
+    job: str,
+    namespace: str,
+    selection: "Selection",
+    tail: int | None,
 ) -> None:
     from muster.app import jobs
     from muster.app.cluster import acting, alive, archive
     from muster.app.follow import Followed, follow
-    from muster.app.home import Home
     from muster.app.logs import Line
 
-    endpoint = Home.of_user().endpoint() if target.embedded else None
-    if target.embedded and endpoint is None:  # nothing will come any more
-        await _recorded(target, job, namespace, selection, tail)
-        return
     async with acting(target, endpoint) as client:
         view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
         width = max((len(jobs.label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
