@@ -13,6 +13,7 @@ import numpy as np
 
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.eligibility import Eligibility, Obstacle
+from muster.core.exact import Answer, Verdict
 from muster.core.gang import Code, GangId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
@@ -41,13 +42,16 @@ class Explainer:
         self._slots = slots
         self._ledger = ledger
 
-    def explain(self, want: Want, gangs: Iterable[GangState]) -> Explanation:
-        """Why the minimum of this want cannot be placed. `gangs` are searched for blockers."""
+    def explain(self, want: Want, gangs: Iterable[GangState], verdict: Verdict | None = None) -> Explanation:
+        """Why the minimum of this want cannot be placed. `gangs` are searched for blockers.
+
+        `verdict` is what is known beyond greedy placement.
+        """
         return (
             _impossible(want)
             or self._nothing_matches(want)
             or self._insufficient(want, gangs)
-            or self._fragmented(want, gangs)
+            or self._fragmented(want, gangs, verdict)
         )
 
     def _nothing_matches(self, want: Want) -> Explanation | None:
@@ -145,8 +149,8 @@ class Explainer:
             return f"{show(resource, demanded)} asked"
         return f"{show(resource, demanded)} asked as {' + '.join(terms)}"
 
-    def _fragmented(self, want: Want, gangs: Iterable[GangState]) -> Explanation:
-        """Totals suffice, and still there is no placement (or greedy placement finds none)."""
+    def _fragmented(self, want: Want, gangs: Iterable[GangState], verdict: Verdict | None) -> Explanation:
+        """Totals suffice, and still there is no placement, or none was found."""
         sets = self._pod_sets(want)
         short = next((pod_set for pod_set in sets if pod_set.fits < pod_set.wanted), sets[0])
         part = next(part for part in want.parts if part.pod_set == short.name)
@@ -169,7 +173,7 @@ class Explainer:
         else:
             but = f"in pieces that take only {short.fits} of {short.wanted} pods"
         asks = self._sum(want, resource, row, self._at_least(want, row))
-        message = f"{asks}; {are(resource, free)} free, but {but}"
+        message = f"{asks}; {are(resource, free)} free, but {but}{_certainty(want, verdict)}"
         return Explanation(
             Code.FRAGMENTED,
             "placement",
@@ -241,6 +245,20 @@ def _impossible(want: Want) -> Explanation | None:
             Code.INVALID, "placement", f"{want.need} more pods are required, but only {size} more can be"
         )
     return None
+
+
+def _certainty(want: Want, verdict: Verdict | None) -> str:
+    """Whether another placement may exist. For pods of one shape greedy placement leaves no doubt."""
+    if verdict is None or len({part.shape for part in want.parts}) == 1:
+        return ""
+    return _CERTAINTY[verdict.answer]
+
+
+_CERTAINTY: Final[Mapping[Answer, str]] = {
+    Answer.NONE_EXISTS: "; no placement exists",
+    Answer.NONE_LEFT: "; an exhaustive search found none",
+    Answer.NONE_FOUND: "; none was found within the search budget",
+}
 
 
 def _holders(gangs: Iterable[GangState], resource: str, nodes: set[str]) -> tuple[GangId, ...]:

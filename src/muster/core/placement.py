@@ -77,7 +77,7 @@ class Trial:
     """Pods put on nodes one part at a time; every step is charged to the ledger at once."""
 
     def __init__(self, parts: Sequence[Part], excluded: Columns | None, ledger: Ledger, slots: Slots) -> None:
-        self._parts = parts
+        self.parts = parts
         self._excluded = excluded
         self._ledger = ledger
         self._slots = slots
@@ -88,30 +88,32 @@ class Trial:
         sizes = [slots.of(part.shape).size for part in parts]
         self.larger_first = sorted(range(len(parts)), key=lambda p: -sizes[p])
 
-    def prefer(self, place: Place, column: int) -> None:
+    def prefer(self, place: Place, column: int) -> bool:
         """Put this place on its own node, if it still fits there."""
-        for p, part in enumerate(self._parts):
-            if part.pod_set == place.pod_set:
+        for p, part in enumerate(self.parts):
+            if part.pod_set == place.pod_set and self.placed[p] < part.count:
                 vector = self._slots.of(part.shape)
                 barred = self._excluded is not None and column in self._excluded
                 if vector.slots.item(column) and not barred:
                     self._ledger.take_at(column, vector.demand)
                     self._fixed[place] = column
                     self.placed[p] += 1
+                    return True
+        return False
 
     def fill_minimum(self, need: int) -> bool:
         """Put each part's own minimum, larger pods first, then the cheapest pods up to `need` in all."""
         for p in self.larger_first:
-            self.fill(p, self._parts[p].need - self.placed[p])
+            self.fill(p, self.parts[p].need - self.placed[p])
         for p in reversed(self.larger_first):
             self.fill(p, need - sum(self.placed))
         return sum(self.placed) >= need and all(
-            placed >= part.need for placed, part in zip(self.placed, self._parts, strict=True)
+            placed >= part.need for placed, part in zip(self.placed, self.parts, strict=True)
         )
 
     def fill(self, p: int, count: int) -> None:
         """Put up to `count` more pods of a part where packing order says, as far as they fit."""
-        part = self._parts[p]
+        part = self.parts[p]
         count = min(count, part.count - self.placed[p])
         if count <= 0:
             return
@@ -129,10 +131,22 @@ class Trial:
             self._columns[p].extend(np.repeat(columns, times).tolist())
             self.placed[p] += int(times.sum())
 
+    def put(self, p: int, columns: Columns) -> bool:
+        """Put one more pod of a part on each of these columns, which may repeat. False: one does not fit."""
+        vector = self._slots.of(self.parts[p].shape)
+        distinct, times = np.unique(columns, return_counts=True)
+        if (vector.slots[distinct] < times).any():
+            return False
+        if len(distinct):
+            self._ledger.take_at(distinct, vector.demand, times.astype(np.int64))
+            self._columns[p].extend(columns.tolist())
+            self.placed[p] += len(columns)
+        return True
+
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
         """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
         places = dict(self._fixed)
-        for part, indices, columns in zip(self._parts, vacant, self._columns, strict=True):
+        for part, indices, columns in zip(self.parts, vacant, self._columns, strict=True):
             free = (place for i in indices if (place := Place(part.pod_set, i)) not in self._fixed)
             places.update(zip(free, sorted(columns), strict=False))
         return places

@@ -26,6 +26,7 @@ from muster.core.events import (
     PodBound,
     PodEnded,
 )
+from muster.core.exact import Exact, Verdict
 from muster.core.explain import Explainer
 from muster.core.gang import Code, GangId, Place, PodId
 from muster.core.gangs import (
@@ -53,6 +54,8 @@ from muster.core.slots import Slots
 class Config:
     #: seconds a vacated place of a standing gang stays held for its replacement
     hold: float = 300.0
+    #: seconds until the next cycle if exact searches had to be put off
+    turn: float = 1.0
 
 
 class Scheduler:
@@ -64,6 +67,7 @@ class Scheduler:
         self.slots = Slots(self.nodes, self.eligibility)
         self.gangs: dict[GangId, GangState] = {}
         self.pods: dict[PodId, PodBound] = {}
+        self._exact = Exact(self.nodes, self.ledger, self.slots)
         self._wants = Wants()
         self._explainer = Explainer(self.nodes, self.eligibility, self.slots, self.ledger)
         #: gangs whose state changed since the last cycle
@@ -72,10 +76,12 @@ class Scheduler:
         self._lacking: dict[GangId, GangState] = {}
         #: gangs with a hold or a back-off that ends
         self._timed: set[GangId] = set()
-        #: wants that did not fit, and explanations, both as of `_as_of`
-        self._misfits: set[Want] = set()
+        #: wants that did not fit (with what was found out about it), and explanations, both as of `_as_of`
+        self._misfits: dict[Want, Verdict | None] = {}
         self._explained: dict[Want, Explanation] = {}
         self._as_of = -1
+        #: when the last cycle was
+        self._decided = 0.0
 
     # Events
 
@@ -209,14 +215,16 @@ class Scheduler:
         2. Give back what is held no longer: holds that have run out, places that are not wanted now.
         3. Find out what each gang lacks.
         4. In order of claim, then rank, place each gang whole: its minimum at once and as many more as
-           fit, or nothing. What does not fit is passed over.
+           fit, or nothing; greedily, then exactly. What does not fit is passed over.
         5. Explain what stays.
         """
+        self._decided = now
         self.nodes.settle()
         lapsed, releases = self._release(now)
         self._settle()
-        if self._as_of != self.nodes.revision:
+        if self._as_of != self.nodes.revision or self._exact.behind:
             self._misfits.clear()
+        self._exact.next_cycle()
         served = serve(self._lacking.values(), lapsed)
         placed = [self._place(state, now) for state in served]
         self._settle()
@@ -224,8 +232,10 @@ class Scheduler:
         return [*releases, *(assign for assign in placed if assign is not None), *waits]
 
     def wake_at(self) -> float | None:
-        """When a hold or a back-off ends next: `decide` may then have something new to say."""
-        times = (time for gang in self._timed for time in self.gangs[gang].deadlines if time != inf)
+        """When a hold or a back-off ends, or a postponed search has its turn: `decide` may say something new."""
+        times = [time for gang in self._timed for time in self.gangs[gang].deadlines if time != inf]
+        if self._exact.behind:
+            times.append(self._decided + self.config.turn)
         return min(times, default=None)
 
     def _release(self, now: float) -> tuple[set[GangId], list[Release]]:
@@ -284,15 +294,22 @@ class Scheduler:
         plain = not (untold or state.planned or state.avoids)
         if plain and want in self._misfits:
             return None
+        if plain and (known := self._exact.refutes(want)):
+            self._misfits[want] = known
+            return None
         mark = self.ledger.mark()
         for promise in untold.values():
             self.ledger.give(promise.node, promise.requests)
         preferred = self._preferred(state, untold)
-        placed = place(want, state.vacant, preferred, self._avoided(state), self.ledger, self.slots)
-        if placed is None or not (placed or untold):
+        avoided = self._avoided(state)
+        placed: Mapping[Place, int] | Verdict | None
+        placed = place(want, state.vacant, preferred, avoided, self.ledger, self.slots)
+        if placed is None:
+            placed = self._exact.place(want, state.vacant, preferred, avoided)
+        if isinstance(placed, Verdict) or not (placed or untold):
             self.ledger.rollback(mark)
             if plain:
-                self._misfits.add(want)
+                self._misfits[want] = placed if isinstance(placed, Verdict) else None
             return None
         self.ledger.commit(mark)
         return self._assign(state, placed, untold, now)
@@ -356,7 +373,7 @@ class Scheduler:
             return None
         explanation = self._explained.get(want)
         if explanation is None:
-            explanation = self._explainer.explain(want, self.gangs.values())
+            explanation = self._explainer.explain(want, self.gangs.values(), self._misfits.get(want))
             if explanation == (known := earlier.get(want)):
                 explanation = known  # the same object: gangs that share it are told nothing, fast
             self._explained[want] = explanation

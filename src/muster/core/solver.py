@@ -1,0 +1,107 @@
+"""The linear and mixed-integer solver: the one module that imports highspy, and not before it is asked.
+
+highspy takes 0.1 to 0.3 s to import, which most processes never need. Everything that could make two runs
+differ is fixed: one thread, no parallel search, one random seed, and limits in simplex iterations
+and nodes of the search tree, never in seconds. What comes back is floating point and is believed by
+nobody: callers verify bounds and placements with integers.
+
+Source: HiGHS, https://highs.dev (Huangfu and Hall, Parallelizing the dual revised simplex method, 2018).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+#: Simplex iterations of one solve; a linear program over 5,000 patterns takes a few hundred.
+ITERATIONS: Final = 100_000
+
+_OPTIONS: Final[dict[str, bool | int | str]] = {
+    "output_flag": False,
+    "threads": 1,
+    "parallel": "off",
+    "random_seed": 0,
+    "simplex_iteration_limit": ITERATIONS,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Minimise `cost`·x over 0 ≤ x ≤ `upper`, `rows_lower` ≤ A·x ≤ `rows_upper`.
+
+    A by columns: entries `starts[j]:starts[j + 1]` of `rows` and `values` are those of x[j].
+    """
+
+    cost: Floats
+    upper: Floats
+    rows_lower: Floats
+    rows_upper: Floats
+    starts: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32]
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Integral:
+    """`x` None: there is none (`exhausted`), or none was found within the budget."""
+
+    x: Floats | None
+    exhausted: bool
+
+
+def prices(program: Program) -> tuple[float, Floats] | None:
+    """The least cost, and the shadow price of each row there. None if the solver gave up."""
+    solver = _solver(program)
+    solver.run()
+    if solver.getModelStatus().name != "kOptimal":
+        return None
+    return solver.getInfo().objective_function_value, np.array(solver.getSolution().row_dual)
+
+
+def integral(program: Program, whole: int, nodes: int) -> Integral:
+    """Any x that is feasible, the first `whole` variables integers, in a search of so many nodes."""
+    solver = _solver(program, whole)
+    solver.setOptionValue("mip_max_nodes", nodes)
+    solver.setOptionValue("mip_max_improving_sols", 1)
+    solver.run()
+    if solver.getModelStatus().name == "kInfeasible":
+        return Integral(None, exhausted=True)
+    solution = solver.getSolution()
+    return Integral(np.array(solution.col_value) if solution.value_valid else None, exhausted=False)
+
+
+def _solver(program: Program, whole: int = 0) -> Any:  # highspy has no types
+    import highspy
+
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    for option, value in _OPTIONS.items():
+        solver.setOptionValue(option, value)
+    count = len(program.cost)
+    kinds = np.zeros(count, np.int32)
+    kinds[:whole] = 1
+    solver.passModel(
+        count,
+        len(program.rows_lower),
+        len(program.values),
+        0,  # without a Hessian
+        1,  # columns first
+        0,
+        1,  # minimise
+        0.0,
+        program.cost,
+        np.zeros(count),
+        program.upper,
+        program.rows_lower,
+        program.rows_upper,
+        program.starts,
+        program.rows,
+        program.values,
+        np.zeros(0, np.int32),
+        np.zeros(0, np.int32),
+        np.zeros(0),
+        kinds,
+    )
+    return solver
