@@ -261,6 +261,8 @@ class Running:
     leads: bool = False
     core: Any = None  # Any: Planner, or muster's own
     wrap: Callable[[ServerClient], ServerClient] = lambda client: client
+    #: looks and decides after each single write, while the other writes of the same gang are under way
+    overlapping: bool = False
 
     def __post_init__(self) -> None:
         server = self.cluster.server
@@ -336,9 +338,33 @@ async def _life(running: Running) -> None:
     running.leads = True
     await Idle()
     while True:
-        for gang, writes in leader.turn():
-            await _commit(running, gang, writes)
+        if running.overlapping:
+            await _overlap(running)
+        else:
+            for gang, writes in leader.turn():
+                await _commit(running, gang, writes)
         await Idle()
+
+
+async def _overlap(running: Running) -> None:
+    """One write of each gang, another look and turn, one more write of each, until all are done."""
+    commits: list[Coroutine[Any, Any, None]] = []
+    try:
+        while True:
+            commits += [_commit(running, gang, writes) for gang, writes in running.leader.turn()]
+            if not commits:
+                return
+            for commit in list(commits):
+                try:
+                    commit.send(None)
+                except StopIteration:
+                    commits.remove(commit)
+                else:
+                    await Pause()
+            running.look()
+    finally:
+        for commit in commits:
+            commit.close()
 
 
 async def _commit(running: Running, gang: GangId, writes: Sequence[Write]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from muster.api import kinds
 from tests.runtime.model import Cluster, Kind, Running
+from tests.runtime.planner import Planner
 
 LEASE = 20.0  # seconds until another leader takes over
 
@@ -28,8 +29,8 @@ class Case:
     def cluster(self) -> Cluster:
         return _prepared(self).copy()
 
-    def leader(self, cluster: Cluster, epoch: int) -> Running:
-        return Running(cluster, epoch)
+    def leader(self, cluster: Cluster, epoch: int, *, overlapping: bool = False) -> Running:
+        return Running(cluster, epoch, overlapping=overlapping)
 
 
 @cache
@@ -198,6 +199,29 @@ def test_a_victim_may_be_starting_itself(size: int, victim: Kind) -> None:
         second = case.leader(cluster, 3)
         second.quiesce()
         second.stop()
+        assert cluster.outcome("main", size) == "whole"
+        assert cluster.outcome("victim", size) == "waiting"
+        i += 1
+
+
+@pytest.mark.parametrize("victim", ["job", "free job", "bare"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_victim_may_be_in_the_middle_of_a_write(size: int, victim: Kind) -> None:
+    """It is called while its own writes are under way: none of its pods is left behind."""
+    case = Case(size, "job")
+    i, more = 0, True
+    while more:
+        cluster = case.cluster()
+        cluster.cancel("main")
+        cluster.gang("victim", size, victim)
+        cluster.settle()
+        core = Planner()
+        leader = Running(cluster, 2, core=core, overlapping=True)
+        more = leader.quiesce(writes=i)
+        cluster.gang("main", size, "job")
+        core.preempts["default/main"] = "default/victim"
+        leader.quiesce()
+        leader.stop()
         assert cluster.outcome("main", size) == "whole"
         assert cluster.outcome("victim", size) == "waiting"
         i += 1

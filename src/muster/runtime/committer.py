@@ -60,7 +60,9 @@ class _Book:
 
     memory: Memory = field(default_factory=Memory)
     assigned: dict[Place, NodeName] = field(default_factory=dict)
-    #: victims that the core has named for it, until they are gone
+    #: victims that the core has named for it, of which writes may be under way still
+    named: tuple[CalledVictim, ...] = ()
+    #: the same, looked up: their pods and owners, until they are gone
     called: tuple[Leaving, ...] = ()
     explanation: Explanation | None = None
     working: bool = False
@@ -77,7 +79,8 @@ class Committer:
         self._books: dict[GangId, _Book] = {}
         self._changed: dict[GangId, None] = {}  # a set that keeps its order
         self._timers: list[tuple[float, GangId]] = []
-        #: victims of open plans: they are their beneficiary's until they are gone
+        #: whole gangs that are victims: once their pods have been looked up they are their beneficiary's
+        #: until they are gone. A pod that they bound in the meantime would be left behind
         self._ending: dict[GangId, GangId] = {}
         #: gangs that wait for pods of this one to leave
         self._awaited_by: dict[GangId, set[GangId]] = {}
@@ -104,8 +107,9 @@ class Committer:
                 book.explanation = None
                 self.changed(gang)
             case Evict(victims, beneficiary):
-                self._book(beneficiary).called += tuple(map(self._call, victims))
+                self._book(beneficiary).named += victims
                 for victim in victims:
+                    self._awaited_by.setdefault(victim.gang, set()).add(beneficiary)
                     if not victim.pods:
                         self._book(victim.gang).assigned.clear()
                 self.changed(beneficiary)
@@ -114,7 +118,7 @@ class Committer:
                 for place in places:
                     assigned.pop(place, None)
                 if not assigned:
-                    self._book(gang).called = ()
+                    self._spare(self._book(gang))
                 self.changed(gang)
             case Wait(gang, explanation):
                 self._book(gang).explanation = explanation
@@ -126,7 +130,7 @@ class Committer:
             self._book(event.gang).assigned.pop(event.place, None)
 
     def is_ending(self, gang: GangId) -> bool:
-        """Whether it is the victim of an open plan, and not gone yet."""
+        """Whether it is the victim of another gang, and not gone yet."""
         return gang in self._ending
 
     def due(self, now: float) -> list[GangId]:
@@ -200,6 +204,11 @@ class Committer:
         return Leaving(victim.gang, ref, pods, whole=not victim.pods)
 
     def _is_free(self, gang: GangId, now: float) -> bool:
+        """No writes of it are under way, nor of the victims that are to be looked up."""
+        named = self._books[gang].named if gang in self._books else ()
+        return self._is_at_rest(gang, now) and all(self._is_at_rest(victim.gang, now) for victim in named)
+
+    def _is_at_rest(self, gang: GangId, now: float) -> bool:
         book = self._books.get(gang)
         if book is None:
             return True
@@ -228,9 +237,14 @@ class Committer:
         if group is not None:
             found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
             record = found if isinstance(found, GangRecord) else None
+        if group is None or group.finished:
+            self._spare(book)
         victims = tuple(map(self._victim, plans[-1].victims)) if plans else ()
-        book.called = tuple(victim for victim in book.called if self._victim(victim).pods)
-        self._note_endings(gang, victims)
+        book.called += tuple(map(self._call, book.named))
+        book.named = ()
+        called = [victim for victim in map(self._victim, book.called) if victim.pods]
+        book.called = tuple(victim.recorded for victim in called)
+        self._note_endings(gang, [*victims, *called])
         return GangView(
             id=gang,
             epoch=self.epoch,
@@ -297,7 +311,11 @@ class Committer:
                         book.assigned.pop(place, None)
                 case CommitFailed():
                     book.assigned.clear()
-                    book.called = ()
+                    self._spare(book)
+
+    def _spare(self, book: _Book) -> None:
+        """Victims that are in no plan yet may stay; the next look at the beneficiary sets them free."""
+        book.named, book.called = (), ()
 
 
 def _owner_ref(namespace: str, owner: Owner) -> OwnerRef:
