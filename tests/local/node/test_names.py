@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from muster.api.base import Object
+from muster.api.base import Object, is_true
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
-from muster.api.kinds import JOBSET, POD
+from muster.api.kinds import JOBSET, POD, SERVICE
 from tests.local.node.conftest import PATIENCE, Cluster
 
 PYTHON = sys.executable
@@ -87,6 +87,33 @@ async def test_all_forms_of_a_name_lead_to_the_pod(cluster: Cluster) -> None:
         assert lines[0] == "js-b-0-0"
         assert lines[1:-1] == [f"{form} {other.status.pod_ip}" for form in forms], "also after it has ended"
         assert lines[-1] == f"js-b-0-0 {own.status.pod_ip}"
+
+
+SERVICE_NAMES = """
+import socket
+for name in ('web', 'web.default.svc.cluster.local'):
+    for family in (socket.AF_INET, socket.AF_UNSPEC):
+        found = socket.getaddrinfo(name, 80, family, socket.SOCK_STREAM)
+        print(*sorted({address[0] for *_, address in found}))
+    print(*sorted(socket.gethostbyname_ex(name)[2]))
+"""
+
+
+async def test_a_services_name_leads_to_all_of_its_pods(cluster: Cluster) -> None:
+    service: Object = {"metadata": {"name": "web"}, "spec": {"clusterIP": "None", "selector": {"app": "x"}}}
+    async with cluster.running():
+        await cluster.client.create(SERVICE, "default", service)
+        pods = []
+        for number in range(2):
+            await cluster.submit(f"p{number}", ["sleep", "100"], metadata={"labels": {"app": "x"}})
+            ready = await cluster.until(f"p{number}", lambda pod: is_true(pod.status.conditions, "Ready"))
+            pods.append(ready.status.pod_ip)
+        await cluster.submit("asker", [PYTHON, "-c", SERVICE_NAMES])
+        await cluster.ended("asker")
+        assert await cluster.output("asker") == f"{' '.join(pods)}\n" * 6
+        for number in range(2):
+            await cluster.client.delete(POD, "default", f"p{number}", grace_period=0)
+            await cluster.gone(f"p{number}")
 
 
 async def test_pods_talk_over_their_own_addresses(cluster: Cluster) -> None:

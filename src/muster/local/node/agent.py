@@ -1,9 +1,9 @@
 """The node agent: all nodes of the embedded cluster, and the pods that are bound to them.
 
-One component serves all nodes. It writes the Node objects, watches pods, JobSets (for how long names last),
-config maps and secrets, and gives each bound pod to a worker or, on a node with `runtime=none`, to the
-pretence. What it finds running at the start is adopted where its pod still exists, and ended and reported
-otherwise.
+One component serves all nodes. It writes the Node objects, watches pods, Services (for their names), JobSets
+(for how long names last), config maps and secrets, and gives each bound pod to a worker or, on a node with
+`runtime=none`, to the pretence. What it finds running at the start is adopted where its pod still exists, and
+ended and reported otherwise.
 
 `run` until cancelled: cancelled, it leaves containers running, as a crash would, and the next agent on the
 same directory goes on with them. `shutdown` ends them and says so in the pods' status.
@@ -24,7 +24,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.core_v1 import ConfigMap, Pod, Quantities, Secret
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
+from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET, SERVICE
 from muster.kube.client import Client
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import AlreadyExists, NotFound
@@ -92,6 +92,7 @@ class NodeAgent:
         self._pretence = Pretence(client, self._clock)
         self._pods = Reflector(client, POD, self._pod_changed, clock=self._clock)
         self._jobsets = Reflector(client, JOBSET, self._jobset_changed, clock=self._clock)
+        self._services = Reflector(client, SERVICE, self._names.service_changed, clock=self._clock)
         self._config_maps = Reflector(client, CONFIG_MAP, clock=self._clock)
         self._secrets = Reflector(client, SECRET, clock=self._clock)
         self._workers: dict[str, PodWorker] = {}  # by uid
@@ -114,7 +115,13 @@ class NodeAgent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._write_nodes()
-                for reflector in (self._config_maps, self._secrets, self._jobsets, self._pods):
+                for reflector in (
+                    self._config_maps,
+                    self._secrets,
+                    self._services,
+                    self._jobsets,
+                    self._pods,
+                ):
                     tasks.create_task(reflector.run())
                     await reflector.synced.wait()
                 await self._settle()

@@ -16,6 +16,7 @@ of muster the records in it are read back, and the running pods go on seeing the
 """
 
 import os
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ class HostsTable:
         self._now = now
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._records: dict[str, _Room] = {}
-        self._free: list[_Room] = []
+        self._free: defaultdict[int, deque[_Room]] = defaultdict(deque)  # by size, longest free first
         self._unclaimed, self._size = self._read_back()
         for name, address in _LOCAL.items():
             self.set(name, address, [name])
@@ -91,14 +92,13 @@ class HostsTable:
 
     def _take(self, size: int, line: str) -> _Room:
         """Room that has been free for long enough, else new room at the end of the file."""
-        for room in self._free:
-            if room.size == size and self._now() - room.free_since >= QUARANTINE:
-                self._free.remove(room)
-                return _Room(room.offset, size, line)
+        free = self._free[size]
+        if free and self._now() - free[0].free_since >= QUARANTINE:
+            return _Room(free.popleft().offset, size, line)
         rest = BLOCK - self._size % BLOCK
         if rest < size:
             self._write_at(_DEAD + b" " * (rest - 2) + b"\n", self._size)
-            self._free.append(_Room(self._size, rest, "", self._now()))
+            self._free[rest].append(_Room(self._size, rest, "", self._now()))
             self._size += rest
         self._size += size
         return _Room(self._size - size, size, line)
@@ -106,7 +106,7 @@ class HostsTable:
     def _remove(self, room: _Room) -> None:
         self._write_at(_DEAD, room.offset)
         room.free_since = self._now()
-        self._free.append(room)
+        self._free[room.size].append(room)
 
     def _write_at(self, content: bytes, offset: int) -> None:
         if os.pwrite(self._fd, content, offset) != len(content):

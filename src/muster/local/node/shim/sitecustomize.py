@@ -31,8 +31,8 @@ _gethostbyname = socket.gethostbyname
 _gethostbyname_ex = socket.gethostbyname_ex
 
 
-def _find(host: Any) -> tuple[str, str] | None:
-    """The address and full name of `host`; None if it is none of ours; raises for what would be."""
+def _find(host: Any) -> tuple[list[str], str] | None:
+    """The addresses and full name of `host`; None if it is none of ours; raises for what would be."""
     if isinstance(host, (bytes, bytearray)):
         host = bytes(host).decode("utf-8", "replace")
     if not isinstance(host, str):
@@ -45,26 +45,30 @@ def _find(host: Any) -> tuple[str, str] | None:
     return None if name == "localhost" else found
 
 
-def _table() -> dict[str, tuple[str, str]]:
-    """name -> (address, first name of its record)."""
-    table: dict[str, tuple[str, str]] = {}
+def _table() -> dict[str, tuple[list[str], str]]:
+    """name -> (addresses, first name of its records); a Service has several addresses, in as many records."""
+    table: dict[str, tuple[list[str], str]] = {}
     try:
         with open(_HOSTS, encoding="utf-8", errors="replace") as file:
             for line in file:
                 words = line.partition("#")[0].split()
                 for name in words[1:]:
-                    table.setdefault(name, (words[0], words[1]))
+                    table.setdefault(name, ([], words[1]))[0].append(words[0])
     except OSError:
         pass
     return table
 
 
-def _would_be_ours(name: str, table: dict[str, tuple[str, str]]) -> bool:
+def _would_be_ours(name: str, table: dict[str, tuple[list[str], str]]) -> bool:
     """Whether `name` is below a subdomain that some pod has, or below the cluster's own domain."""
     if name.endswith(".svc.cluster.local"):
         return True
     parent = name.partition(".")[2]
-    return bool(parent) and any(known.partition(".")[2] == parent for known in table)
+    return bool(parent) and any(
+        known.partition(".")[2] == parent
+        for known, (_, full) in table.items()
+        if full.count(".") > 4  # HOST.SUBDOMAIN.NAMESPACE.svc.cluster.local; below a namespace is the world
+    )
 
 
 def _getaddrinfo_of_pods(
@@ -75,7 +79,9 @@ def _getaddrinfo_of_pods(
         return list(_getaddrinfo(host, port, family, type, proto, flags))
     if family == socket.AF_INET6:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    answers: list[Any] = list(_getaddrinfo(found[0], port, family, type, proto, flags))
+    answers: list[Any] = []
+    for address in found[0]:
+        answers += _getaddrinfo(address, port, family, type, proto, flags)
     if flags & socket.AI_CANONNAME and answers:
         answers[0] = (*answers[0][:3], found[1], answers[0][4])
     return answers
@@ -83,12 +89,12 @@ def _getaddrinfo_of_pods(
 
 def _gethostbyname_of_pods(host: Any) -> str:
     found = _find(host)
-    return _gethostbyname(host) if found is None else found[0]
+    return _gethostbyname(host) if found is None else found[0][0]
 
 
 def _gethostbyname_ex_of_pods(host: Any) -> tuple[str, list[str], list[str]]:
     found = _find(host)
-    return _gethostbyname_ex(host) if found is None else (found[1], [], [found[0]])
+    return _gethostbyname_ex(host) if found is None else (found[1], [], found[0])
 
 
 def _gethostname_of_pod() -> str:
@@ -111,7 +117,7 @@ def _resolved(sock: socket.socket, address: Any) -> Any:
     if sock.family == socket.AF_INET and isinstance(address, tuple) and len(address) == 2:
         found = _find(address[0])
         if found is not None:
-            return (found[0], address[1])
+            return (found[0][0], address[1])
     return address
 
 
