@@ -1,6 +1,6 @@
 """The cluster that a verb works on: the embedded one by default, else a kubeconfig's."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +27,27 @@ class Target:
         return self.kubeconfig is None and self.context is None
 
 
+def _import_client() -> None:
+    import muster.kube.http  # noqa: F401
+
+
 @contextmanager
-def attached(target: Target, nodes: str = "") -> Iterator[Endpoint | None]:
+def attached(
+    target: Target, nodes: str = "", meanwhile: Callable[[], None] = _import_client
+) -> Iterator[Endpoint | None]:
     """Makes sure that the embedded cluster is hosted while this lasts; nothing for a real one.
 
-    Call it before there is an event loop. Raises HostError, InvalidNodes.
+    Call it before there is an event loop; `meanwhile` is done while a host starts. Raises HostError,
+    InvalidNodes.
     """
     if not target.embedded:
         if nodes:
             raise host.OtherNodes("--nodes is for the embedded cluster; a real one has the nodes it has")
         yield None
         return
-    with host.attached(Home.of_user(), nodes_asked(nodes), _import_what_comes_next) as endpoint:
+    import muster.app.fit  # noqa: F401  # needed on both sides of the fork, so once before it
+
+    with host.attached(Home.of_user(), nodes_asked(nodes), meanwhile) as endpoint:
         yield endpoint
 
 
@@ -51,12 +60,6 @@ def attached_if_hosted(target: Target) -> Iterator[Endpoint | None]:
         return
     with home.attached():
         yield home.endpoint()
-
-
-def _import_what_comes_next() -> None:
-    """Half a second that a starting host needs for its own imports."""
-    import muster.app.fit
-    import muster.kube.http  # noqa: F401
 
 
 def nodes_asked(nodes: str) -> str:

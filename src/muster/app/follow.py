@@ -26,8 +26,8 @@ from muster.local.node.logs import Logs
 READERS: Final = 100
 #: lines that may wait for a slow terminal before the readers wait too
 BACKLOG: Final = 10_000
-#: seconds between two looks at a job that changes all the time
-PACE: Final = 0.05
+#: seconds between two looks at a job that changes all the time: at first, doubling, and at most
+PACE: Final = (0.005, 0.05)
 #: seconds that the last lines of a job that has ended may take to arrive
 LAST_LINES: Final = 10.0
 #: seconds between two looks at whether the cluster is still there
@@ -117,6 +117,8 @@ class _Follower:
 
     async def next(self, work: "asyncio.Task[None]") -> News:
         """The next news; or the error that ended the work."""
+        if not self._news.empty():
+            return self._news.get_nowait()
         getting = asyncio.create_task(self._news.get())
         await asyncio.wait({getting, work}, return_when=asyncio.FIRST_COMPLETED)
         if getting.done():
@@ -144,6 +146,7 @@ class _Follower:
 
     async def _until_ended(self, group: asyncio.TaskGroup) -> None:
         shown = None
+        pace, longest = PACE
         while True:
             self._changed.clear()
             views = self._views()
@@ -163,7 +166,8 @@ class _Follower:
                 shown = views
                 await self._news.put(Stand(views))
             await self._changed.wait()
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(pace)
+            pace = min(pace * 2, longest)
 
     def _views(self) -> tuple[JobView, ...]:
         """The views of the jobs that are there; one that has been deleted is not."""

@@ -21,13 +21,21 @@ def command(
     import typer
 
     from muster.app.cluster import Target, attached
-    from muster.cli import jobfile, show
-    from muster.cli.running import Runner
+    from muster.cli import jobfile
 
     target = Target(kubeconfig, context)
     job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
     jobfile.print_notes(job)
-    with attached(target, nodes) as endpoint:
+    with attached(target, nodes, _import_what_comes_next) as endpoint:
+        from muster.cli import show
+        from muster.cli.running import Runner
+
         show.started(endpoint)
         exit_code = asyncio.run(Runner(job, target, endpoint).run())
     raise typer.Exit(exit_code)
+
+
+def _import_what_comes_next() -> None:
+    """While the host starts."""
+    import muster.cli.running
+    import muster.kube.http  # noqa: F401
