@@ -1,5 +1,7 @@
 """PodGroups as gangs: demand from the pods, what is missing, who has ended for good."""
 
+from typing import Any
+
 import pytest
 
 from muster import names
@@ -159,6 +161,68 @@ def test_a_place_that_lost_its_pod_does_not_pass_for_a_member() -> None:
     assert group.gang.pod_sets[0].count == 3
     assert group.retired == {Place(NAME, 1)}
     assert group.gang.min_count == 3
+
+
+def bound(name: str, index: int, **more: Any) -> Pod:
+    return grouped(name, node="n", plan=f"1.1/{NAME}/{index}", **more)
+
+
+def test_the_place_of_a_lost_member_waits_for_its_successor() -> None:
+    group = pod_group(minimum=3)
+    whole = the_gang(group, *(bound(name, index) for index, name in enumerate("abc")))
+    first, last = bound("a", 0), bound("c", 2)
+    lacking = the_gang(group, first, last, before=whole)
+    assert lacking.gang.gate is None, "what is lacking has its place"
+    assert lacking.gang.pod_sets == whole.gang.pod_sets
+    assert lacking.gang.min_count == 3
+    assert lacking.retired == frozenset()
+    again = the_gang(group, first, last, before=lacking)
+    assert again.gang == lacking.gang, "and keeps it"
+    refilled = the_gang(group, first, last, grouped("a-new"), before=again)
+    assert places(refilled) == {"a": 0, "c": 2, "a-new": 1}
+    assert refilled.gang == whole.gang
+
+
+def test_of_several_lost_members_as_many_are_awaited_as_the_minimum_lacks() -> None:
+    group = pod_group(minimum=2)
+    whole = the_gang(group, *(bound(name, index) for index, name in enumerate("abcd")))
+    (left,) = [bound("d", 3)]
+    lacking = the_gang(group, left, before=whole)
+    assert lacking.gang.gate is None
+    assert lacking.retired == {Place(NAME, 1), Place(NAME, 2)}
+    assert lacking.gang.min_count == 4, "one runs, one is awaited, two are gone"
+    enough = the_gang(group, left, grouped("e"), before=lacking)
+    assert places(enough) == {"d": 3, "e": 0}
+
+
+def test_what_never_ran_is_not_awaited() -> None:
+    group = pod_group(minimum=3)
+    waiting = the_gang(group, bound("a", 0), grouped("b"), grouped("c"))
+    gate = Gate(Code.MEMBERS_MISSING, "2 of 3 pods exist")
+    assert the_gang(group, bound("a", 0), grouped("b"), before=waiting).gang.gate == gate
+    whole = the_gang(group, bound("a", 0), bound("b", 1), bound("c", 2))
+    none = the_gang(group, grouped("x"), before=whole)
+    assert none.gang.gate == Gate(Code.MEMBERS_MISSING, "1 of 3 pods exist"), "all are lost: it starts anew"
+
+
+def test_a_successor_of_another_shape_takes_no_place_of_the_lost() -> None:
+    group = pod_group(minimum=2)
+    whole = the_gang(group, bound("a", 0), bound("b", 1))
+    lacking = the_gang(group, bound("a", 0), before=whole)
+    other = grouped("b", spec=pod_spec(cpu="2"))
+    changed = the_gang(group, bound("a", 0), other, before=lacking)
+    assert changed.retired == {Place(NAME, 1)}
+    assert (changed.gang.min_count, changed.gang.gate) == (3, None)
+
+
+def test_the_last_of_its_shape_is_awaited_too() -> None:
+    group = pod_group(minimum=2)
+    large = pod_spec(cpu="2")
+    name = pod_set_name(asked(spec(large)).shape)
+    whole = the_gang(group, bound("a", 0), grouped("b", spec=large, node="n", plan=f"1.1/{name}/0"))
+    lacking = the_gang(group, bound("a", 0), before=whole)
+    assert {one.name: one.count for one in lacking.gang.pod_sets} == {NAME: 1, name: 1}
+    assert lacking.gang.gate is None
 
 
 def test_an_annotation_with_an_absurd_number_costs_nothing() -> None:

@@ -6,13 +6,13 @@ replacement of a lost pod, take the places of those before them. A pod takes, in
 1. the place that its annotation names (it was bound to it);
 2. the place it had in the last reading, so that a plan in the making is not shuffled under it;
 3. of its Job, the slot of its completion index, if that is below the number of slots;
-4. the lowest free place.
+4. a place whose pod was lost, else the lowest that is free.
 
 Without 2 the rule would need no memory, and would still give bound pods the same places for ever; but
 waiting pods would move up whenever a lower place falls free, while binds to the old ones are under way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from muster import names
@@ -32,6 +32,8 @@ class Block:
     pods: Sequence[Pod]
     #: the pods are of one Job: they prefer the slot of their completion index
     slots: bool = False
+    #: places whose pod was lost: a newcomer takes one of these before any other
+    lost: Collection[int] = ()
 
 
 def fill(block: Block, before: Group | None) -> dict[PodId, Place | None]:
@@ -52,7 +54,7 @@ def fill(block: Block, before: Group | None) -> dict[PodId, Place | None]:
         claim(lambda pod: _last(pod, before))
     if block.slots:
         claim(lambda pod: _slot(pod, block))
-    rest = iter(sorted(free))
+    rest = iter(sorted(free, key=lambda index: (index not in block.lost, index)))
     for pod in block.pods:
         uid = PodId(pod.metadata.uid)
         if uid not in found:

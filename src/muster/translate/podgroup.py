@@ -7,6 +7,10 @@ go, and the places that are written on bound pods must mean the same for ever.
 A pod that has succeeded counts towards the minimum as one that runs does, and so does one that failed
 with nobody to make another. A PodGroup that a pod names and that is not there (the object may be
 applied after the pods) is a gang that waits: MembersMissing.
+
+A bound pod that is lost (deleted, or its node is gone) leaves its place to a successor of equal shape, as
+long as the group has fewer pods than its minimum. That there was such a place is known from the last
+reading alone: after a change of leader only the claim is left.
 """
 
 import hashlib
@@ -43,9 +47,9 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     pods = _sort([pod for pod in named if ours(pod.spec.scheduler_name, world)], world)
     if group is None and not (pods.ready or pods.gated or pods.ended or pods.leaving):
         return None
-    places = _place(pods, before)
     there = len(pods.ready) + len(pods.ended)
     wanted = group.spec.min_member if group is not None else there
+    places = _place(pods, before, wanted - there)
     numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
     members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
     return Group(
@@ -56,7 +60,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
             min_count=wanted + places.abandoned,
             submitted=_submitted(group, pods),
             priority=max(numbers, default=0),
-            gate=_gate(key, group, pods, wanted, world),
+            gate=_gate(key, group, pods, wanted - places.awaited, world),
         ),
         namespace=key.namespace,
         record=key.record,
@@ -126,28 +130,57 @@ class _Places:
     retired: set[Place] = field(default_factory=set)
     #: of the retired places, those that no pod has: a bound pod of a higher index still runs
     abandoned: int = 0
+    #: places whose pod was lost, and that wait for another
+    awaited: int = 0
 
 
-def _place(pods: _Pods, before: Group | None) -> _Places:
+def _place(pods: _Pods, before: Group | None, lacking: int) -> _Places:
+    """`lacking`: how many pods fewer there are than the minimum."""
     by_shape: dict[Shape, list[Pod]] = {}
     for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
         by_shape.setdefault(asked(pod.spec).shape, []).append(pod)
+    lost = _lost(pods, before)
+    for pod_set in before.gang.pod_sets if before is not None else ():
+        if pod_set.name in lost:
+            by_shape.setdefault(pod_set.shape, [])
     places = _Places()
     for shape, alike in by_shape.items():
         name = pod_set_name(shape)
-        count = _count(name, alike)
+        gaps = lost.get(name, [])
+        count = max(_count(name, alike), 1 + max(gaps, default=-1))
         # those that run claim their places before those that have ended
-        found = fill(Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal)), before)
+        block = Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal), lost=gaps)
+        found = fill(block, before)
         places.pod_sets.append(PodSet(name, shape, count))
-        taken = set()
+        vacant = [Place(name, gap) for gap in gaps if Place(name, gap) not in found.values()]
+        awaited = vacant[: max(lacking - places.awaited, 0)]
+        taken = set(awaited)
         for pod in alike:
             place = found[PodId(pod.metadata.uid)]
             if not pod.terminal:
                 places.members[PodId(pod.metadata.uid)] = Member(pod, place)
                 taken.add(place)
         places.retired |= {Place(name, index) for index in range(count)} - taken
-        places.abandoned += count - len(alike)
+        places.abandoned += count - len(alike) - len(awaited)
+        places.awaited += len(awaited)
     return places
+
+
+def _lost(pods: _Pods, before: Group | None) -> dict[str, list[int]]:
+    """Places, by pod set, whose pod ran in the last reading and is no more, or was awaited then already."""
+    if before is None or not any(pod.spec.node_name for pod in pods.ready):
+        return {}
+    here = {pod.metadata.uid for pod in (*pods.ready, *pods.ended)}
+    had = {member.place: member.pod for member in before.members.values()}
+    found: dict[str, list[int]] = {}
+    for pod_set in before.gang.pod_sets:
+        for index in range(pod_set.count):
+            place = Place(pod_set.name, index)
+            pod = had.get(place)
+            gone = pod is None or (bool(pod.spec.node_name) and pod.metadata.uid not in here)
+            if gone and place not in before.retired:
+                found.setdefault(pod_set.name, []).append(index)
+    return found
 
 
 def _count(pod_set: str, pods: list[Pod]) -> int:
