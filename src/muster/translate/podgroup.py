@@ -154,7 +154,7 @@ def _place(pods: _Pods, before: Group | None, lacking: int) -> _Places:
         places.pod_sets.append(PodSet(name, shape, count))
         vacant = [Place(name, gap) for gap in gaps if Place(name, gap) not in found.values()]
         awaited = vacant[: max(lacking - places.awaited, 0)]
-        taken = set(awaited)
+        taken: set[Place | None] = set(awaited)
         for pod in alike:
             place = found[PodId(pod.metadata.uid)]
             if not pod.terminal:
