@@ -1,10 +1,12 @@
 """Jobs as people see them."""
 
+import msgspec
 import pytest
 
 from muster.api import kinds
 from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import Job, JobSpec, JobStatus
+from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
 from muster.api.muster_v1alpha1 import Gang, GangSpec, GangStatus, Reason, Source
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
@@ -14,6 +16,7 @@ from muster.app.jobs import (
     State,
     UnknownJob,
     failure_code,
+    failure_message,
     find,
     first_failure,
     label,
@@ -121,6 +124,23 @@ def test_the_reason_is_the_gangs_else_what_most_pods_share() -> None:
     )
     view = only(Objects(jobs=[job()], pods=waits, gangs=[gang]))
     assert view.reason == ("InsufficientCapacity", "2 are free")
+
+
+def test_a_container_that_is_held_back_says_why() -> None:
+    waiting = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 20 s"))
+    member = pod("p", "Running", node="n", owner="j")
+    held = msgspec.structs.replace(
+        member, status=PodStatus("Running", container_statuses=[ContainerStatus(name="main", state=waiting)])
+    )
+    assert only(Objects(jobs=[job()], pods=[held])).reason == ("CrashLoopBackOff", "back-off 20 s")
+    assert only(Objects(jobs=[job()], pods=[member])).reason is None
+
+
+def test_a_failures_message_is_its_containers_else_its_pods() -> None:
+    ended = ContainerState(terminated=Terminated(exit_code=128, message="command 'x' not found"))
+    statuses = [ContainerStatus(name="main", state=ended)]
+    assert failure_message(Pod(status=PodStatus(container_statuses=statuses))) == "command 'x' not found"
+    assert failure_message(Pod(status=PodStatus(message="evicted"))) == "evicted"
 
 
 def three() -> list[JobView]:

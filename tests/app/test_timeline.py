@@ -61,7 +61,7 @@ def test_pods_beside_each_other_have_rows_of_their_own_and_waves_share_them() ->
     wave = [ran(f"{i}", completion_index=i, created=0.0) for i in range(2)]
     wave += [ran(f"{i}", completion_index=i, created=10.0, started=11.0, ended=12.0) for i in (2, 3)]
     first, second = timeline(wave, 0.0, 20.0).rows
-    assert (first.label, second.label) == ("worker 0", "")
+    assert (first.label, second.label) == ("worker 0/0", "worker 0/1")
     assert [len(row.spans) for row in (first, second)] == [4, 4]
 
 

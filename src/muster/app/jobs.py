@@ -291,11 +291,22 @@ def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | Non
         scheduled = condition(pod.status.conditions, "PodScheduled")
         if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
             reasons[scheduled.reason, scheduled.message] += 1
+        elif (held := _held_back(pod)) is not None:
+            reasons[held] += 1
     if not reasons:
         return None
     (code, message), count = max(reasons.items(), key=lambda item: (item[1], item[0]))
     total = sum(reasons.values())
     return code, message if total == 1 else f"{count} of {total} waiting pods: {message}"
+
+
+def _held_back(pod: Pod) -> tuple[str, str] | None:
+    """Why a container of a pod that has its node does not run yet, or not again."""
+    for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
+        waiting = status.state.waiting
+        if waiting is not None and waiting.message:
+            return waiting.reason, waiting.message
+    return None
 
 
 def _group_of(pod: Pod) -> str | None:
@@ -443,6 +454,16 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
     return pod, code
 
 
+def failure_message(pod: Pod) -> str:
+    """What is known of why a container failed, beyond its exit code."""
+    messages = [
+        status.state.terminated.message
+        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
+        if status.state.terminated and status.state.terminated.exit_code
+    ]
+    return next((message for message in messages if message), pod.status.message)
+
+
 def told_to_end(pod: Pod, ended: datetime) -> bool:
     """Whether the pod was being deleted when it ended; its deletion timestamp is when its grace is over."""
     meta = pod.metadata
@@ -453,13 +474,18 @@ def told_to_end(pod: Pod, ended: datetime) -> bool:
 
 def failure_code(view: JobView, seen: Iterable[Pod]) -> int:
     """The exit code of a failed job: that of the container which failed first in its last attempt, else 1."""
+    failure = last_failure(view, seen)
+    return failure[1] if failure else 1
+
+
+def last_failure(view: JobView, seen: Iterable[Pod]) -> tuple[Pod, int] | None:
+    """`first_failure` within the last attempt of the job that had one."""
     mine = [pod for pod in seen if _is_of(pod, view)]
     attempts = [int(pod.metadata.labels.get(RESTART_ATTEMPT, 0)) for pod in mine if first_failure([pod])]
     last = [
         pod for pod in mine if int(pod.metadata.labels.get(RESTART_ATTEMPT, 0)) == max(attempts, default=0)
     ]
-    failure = first_failure(last)
-    return failure[1] if failure else 1
+    return first_failure(last)
 
 
 def _is_of(pod: Pod, view: JobView) -> bool:

@@ -1,6 +1,6 @@
 """Who waited and who ran when, from recorded times.
 
-A row is a place in the job: type and job, and one row for each pod that ran beside others of its job.
+A row is a place in the job: type and job, and `/0`, `/1`, … where pods of a job ran beside each other.
 Pods that came one after the other, waves and restarts, share a row. Waiting counts from the job's
 creation for the first pod of a row, and from its own for those that follow.
 """
@@ -71,9 +71,10 @@ def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Tim
     rows = []
     for (group, alone, index), members in by_job.items():
         name = f"{group} {index}" if group else alone
-        for number, lane in enumerate(_lanes(members)):
+        lanes = _lanes(members)
+        for number, lane in enumerate(lanes):
             spans = [span for position, run in enumerate(lane) for span in _spans(run, position, begin, now)]
-            rows.append(Row("" if number else name, spans, _note(lane)))
+            rows.append(Row(name if len(lanes) == 1 else f"{name}/{number}", spans, _note(lane)))
     first = min((run.started for run in ordered if run.started is not None), default=None)
     return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
 

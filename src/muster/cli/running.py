@@ -103,7 +103,7 @@ class Runner:
                 view.pods if view else ended.pods,
                 view.created if view else None,
             )
-            show.end(job.name if len(self._jobs) > 1 else "", view, record)
+            show.end(job.name if len(self._jobs) > 1 else "", view, record, ended.pods)
 
     def _exit_code(self, ended: Ended) -> int:
         if self._interrupts:

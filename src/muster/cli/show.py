@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
-from muster.app.jobs import JobView, State
+from muster.app.jobs import JobView, State, failure_message, label, last_failure
 from muster.cli.bars import clock
 from muster.cli.options import Output
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from muster.app.home import Endpoint
     from muster.app.runs import Record
 
@@ -43,27 +46,32 @@ def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
         )
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """A plain table, wide as it needs to be; colour markup is allowed in cells."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence["str | Text"]], *, right: Sequence[str] = ()
+) -> None:
+    """A plain table: columns are as wide as they need to be, whatever the terminal."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        grid.add_column(column, no_wrap=True, justify="right" if column in right else "left")
-    for row in rows:
-        grid.add_row(*row)
-    tty = sys.stdout.isatty()
-    console = Console(soft_wrap=not tty, width=None if tty else 200)
-    with console.capture() as captured:
-        console.print(grid)
-    for line in captured.get().splitlines():
-        print(line.rstrip())
+    header = [Text(column, "bold") for column in columns]
+    lines = [header, *([cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows)]
+    widths = [max(line[index].cell_len for line in lines) for index in range(len(columns))]
+    console = Console(soft_wrap=True, highlight=False)
+    for line in lines:
+        cells = []
+        for cell, column, width in zip(line, columns, widths, strict=True):
+            blank = Text(" " * (width - cell.cell_len))
+            cells.append(blank + cell if column in right else cell + blank)
+        text = Text("  ").join(cells)
+        text.rstrip()
+        console.print(text)
 
 
-def state(view: JobView) -> str:
+def state(view: JobView) -> "Text":
     """A job's state in its colour."""
-    return f"[{COLOURS[view.state]}]{view.state.value}[/]"
+    from rich.text import Text
+
+    return Text(view.state.value, COLOURS[view.state])
 
 
 def headline(view: JobView) -> str:
@@ -84,8 +92,11 @@ def standing(view: JobView, now: datetime | None) -> str:
     return " · ".join(parts + _counts(view) + _why(view))
 
 
-def end(name: str, view: JobView | None, record: "Record") -> None:
-    """The last words about a job that was run: `succeeded in 3:41 (waited 0:12)`, and its bars."""
+def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] = ()) -> None:
+    """The last words about a job that was run: `succeeded in 3:41 (waited 0:12)`, and its bars.
+
+    If it failed, also what its first container to fail has left of an explanation; `seen` are its pods.
+    """
     from muster.app.timeline import timeline
     from muster.cli.timeline import lines
 
@@ -94,6 +105,9 @@ def end(name: str, view: JobView | None, record: "Record") -> None:
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"
     print(" · ".join([name, *words] if name else words))
+    failure = last_failure(view, seen) if view and view.state is State.FAILED else None
+    if failure and (why := failure_message(failure[0])):
+        print(f"{label(failure[0])}: {why}")
     if drawn.rows:
         print("", *lines(drawn, most=ROWS), sep="\n")
 
