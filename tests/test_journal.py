@@ -24,7 +24,7 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
-from muster.journal import Entry, Journal, previous, read
+from muster.journal import Began, Cycle, Entry, Journal, Mark, previous, read
 
 G, N = GangId("ns/g"), NodeName("n")
 SHAPE = Shape(
@@ -33,7 +33,7 @@ SHAPE = Shape(
     affinity=(NodeTerm((Requirement("k", Operator.IN, ("v",)),)),),
     tolerations=(Toleration("k", None, Effect.NO_SCHEDULE),),
 )
-ENTRIES: list[Event | Decision] = [
+ENTRIES: list[Event | Decision | Mark] = [
     NodeChanged(N, (("cpu", 4000),), (("zone", "a"),), (Taint("k", "v", Effect.NO_EXECUTE),)),
     GangSubmitted(Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 12.5, gate=Gate(Code.GATED, "held"))),
     PodBound(PodId("u"), N, (("cpu", 1000),), G, Place("w", 1)),
@@ -42,6 +42,8 @@ ENTRIES: list[Event | Decision] = [
     Assign(G, {Place("w", 0): N, Place("w", 10): N}),
     Evict((Victim(GangId("ns/v"), frozenset({PodId("x")})),), G, 3.5),
     Wait(G, Explanation(Code.FRAGMENTED, "place", "m", (PodSetExplanation("w", 2, 1, {"cpu": 3}),), (G,))),
+    Began(3),
+    Cycle(),
 ]
 
 

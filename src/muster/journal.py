@@ -1,7 +1,8 @@
 """Events and decisions as lines on disk: what the scheduler was told and what it said, in order.
 
 The runtime writes them, whoever wants to know reads them back: the same events, applied to a new
-scheduler, give the same decisions. One JSON object per line, `{"at": seconds, "is": class name, ...}`.
+scheduler, give the same decisions in the same cycles; two marks say where a new scheduler begins, and where
+it is asked to decide. One JSON object per line, `{"at": seconds, "is": class name, ...}`.
 When a file has grown to `limit` bytes it becomes `<name>.1` and the one before it goes: the journal never
 takes more than twice the limit. A line that was cut off by a crash is left out.
 """
@@ -24,13 +25,31 @@ from muster.core.gang import Place
 
 LIMIT: Final = 64 * 2**20  # bytes per file
 
-_CLASSES: Final = {cls.__name__: cls for union in (Event, Decision) for cls in get_args(union)}
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """What follows is told to a new scheduler, that of this epoch's leader."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """`decide` is called with this time; its decisions follow, if there are any.
+
+    A cycle without decisions counts too: what is held, and until when, may change in it.
+    """
+
+
+Mark = Began | Cycle
+
+_CLASSES: Final = {cls.__name__: cls for union in (Event, Decision, Mark) for cls in get_args(union)}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     at: float
-    what: Event | Decision
+    what: Event | Decision | Mark
 
 
 class Journal:
@@ -40,7 +59,7 @@ class Journal:
         self._file: BinaryIO = path.open("ab", buffering=0)
         self._size = self._file.tell()
 
-    def write(self, at: float, what: Event | Decision) -> None:
+    def write(self, at: float, what: Event | Decision | Mark) -> None:
         line = encode(at, what) + b"\n"
         if self._size and self._size + len(line) > self._limit:
             self._rotate()
@@ -77,7 +96,7 @@ def previous(path: Path) -> Path:
     return path.with_name(path.name + ".1")
 
 
-def encode(at: float, what: Event | Decision) -> bytes:
+def encode(at: float, what: Event | Decision | Mark) -> bytes:
     return msgspec.json.encode({"at": at, "is": type(what).__name__, **_plain(what)})
 
 

@@ -24,7 +24,7 @@ from muster.api.kinds import BY_NAME, POD
 from muster.core.decisions import Decision
 from muster.core.events import Event, PlanFound
 from muster.core.gang import GangId
-from muster.journal import Journal
+from muster.journal import Began, Cycle, Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
@@ -85,6 +85,8 @@ class Leader:
         self.term, self.mirror, self.clock = term, mirror, clock
         self.committer = Committer(mirror, term.epoch, limits)
         self._client, self._core, self._journal = client, core, journal
+        if journal is not None:
+            journal.write(self._now(), Began(term.epoch))
         #: facts that outcomes of writes have taught, for the core
         self._learnt: list[Event] = []
         self._slots = asyncio.Semaphore(WRITES)
@@ -154,6 +156,8 @@ class Leader:
         learnt, self._learnt = self._learnt, []
         self._tell(learnt)
         now = self._now()
+        if self._journal is not None:
+            self._journal.write(now, Cycle())
         for decision in self._core.decide(now):
             if self._journal is not None:
                 self._journal.write(now, decision)
