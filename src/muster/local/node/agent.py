@@ -31,12 +31,13 @@ from muster.kube.errors import AlreadyExists, NotFound
 from muster.kube.reflector import Reflector
 from muster.local.node import isolation as isolations
 from muster.local.node import processes
+from muster.local.node.attendant import Attendant
 from muster.local.node.dns import Names
 from muster.local.node.environment import Lookup
 from muster.local.node.gpus import Gpus
 from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
-from muster.local.node.pod import Place, PodWorker, confirm_deletion
+from muster.local.node.pod import Place, confirm_deletion
 from muster.local.node.pretend import Pretence
 from muster.local.node.volumes import Links
 from muster.local.nodespec import NodeSpec
@@ -95,7 +96,7 @@ class NodeAgent:
         self._services = Reflector(client, SERVICE, self._names.service_changed, clock=self._clock)
         self._config_maps = Reflector(client, CONFIG_MAP, clock=self._clock)
         self._secrets = Reflector(client, SECRET, clock=self._clock)
-        self._workers: dict[str, PodWorker] = {}  # by uid
+        self._workers: dict[str, Attendant] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
         self._held: list[
@@ -221,7 +222,7 @@ class NodeAgent:
             self._spawn(uid, confirm_deletion(self._place, new))
 
     def _begin(self, pod: Pod) -> None:
-        worker = PodWorker(self._place, pod, self._wrappers)
+        worker = Attendant(self._place, pod, self._wrappers)
         self._workers[pod.metadata.uid] = worker
         self._spawn(pod.metadata.uid, worker.run())
 
@@ -237,7 +238,7 @@ class NodeAgent:
             return
         error = task.exception()
         if error is not None:
-            log.error("pod %s: its worker failed", uid, exc_info=error)
+            log.error("pod %s: it is no longer looked after", uid, exc_info=error)
         # what has happened since the worker looked for the last time
         newest = self._pods.items.get(worker.pod.key) if worker is not None else None
         if newest is not None and newest.metadata.uid == uid and newest.terminal:

@@ -147,6 +147,10 @@ class PodWorker:
         self._ending.set()
         self._cut.set()
 
+    async def ending(self) -> None:
+        """Until the pod is told to end."""
+        await self._ending.wait()
+
     async def run(self) -> None:
         """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
         try:
@@ -157,7 +161,7 @@ class PodWorker:
                 if self._ending.is_set():
                     await self._end()
                 deadline.cancel()
-                self._clean_up()
+                self.clean_up()
                 self._over = True
                 self._report()
                 await self._status.settled()
@@ -486,7 +490,8 @@ class PodWorker:
     def _report(self) -> None:
         self._status.wanted()
 
-    def _clean_up(self) -> None:
+    def clean_up(self) -> None:
+        """Removes what the pod had on this machine, except its logs."""
         self._place.links.release(self.pod.metadata.uid)
         volumes.remove(self.pod.metadata.uid, self._directory)
         self._place.devices.give_back(self.pod.metadata.uid)

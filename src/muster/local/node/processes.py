@@ -31,11 +31,10 @@ class Process:
     Create it by `start` or `adopt`; it needs a running event loop.
     """
 
-    def __init__(self, pid: int, pidfd: int, files: Files, *, namespaces: bool, child: bool) -> None:
+    def __init__(self, pid: int, pidfd: int, files: Files, *, namespaces: bool) -> None:
         self.pid = pid
         self.files = files
         self._namespaces = namespaces
-        self._child = child
         self._pidfd = pidfd
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[int | None] = self._loop.create_future()
@@ -102,10 +101,9 @@ class Process:
         self._exit.set_result(self._code())
 
     def _code(self) -> int | None:
-        if self._child:
-            with contextlib.suppress(ChildProcessError):
-                code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-                return code if code >= 0 else 128 - code
+        with contextlib.suppress(ChildProcessError):  # it was started by an earlier muster
+            code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            return code if code >= 0 else 128 - code
         return recorded_exit(self.files)
 
 
@@ -129,7 +127,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], files: Files, *, namespac
         # Python ignores SIGPIPE, and children would inherit that
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
     )
-    return Process(pid, os.pidfd_open(pid), files, namespaces=namespaces, child=True)
+    return Process(pid, os.pidfd_open(pid), files, namespaces=namespaces)
 
 
 def adopt(pid: int, files: Files, *, namespaces: bool) -> Process | None:
@@ -141,7 +139,7 @@ def adopt(pid: int, files: Files, *, namespaces: bool) -> Process | None:
     if marks.variable(pid) != str(files.directory):  # the pid was given to another process meanwhile
         os.close(pidfd)
         return None
-    return Process(pid, pidfd, files, namespaces=namespaces, child=False)
+    return Process(pid, pidfd, files, namespaces=namespaces)
 
 
 def recorded_exit(files: Files) -> int | None:

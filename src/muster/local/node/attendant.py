@@ -1,0 +1,105 @@
+"""Who looks after one pod for as long as it is here: a worker, and a new one where one has failed.
+
+A worker that fails has met what nobody thought of. Its pod must neither stay as it was last written, for
+ever, nor lose what it has done: the failure is told in the pod's status, the containers go on, and
+a new worker takes them over as after a crash of muster, later and later while that fails too. A pod that is
+to end anyway is ended by the plainest means.
+"""
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+from typing import Final
+
+from muster.api.core_v1 import Pod
+from muster.api.kinds import POD
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.local.node import processes
+from muster.local.node.pod import Place, PodWorker, confirm_deletion
+
+log = logging.getLogger(__name__)
+
+#: Seconds until the next worker, at first and at most.
+BACK_OFF: Final = (1.0, 300.0)
+REASON: Final = "AgentError"
+
+
+class Attendant:
+    """Call `run` once, `update` with each newer version of the pod."""
+
+    def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
+        """`wrappers` are processes of an earlier muster, by directory."""
+        self._place = place
+        self._worker = PodWorker(place, pod, wrappers)
+
+    @property
+    def pod(self) -> Pod:
+        return self._worker.pod
+
+    def update(self, pod: Pod) -> None:
+        self._worker.update(pod)
+
+    def shut_down(self) -> None:
+        self._worker.shut_down()
+
+    def vanish(self) -> None:
+        self._worker.vanish()
+
+    async def run(self) -> None:
+        """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
+        failures = 0
+        while True:
+            try:
+                return await self._worker.run()
+            except Exception as error:
+                log.exception("%s: its worker failed", self.pod.key)
+                await self._tell(_first(error))
+            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures, 10))
+            failures += 1
+            if await self._told_to_end(delay):
+                return await self._end()
+            self._worker = PodWorker(self._place, self.pod, self._wrappers())
+
+    async def _tell(self, error: BaseException) -> None:
+        meta = self.pod.metadata
+        message = f"the node agent failed and tries again: {type(error).__name__}: {error}"
+        patch = {"metadata": {"uid": meta.uid}, "status": {"reason": REASON, "message": message}}
+        with contextlib.suppress(ApiError, Unanswered, Unreachable):  # the log has it
+            await self._place.client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
+
+    async def _told_to_end(self, seconds: float) -> bool:
+        """Whether the pod is to end, now or before that much time has passed."""
+        sleep = asyncio.create_task(self._place.clock.sleep(seconds))
+        ending = asyncio.create_task(self._worker.ending())
+        try:
+            await asyncio.wait({sleep, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return ending.done()
+        finally:
+            sleep.cancel()
+            ending.cancel()
+
+    async def _end(self) -> None:
+        for directory in processes.marked_directories(self._place.root):
+            if self._directory in directory.parents:
+                await processes.end_marked(str(directory))
+        self._worker.clean_up()
+        meta = self.pod.metadata
+        self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
+        if meta.deletion_timestamp is not None:
+            await confirm_deletion(self._place, self.pod)
+
+    def _wrappers(self) -> dict[Path, int]:
+        found = processes.wrappers(self._place.root)
+        return {path: pid for path, pid in found.items() if self._directory in path.parents}
+
+    @property
+    def _directory(self) -> Path:
+        return self._place.directory(self.pod.metadata.uid)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong first in a group of tasks."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,111 @@
+"""Workers that fail in ways that nobody has thought of."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.core_v1 import ContainerStatus, Terminated
+from muster.api.kinds import POD
+from muster.local.node import status
+from muster.local.node.attendant import BACK_OFF, REASON
+from muster.local.node.isolation import Isolation
+from muster.local.node.pod import PodWorker
+from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
+from tests.local.node.virtual import VirtualClock
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def late(tmp_path: Path, isolation: Isolation, clock: VirtualClock) -> Cluster:
+    return Cluster(tmp_path, isolation, [HERE], clock)
+
+
+async def test_a_pod_whose_worker_fails_says_so_and_is_tried_again(
+    late: Cluster, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, failures = PodWorker._live, [RuntimeError("one"), OSError("two"), KeyError("three")]
+
+    async def fail_at_first(worker: PodWorker) -> None:
+        if failures:
+            raise failures.pop(0)
+        await live(worker)
+
+    monkeypatch.setattr(PodWorker, "_live", fail_at_first)
+    async with late.running():
+        await late.submit("p", ["true"])
+        for told, delay in (("RuntimeError: one", 1.0), ("OSError: two", 2.0), ("KeyError: 'three'", 4.0)):
+            pod = await late.until("p", lambda pod: pod.status.message.endswith(told))  # noqa: B023
+            assert pod.status.reason == REASON
+            await _sleeps(late, clock, delay)
+            clock.advance(delay)
+        pod = await late.ended("p")
+        assert (pod.status.phase, pod.status.reason, pod.status.message) == ("Succeeded", "", "")
+    assert BACK_OFF == (1.0, 300.0)
+
+
+async def test_a_running_container_is_taken_over(
+    late: Cluster, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document, fails = status.document, False
+
+    def fail(*args: Any, **more: Any) -> Any:
+        if fails:
+            raise TypeError("cannot be said")
+        return document(*args, **more)
+
+    monkeypatch.setattr(status, "document", fail)
+    first, second = late.root / "first", late.root / "second"
+    wait = "while ! [ -e {} ]; do sleep 0.02; done; exit {}"
+    other = {"name": "other", "command": ["sh", "-c", wait.format(first, 3)]}
+    main = {"name": "main", "command": ["sh", "-c", "echo one; " + wait.format(second, 7)]}
+    async with late.running():
+        await late.submit("p", containers=[main, other])
+        await late.until("p", lambda pod: all(c.state.running for c in pod.status.container_statuses))
+        fails = True
+        first.touch()
+        await late.until("p", lambda pod: "cannot be said" in pod.status.message)
+        await _sleeps(late, clock, BACK_OFF[0])
+        fails = False
+        clock.advance(BACK_OFF[0])
+        await late.until("p", lambda pod: not pod.status.message)
+        second.touch()
+        pod = await late.ended("p")
+        assert {
+            c.name: (terminated(c).exit_code, c.restart_count) for c in pod.status.container_statuses
+        } == {
+            "main": (7, 0),
+            "other": (3, 0),
+        }
+        assert await late.output("p") == "one\n"
+
+
+def terminated(container: ContainerStatus) -> Terminated:
+    assert container.state.terminated is not None
+    return container.state.terminated
+
+
+async def _sleeps(cluster: Cluster, clock: VirtualClock, seconds: float) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while clock.slept[-1:] != [seconds]:  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(0)
+
+
+async def test_a_pod_that_is_to_end_ends_all_the_same(late: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PodWorker, "_end", _fail)
+    async with late.running():
+        await late.submit("p", ["sleep", "1000"])
+        await late.started("p")
+        await late.client.delete(POD, "default", "p")
+        await late.gone("p")
+        assert marked_processes(late.root) == []
+        assert list((late.root / "node/pods").iterdir()) == []
+
+
+async def _fail(worker: PodWorker) -> None:
+    raise RuntimeError("cannot end")
