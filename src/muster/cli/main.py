@@ -12,7 +12,22 @@ from typing import Final
 import typer
 
 from muster import __version__
-from muster.cli import cancel, check, demo, down, get, list_, logs, nodes, run, submit, timeline, up, why
+from muster.cli import (
+    cancel,
+    check,
+    demo,
+    down,
+    get,
+    list_,
+    logs,
+    nodes,
+    replay,
+    run,
+    submit,
+    timeline,
+    up,
+    why,
+)
 from muster.cli.errors import INTERRUPTED, failure
 
 app: Final = typer.Typer(
@@ -34,6 +49,7 @@ app.command("timeline", help="Who ran when, as bars.")(timeline.command)
 app.command("logs", help="The output of a job's pods.")(logs.command)
 app.command("cancel", help="End a job and its pods.")(cancel.command)
 app.command("check", help="Validate a job file without a cluster.")(check.command)
+app.command("replay", help="Run a trace through the scheduler in virtual time.")(replay.command)
 app.command("nodes", help="The nodes and what is free on them.")(nodes.command)
 app.command("up", help="Start the embedded cluster.")(up.command)
 app.command("down", help="Stop the embedded cluster.")(down.command)

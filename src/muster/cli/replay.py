@@ -1,0 +1,299 @@
+"""`muster replay TRACE --format F`: a trace through the scheduler itself, in virtual time."""
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.options import Nodes, Output, OutputFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from muster.core.events import NodeChanged
+    from muster.sim.recheck import Verdict
+    from muster.sim.report import Report
+    from muster.sim.trace import Survey, Trace
+
+
+class Format(StrEnum):
+    SWF = "swf"
+    PHILLY = "philly"
+    OPENB = "openb"
+    MUSTER = "muster"
+
+
+class Estimates(StrEnum):
+    USER = "user"
+    EXACT = "exact"
+
+
+class Pass(StrEnum):
+    EVENT = "event"
+    INSTANT = "instant"
+
+
+DEFAULT_SEED: Final = "42"
+MOST_SEEDS: Final = 1000
+MOST_LOAD: Final = 1000.0
+#: Cycles between two updates of the bar.
+EVERY: Final = 200
+
+
+def command(
+    trace: Annotated[list[str], typer.Argument(metavar="TRACE…", help="A trace; gzip is recognised.")],
+    format: Annotated[Format, typer.Option("--format", help="What the trace is written in.")],
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Who decides.")] = "pack",
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="A..B", help="Seeds of what is drawn: 42, 42..51 or 1,2,3.")
+    ] = DEFAULT_SEED,
+    estimates: Annotated[
+        Estimates | None,
+        typer.Option("--estimates", help="Run times as jobs' users thought (the default), or as they were."),
+    ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option("--load", metavar="X", help="Bring arrivals closer or apart, to this offered load."),
+    ] = None,
+    passes: Annotated[
+        Pass | None,
+        typer.Option("--pass", help="Decide after each event (the default), or once per instant."),
+    ] = None,
+    nodes: Nodes = "",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and count them.")
+    ] = False,
+    output: OutputFormat = Output.TABLE,
+) -> None:
+    from pathlib import Path
+
+    from muster.sim.trace import TraceError
+
+    if format is Format.OPENB:
+        raise Failure(
+            "not yet: --format openb; its pods ask for parts of a GPU, which the scheduler cannot place yet. "
+            "There is swf, philly, muster",
+            BAD_INPUT,
+        )
+    if len(trace) > 1:
+        raise Failure(f"--format {format} is one file; got {len(trace)}", BAD_INPUT)
+    path = Path(trace[0])
+    try:
+        if format is Format.MUSTER:
+            given = {
+                "--seeds": seeds != DEFAULT_SEED,
+                "--estimates": estimates is not None,
+                "--load": load is not None,
+                "--pass": passes is not None,
+                "--nodes": bool(nodes),
+                "--skip-bad": skip_bad,
+            }
+            _refuse([option for option, is_given in given.items() if is_given])
+            _recheck(path, policy, output)
+        else:
+            found = _trace(format, path, _machine(nodes), estimates or Estimates.USER, skip_bad)
+            _replay(found, policy, _seeds(seeds), load, passes or Pass.EVENT, output)
+    except TraceError as error:
+        raise Failure(str(error), BAD_INPUT) from None
+
+
+def _refuse(options: list[str]) -> None:
+    if options:
+        raise Failure(
+            f"{', '.join(options)}: not for --format muster; a journal is decided again exactly as it was",
+            BAD_INPUT,
+        )
+
+
+def _recheck(path: "Path", policy: str, output: Output) -> None:
+    from muster.cli import show
+    from muster.sim import policies, recheck
+
+    with Progress("cycles") as progress:
+        verdict = recheck.recheck(path, policies.policy(policy), progress.step)
+    if output is not Output.TABLE:
+        show.machine(_verdict(policy, verdict), output)
+    else:
+        print(
+            f"{path}: {verdict.events} events, {verdict.cycles} cycles, {verdict.decisions} decisions of "
+            f"{verdict.schedulers} scheduler{'s' * (verdict.schedulers != 1)}: "
+            f"{'all the same' if verdict.difference is None else verdict.difference}"
+        )
+    if verdict.difference is not None:
+        raise typer.Exit(1)
+
+
+def _verdict(policy: str, verdict: "Verdict") -> dict[str, object]:
+    import msgspec
+
+    from muster.journal import encode
+
+    found = verdict.difference
+    sides = {} if found is None else {"logged": found.logged, "decided": found.decided}
+    return {
+        "policy": policy,
+        "schedulers": verdict.schedulers,
+        "events": verdict.events,
+        "cycles": verdict.cycles,
+        "decisions": verdict.decisions,
+        "difference": found
+        and {
+            "at": found.at,
+            "number": found.number,
+            **{
+                side: decision and msgspec.json.decode(encode(found.at, decision))
+                for side, decision in sides.items()
+            },
+        },
+    }
+
+
+def _machine(nodes: str) -> "list[NodeChanged]":
+    from muster.app.fit import as_nodes
+    from muster.local import nodespec
+
+    return as_nodes(nodespec.read(nodes)) if nodes else []
+
+
+def _trace(
+    format: Format, path: "Path", nodes: "list[NodeChanged]", estimates: Estimates, skip_bad: bool
+) -> "Trace":
+    from muster.sim import trace
+    from muster.sim.readers.philly import Philly
+    from muster.sim.readers.swf import Swf
+
+    if format is Format.SWF:
+        return Swf(path, nodes, trace.Estimates(estimates), skip_bad)
+    return Philly(path, nodes, skip_bad)
+
+
+def _replay(
+    trace: "Trace", policy: str, seeds: list[int], load: float | None, passes: Pass, output: Output
+) -> None:
+    from muster.cli import show
+    from muster.sim import engine, policies, report
+    from muster.sim.trace import survey
+
+    make = policies.policy(policy)
+    if load is not None and not 0 < load <= MOST_LOAD:
+        raise Failure(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}", BAD_INPUT)
+    surveyed = survey(trace)
+    if load is not None and surveyed.last == surveyed.first:
+        raise Failure("--load: all jobs arrive at one time; there is nothing between them", BAD_INPUT)
+    with Progress("jobs", surveyed.jobs) as progress:
+        found = report.run(
+            trace,
+            surveyed,
+            make,
+            policy=policy,
+            seeds=seeds,
+            load=load,
+            pass_=engine.Pass(passes),
+            turn=lambda recorder: progress.step(recorder.finished),
+        )
+    for sentence in _left_out(surveyed, found):
+        print(sentence, file=sys.stderr)
+    if output is not Output.TABLE:
+        metrics = {
+            name: {"mean": figure.mean, "std": figure.std, "per_seed": figure.per_seed}
+            for name, figure in found.metrics.items()
+        }
+        show.machine({"policy": found.policy, "seeds": found.seeds, "metrics": metrics}, output)
+    else:
+        print(_headline(trace, surveyed, load))
+        show.table(["METRIC", "VALUE", "UNIT"], _rows(trace, found), right=["VALUE"])
+
+
+def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
+    tally = survey.tally
+    for reason, count in sorted(tally.filtered.items()):
+        yield f"left out: {count} × {reason}"
+    if tally.bad:
+        yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
+    if report.stranded:
+        yield f"never started: {report.stranded} of {survey.jobs}; they are in no mean"
+    if len(report.seeds) > 1:
+        yield "nothing in this replay is drawn: all seeds have one result"
+
+
+def _headline(trace: "Trace", survey: "Survey", load: float | None) -> str:
+    from muster.sim.trace import capacity
+
+    total = capacity(trace.nodes, trace.resource)
+    nodes = f"{len(trace.nodes)} node{'s' * (len(trace.nodes) != 1)}"
+    offered = survey.offered(total) if load is None else load
+    return f"{survey.jobs} jobs on {nodes}, {total} {trace.resource}, offered load {offered:.3f}"
+
+
+def _rows(trace: "Trace", report: "Report") -> list[list[str]]:
+    units = {
+        "wait_mean": "s",
+        "wait_p95": "s",
+        "makespan": "s",
+        "work_lost": f"{trace.resource} × s",
+    }
+    return [
+        [
+            name,
+            "-" if figure.mean is None else f"{figure.mean:,.4f}".rstrip("0").rstrip("."),
+            units.get(name, ""),
+        ]
+        for name, figure in report.metrics.items()
+    ]
+
+
+def _seeds(text: str) -> list[int]:
+    """`42`, `42..51`, `1,2,3`."""
+    first, dots, last = text.partition("..")
+    try:
+        if dots:
+            seeds = list(range(int(first), min(int(last), int(first) + MOST_SEEDS) + 1))
+        else:
+            seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or len(seeds) > MOST_SEEDS:
+        raise Failure(f"--seeds {text}: write 42, 42..51 or 1,2,3; {MOST_SEEDS} at most", BAD_INPUT)
+    return seeds
+
+
+class Progress:
+    """A bar on a terminal's stderr, nothing elsewhere."""
+
+    def __init__(self, unit: str, total: int | None = None) -> None:
+        self._unit, self._total = unit, total
+        self._calls = 0
+
+    def __enter__(self) -> "Progress":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        self._bar = Bar(
+            TextColumn(self._unit),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(self._unit, total=self._total)
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        self._bar.stop()
+
+    def step(self, done: int | None = None) -> None:
+        """Called once per cycle; shown now and then."""
+        self._calls += 1
+        if self._calls % EVERY == 0:
+            self._bar.update(self._task, completed=self._calls if done is None else done)

@@ -1,0 +1,155 @@
+"""What a replay measures. The names are those of `muster replay -o json`.
+
+Times are seconds of the trace's clock, ratios lie between 0 and 1, and amounts are pieces of the one resource
+that the trace counts (processors, GPUs). Time averages run from the first submission to the last end; between
+two events nothing changes, so they are exact sums. Memory: one float per finished job, for the percentile.
+"""
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from muster.sim.trace import Job
+
+#: Bounded slowdown: shorter jobs count as this long, seconds (Feitelson et al., 1997).
+TAU: Final = 10.0
+
+NAMES: Final = (
+    "allocation_ratio",
+    "utilisation",
+    "fragmentation",
+    "wait_mean",
+    "wait_p95",
+    "avg_bounded_slowdown",
+    "makespan",
+    "preemptions",
+    "work_lost",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """One replay's figures; None where there is nothing to average.
+
+    allocation_ratio      time average of allocated / capacity over the time in which what runs and what waits
+                          together ask for at least the capacity: how full the machine gets when it could be
+                          full (the GPU allocation ratio of Weng et al., ATC'23, for jobs that end)
+    utilisation           time average of allocated / capacity over the makespan; what a job holds counts as
+                          used (Feitelson, "Metrics for parallel job scheduling and their convergence", 2001)
+    fragmentation         time average of free / capacity, counted only while a gang waits that asks for no
+                          more than is free in total: free, wanted, and unusable (after Weng et al., ATC'23)
+    wait_mean             mean time from submission to the start of the run that was completed
+    wait_p95              95th percentile of the same, linear between ranks (numpy's default)
+    avg_bounded_slowdown  mean of max(1, (wait + run) / max(run, 10 s)) (Gaussier et al., SC'15)
+    makespan              from the first submission to the last end
+    preemptions           how often a running job was ended so that another could run
+    work_lost             pieces × seconds that preempted runs had run; traces have no checkpoints
+    """
+
+    allocation_ratio: float | None
+    utilisation: float | None
+    fragmentation: float | None
+    wait_mean: float | None
+    wait_p95: float | None
+    avg_bounded_slowdown: float | None
+    makespan: float | None
+    preemptions: float
+    work_lost: float
+
+
+class Recorder:
+    """Told what happens, in order of time; how many jobs are where is public."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.submitted = self.running = self.finished = 0
+        self.allocated = 0
+        self._demand = 0
+        #: sizes of waiting jobs; the heap has each that is there, and some that are not any longer
+        self._waiting: Counter[int] = Counter()
+        self._sizes: list[int] = []
+        self._now = self._first = self._last_end = 0.0
+        # integrals over time
+        self._allocated_time = self._wanted_time = self._wanted_allocated_time = self._stranded_time = 0.0
+        self._waits = array("d")
+        self._slowdowns = 0.0
+        self._preemptions, self._work_lost = 0, 0.0
+
+    def job_submitted(self, job: Job, now: float) -> None:
+        if not self.submitted:
+            self._now = self._first = now
+        self._advance(now)
+        self.submitted += 1
+        self._demand += job.size
+        self._wait(job)
+
+    def job_started(self, job: Job, now: float) -> None:
+        self._advance(now)
+        self.running += 1
+        self.allocated += job.size
+        self._waiting[job.size] -= 1
+
+    def job_ended(self, job: Job, started: float, now: float) -> None:
+        self._advance(now)
+        self.running -= 1
+        self.finished += 1
+        self.allocated -= job.size
+        self._demand -= job.size
+        self._last_end = now
+        wait = started - job.submitted
+        self._waits.append(wait)
+        self._slowdowns += max(1.0, (wait + job.run_time) / max(job.run_time, TAU))
+
+    def job_preempted(self, job: Job, started: float, now: float) -> None:
+        """It waits again, and starts over."""
+        self._advance(now)
+        self.running -= 1
+        self.allocated -= job.size
+        self._wait(job)
+        self._preemptions += 1
+        self._work_lost += job.size * (now - started)
+
+    @property
+    def metrics(self) -> Metrics:
+        span, capacity = self._last_end - self._first, self._capacity
+        waits = np.frombuffer(self._waits) if self._waits else None
+        whole = capacity * span
+        wanted = capacity * self._wanted_time
+        return Metrics(
+            allocation_ratio=self._wanted_allocated_time / wanted if wanted else None,
+            utilisation=self._allocated_time / whole if self.finished else None,
+            fragmentation=self._stranded_time / whole if self.finished else None,
+            wait_mean=float(waits.mean()) if waits is not None else None,
+            wait_p95=float(np.percentile(waits, 95)) if waits is not None else None,
+            avg_bounded_slowdown=self._slowdowns / self.finished if self.finished else None,
+            makespan=span if self.finished else None,
+            preemptions=self._preemptions,
+            work_lost=self._work_lost,
+        )
+
+    def _wait(self, job: Job) -> None:
+        if job.size not in self._waiting:
+            heappush(self._sizes, job.size)
+        self._waiting[job.size] += 1
+
+    def _advance(self, now: float) -> None:
+        elapsed = now - self._now
+        if not elapsed:
+            return
+        self._now = now
+        self._allocated_time += self.allocated * elapsed
+        if self._demand >= self._capacity:
+            self._wanted_time += elapsed
+            self._wanted_allocated_time += self.allocated * elapsed
+        free = self._capacity - self.allocated
+        if free and (smallest := self._smallest_waiting()) is not None and smallest <= free:
+            self._stranded_time += free * elapsed
+
+    def _smallest_waiting(self) -> int | None:
+        while self._sizes and not self._waiting[self._sizes[0]]:
+            del self._waiting[heappop(self._sizes)]
+        return self._sizes[0] if self._sizes else None

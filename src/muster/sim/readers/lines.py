@@ -1,0 +1,66 @@
+"""Lines and numbers of text files, compressed or not, with errors that say where they are.
+
+Whether a file is gzip is seen from its first bytes, not from its name. One line is in memory at a time.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import IO, Final, cast
+
+from muster.sim.trace import TraceError
+
+#: Characters of a line; more is no line of a trace, and would be read into memory as a whole.
+LONGEST: Final = 65_536
+#: Seconds, processors, numbers of jobs: beyond this a float no longer tells neighbours apart.
+LARGEST: Final = 2**53
+_GZIP: Final = b"\x1f\x8b"
+_SHOWN: Final = 40  # characters of a line in a message
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbers from 1, and lines without their end. Raises TraceError."""
+    number = 0
+    try:
+        with _open(path) as file:
+            while line := file.readline(LONGEST + 1):
+                number += 1
+                if len(line) > LONGEST:
+                    raise TraceError(f"{path}, line {number}: longer than {LONGEST} bytes; is this a trace?")
+                yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+    except EOFError:
+        raise TraceError(
+            f"{path}: the gzip data ends after line {number}, in the middle; get it anew"
+        ) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(f"{path}: the gzip data is damaged after line {number} ({error})") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        compressed = file.read(len(_GZIP)) == _GZIP
+    return cast(IO[bytes], gzip.open(path)) if compressed else path.open("rb")  # "rb" is gzip's default
+
+
+def number(text: str, where: str, low: float, *, whole: bool = False) -> float:
+    """A number of at least `low`; raises TraceError. `where` names file, line and column."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise TraceError(f"{where}: {shown(text)} is not a number") from None
+    if not isfinite(value) or abs(value) > LARGEST:
+        raise TraceError(f"{where}: {shown(text)} is out of range; expected less than {LARGEST}")
+    if value < low:
+        raise TraceError(f"{where}: {shown(text)} is too small; expected {low:g} or more")
+    if whole and value != int(value):
+        raise TraceError(f"{where}: {shown(text)} is not a whole number")
+    return value
+
+
+def shown(text: str) -> str:
+    """A piece of the file, as messages show it."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

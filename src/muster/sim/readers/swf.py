@@ -1,0 +1,148 @@
+"""The Standard Workload Format of the Parallel Workloads Archive.
+
+18 columns of numbers, -1 where unknown; comments begin with `;`, and those at the top are a header
+(`; MaxProcs: 100`). <https://www.cs.huji.ac.il/labs/parallel/workload/swf.html>
+
+Model: one node with MaxProcs CPUs (MaxNodes, if that is all the header has), or the nodes given; a job is a
+gang of places of one CPU. As many as requested (column 8), else as allocated (5). A job that outran its
+estimate (9) was ended by then: its run time is the less of the two. Left out are jobs larger than the
+machine, of no processors or no run time, and, where users' estimates count, without one (the filter of
+Gaussier et al., SC'15).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from muster.core.events import NodeChanged
+from muster.core.gang import GangId, NodeName, PodSet, Shape
+from muster.sim.readers.lines import lines, number, shown
+from muster.sim.trace import PIECE, Estimates, Job, Tally, TraceError, capacity
+
+RESOURCE: Final = "cpu"
+COLUMNS: Final = (
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user",
+    "group",
+    "executable",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
+)
+JOB, SUBMIT, RUN, ALLOCATED, PROCESSORS, ESTIMATE = 0, 1, 3, 4, 7, 8
+#: Columns that are read, and the least that each may hold.
+_LEAST: Final = {JOB: 0, SUBMIT: 0, RUN: -1, ALLOCATED: -1, PROCESSORS: -1, ESTIMATE: -1}
+_WHOLE: Final = frozenset({JOB, ALLOCATED, PROCESSORS})
+_MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
+#: Processors of one machine: milli-CPU have 32 bits in the core.
+_MOST: Final = (2**31 - 1) // PIECE[RESOURCE]
+
+
+class Swf:
+    resource = RESOURCE
+
+    def __init__(
+        self,
+        path: Path,
+        nodes: Sequence[NodeChanged] | None = None,
+        estimates: Estimates = Estimates.USER,
+        skip_bad: bool = False,
+    ) -> None:
+        """Reads the header; raises TraceError."""
+        self._path, self._exact, self._skip_bad = path, estimates is Estimates.EXACT, skip_bad
+        self.nodes: Sequence[NodeChanged] = nodes or (_machine(path),)
+        self._capacity = capacity(self.nodes, RESOURCE)
+
+    def jobs(self, tally: Tally) -> Iterator[Job]:
+        last = (-1.0, -1.0)  # job number and submit time
+        for line, text in lines(self._path):
+            fields = text.split()
+            if not fields or fields[0].startswith(";"):
+                continue
+            try:
+                row = self._row(fields, f"{self._path}, line {line}", last)
+            except TraceError as error:
+                if not self._skip_bad:
+                    raise
+                tally.drop(error)
+                continue
+            last = (row[JOB], row[SUBMIT])
+            job = self._job(row, tally)
+            if job is not None:
+                yield job
+
+    def _row(self, fields: list[str], where: str, last: tuple[float, float]) -> dict[int, float]:
+        if len(fields) != len(COLUMNS):
+            raise TraceError(
+                f"{where}: {len(fields)} columns; a line of SWF has {len(COLUMNS)} numbers between blanks"
+            )
+        row: dict[int, float] = {}
+        for column, text in enumerate(fields):
+            low = _LEAST.get(column, float("-inf"))
+            place = f"{where}, column {column + 1} ({COLUMNS[column]})"
+            row[column] = number(text, place, low, whole=column in _WHOLE)
+        for column, before in zip((JOB, SUBMIT), last, strict=True):
+            if row[column] < before or (column == JOB and row[column] == before):
+                raise TraceError(
+                    f"{where}, column {column + 1} ({COLUMNS[column]}): {shown(fields[column])} is out of "
+                    f"order; the job before has {before:.15g}"
+                )
+        return row
+
+    def _job(self, row: dict[int, float], tally: Tally) -> Job | None:
+        run, estimate = row[RUN], row[ESTIMATE]
+        processors = int(row[PROCESSORS] if row[PROCESSORS] > 0 else row[ALLOCATED])
+        if max(row[PROCESSORS], row[ALLOCATED]) > self._capacity:
+            tally.filtered["larger than the machine"] += 1
+        elif processors <= 0:
+            tally.filtered["no processors"] += 1
+        elif run <= 0:
+            tally.filtered["no run time"] += 1
+        elif estimate <= 0 and not self._exact:
+            tally.filtered["no requested time (replayable with exact estimates)"] += 1
+        else:
+            run = min(run, estimate) if estimate > 0 else run
+            estimate = run if self._exact else estimate
+            # fixed width: names in order are numbers in order
+            id = GangId(f"swf/{int(row[JOB]):016}")
+            return Job(id, row[SUBMIT], run, estimate, _pod_sets(processors), processors)
+        return None
+
+
+@cache
+def _pod_sets(processors: int) -> tuple[PodSet, ...]:
+    """Bounded by the machine's size. One object per size: that is how the core knows equal gangs."""
+    return (PodSet("main", Shape(((RESOURCE, PIECE[RESOURCE]),)), processors, processors),)
+
+
+def _machine(path: Path) -> NodeChanged:
+    """The node that the header tells of."""
+    found: dict[str, int] = {}
+    for line, text in lines(path):
+        if text.strip() and not text.lstrip().startswith(";"):
+            break
+        match = _MACHINE.match(text.strip())
+        if match is not None:
+            value = int(match[2])
+            if not 0 < value <= _MOST:
+                raise TraceError(f"{path}, line {line}: {match[1]} {match[2][:20]}; expected 1 to {_MOST}")
+            found[match[1].lower()] = value
+    processors = found.get("maxprocs", found.get("maxnodes"))
+    if processors is None:
+        raise TraceError(
+            f"{path}: no `; MaxProcs: N` in its header; if this is SWF, give the machine: --nodes '1 x cpu=N'"
+        )
+    return NodeChanged(NodeName("machine"), ((RESOURCE, processors * PIECE[RESOURCE]),))

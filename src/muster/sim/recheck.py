@@ -1,0 +1,109 @@
+"""A live scheduler's journal, decided again: the same events must give the same decisions.
+
+The journal holds what the scheduler was told, when it was asked to decide, and what it said. A new scheduler
+is told and asked the same, and each decision is held against the one on record. The first that differs ends
+it: from there on the two know different things. What a crash cut off at the end of a term is not held against
+anybody.
+
+Where the journal's beginning has been rotated away, nothing is known of what the scheduler had been told
+by then; replay starts at the first beginning of a scheduler that is there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.core.decisions import Decision
+from muster.journal import Began, Cycle, Entry, encode, previous, read
+from muster.sim.engine import Core
+from muster.sim.trace import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first decision that is not the same; None where there is no counterpart."""
+
+    #: seconds since the epoch, of the cycle
+    at: float
+    #: which decision of the journal, from 1
+    number: int
+    logged: Decision | None
+    decided: Decision | None
+
+    def __str__(self) -> str:
+        return (
+            f"decision {self.number} differs, in the cycle at {self.at:.6f}:\n"
+            f"  the journal has  {_show(self.at, self.logged)}\n"
+            f"  decided now      {_show(self.at, self.decided)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    schedulers: int
+    events: int
+    cycles: int
+    decisions: int
+    difference: Difference | None
+
+
+def recheck(path: Path, make: Callable[[], Core], turn: Callable[[], None] = lambda: None) -> Verdict:
+    """Replays a journal up to the first difference. Raises TraceError if it cannot be read as one."""
+    if not path.exists() and not previous(path).exists():
+        raise TraceError(f"{path}: no such file; a journal is written by a scheduler that runs")
+    try:
+        return _Check(make, turn).run(read(path), path)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise error if isinstance(error, TraceError) else TraceError(str(error)) from None
+
+
+class _Check:
+    def __init__(self, make: Callable[[], Core], turn: Callable[[], None]) -> None:
+        self._make, self._turn = make, turn
+        self._core: Core | None = None
+        #: what was decided in this cycle and has not been found in the journal yet
+        self._due: list[Decision] = []
+        self._at = 0.0
+        self._schedulers = self._events = self._cycles = self._decisions = 0
+
+    def run(self, entries: Iterable[Entry], path: Path) -> Verdict:
+        difference = next(self._differences(entries), None)
+        if self._core is None:
+            raise TraceError(
+                f"{path}: no scheduler begins in it; it is empty, or its beginning has been rotated away"
+            )
+        return Verdict(self._schedulers, self._events, self._cycles, self._decisions, difference)
+
+    def _differences(self, entries: Iterable[Entry]) -> Iterator[Difference]:
+        for entry in entries:
+            match entry.what:
+                case Began():
+                    self._core, self._due = self._make(), []
+                    self._schedulers += 1
+                case _ if self._core is None:
+                    continue
+                case Cycle():
+                    yield from self._missing()
+                    self._at, self._due = entry.at, list(self._core.decide(entry.at))
+                    self._cycles += 1
+                    self._turn()
+                case what if isinstance(what, Decision):
+                    self._decisions += 1
+                    decided = self._due.pop(0) if self._due else None
+                    if decided != what:
+                        yield Difference(self._at, self._decisions, what, decided)
+                case event:
+                    yield from self._missing()
+                    self._core.apply(event)
+                    self._events += 1
+
+    def _missing(self) -> Iterator[Difference]:
+        """Decided now, but not on record, though the journal goes on."""
+        if self._due:
+            yield Difference(self._at, self._decisions + 1, None, self._due[0])
+
+
+def _show(at: float, decision: Decision | None) -> str:
+    return "nothing" if decision is None else encode(at, decision).decode()
