@@ -2,11 +2,18 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from muster.kube.client import Client
+from muster.kube.clock import SystemClock
+from muster.kube.http import Connection, HttpClient
+from muster.local import credentials
 from muster.local.client import LocalClient
+from muster.local.door import door
 from muster.local.registry import Registry
+from muster.local.serving import serving
 
 
 class SpokenLogs:
@@ -32,6 +39,19 @@ async def local(registry: Registry) -> AsyncIterator[Client]:
     yield LocalClient(registry, SpokenLogs())
 
 
+@asynccontextmanager
+async def http(registry: Registry) -> AsyncIterator[Client]:
+    """Over TLS, through the door."""
+    with TemporaryDirectory() as directory:
+        home = Path(directory)
+        credentials.ensure(home, SystemClock().now())
+        async with serving(door(registry, SpokenLogs(), "secret"), home) as url:
+            headers = {"Authorization": "Bearer secret"}
+            client = HttpClient(Connection(url, credentials.client_context(home), lambda: headers))
+            yield client
+            await client.close()
+
+
 Connect = Callable[[Registry], AbstractAsyncContextManager[Client]]
 
-CLIENTS: Final[dict[str, Connect]] = {"local": local}
+CLIENTS: Final[dict[str, Connect]] = {"local": local, "http": http}
