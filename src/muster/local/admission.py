@@ -1,44 +1,21 @@
 """What happens to an object between a request and the store: read, completed, checked.
 
 Every write is read as its kind's struct first, status included, so that whoever reads the store can rely
-on types. Then the rules of its kind complete and check it: one line per kind in the table below.
+on types. Then the rules of its kind complete and check it (`muster.api.rules`).
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from muster.api import kinds
+from muster.api import kinds, rules
 from muster.api.base import Object
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import FieldError, InvalidObject, Path, convert
-from muster.api.rules import cluster, job, jobset, metadata, pod, scheduling, stored
+from muster.api.fields import InvalidObject, Path, convert
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind, invalid
-
-
-class Rules(NamedTuple):
-    default: Callable[[Object], Object] = lambda obj: obj
-    validate: Callable[[Object, Object | None], list[FieldError]] = lambda obj, old: []
-
-
-_RULES: Final[dict[AnyKind, Rules]] = {
-    kinds.NAMESPACE: Rules(cluster.default_namespace),
-    kinds.NODE: Rules(cluster.default_node, cluster.validate_node),
-    kinds.POD: Rules(pod.default, pod.validate),
-    kinds.SERVICE: Rules(cluster.default_service, cluster.validate_service),
-    kinds.CONFIG_MAP: Rules(validate=stored.validate_config_map),
-    kinds.SECRET: Rules(stored.default_secret, stored.validate_secret),
-    kinds.PRIORITY_CLASS: Rules(scheduling.default_priority_class, scheduling.validate_priority_class),
-    kinds.PDB: Rules(validate=scheduling.validate_budget),
-    kinds.JOB: Rules(job.default, job.validate),
-    kinds.JOBSET: Rules(jobset.default, jobset.validate),
-    kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
-    kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),
-    kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
-}
 
 
 def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
@@ -65,15 +42,12 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
 def complete(kind: AnyKind, name: str, obj: Object) -> Object:
     """`obj` with its kind's defaults; types are right from here on."""
     _check_types(kind, name, obj)
-    return _RULES[kind].default(obj) if kind in _RULES else obj
+    return rules.default(kind, obj)
 
 
 def check(kind: AnyKind, name: str, obj: Object, old: Object | None) -> None:
     """Raises `Invalid` with every field at fault."""
-    errors = metadata.validate(obj, old)
-    if kind in _RULES:
-        errors += _RULES[kind].validate(obj, old)
-    if errors:
+    if errors := rules.validate(kind, obj, old):
         raise invalid(kind, name, errors)
 
 

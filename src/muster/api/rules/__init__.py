@@ -2,5 +2,50 @@
 
 Each has `default(obj) -> obj`, which may complete the object in place, and `validate(obj, old)`, where
 `old` is the state before an update. Both get JSON that has been read as the kind's struct before, so types
-are right; only values are left to check.
+are right; only values are left to check. `RULES` says which belong to which kind: the embedded cluster
+applies them to every write, and a job file is held against them before it is handed in.
 """
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from muster.api import kinds
+from muster.api.base import Kind, Object
+from muster.api.fields import FieldError
+from muster.api.rules import cluster, job, jobset, metadata, pod, scheduling, stored
+
+
+class Rules(NamedTuple):
+    """The rules of one kind; what it does not state is left as it is and accepted."""
+
+    default: Callable[[Object], Object] = lambda obj: obj
+    validate: Callable[[Object, Object | None], list[FieldError]] = lambda obj, old: []
+
+
+#: Any, because a table of kinds holds kinds of many types.
+RULES: Final[dict[Kind[Any], Rules]] = {
+    kinds.NAMESPACE: Rules(cluster.default_namespace),
+    kinds.NODE: Rules(cluster.default_node, cluster.validate_node),
+    kinds.POD: Rules(pod.default, pod.validate),
+    kinds.SERVICE: Rules(cluster.default_service, cluster.validate_service),
+    kinds.CONFIG_MAP: Rules(validate=stored.validate_config_map),
+    kinds.SECRET: Rules(stored.default_secret, stored.validate_secret),
+    kinds.PRIORITY_CLASS: Rules(scheduling.default_priority_class, scheduling.validate_priority_class),
+    kinds.PDB: Rules(validate=scheduling.validate_budget),
+    kinds.JOB: Rules(job.default, job.validate),
+    kinds.JOBSET: Rules(jobset.default, jobset.validate),
+    kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
+    kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),
+    kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
+}
+_NONE: Final = Rules()
+
+
+def default(kind: Kind[Any], obj: Object) -> Object:
+    """`obj` with its kind's defaults, completed in place."""
+    return RULES.get(kind, _NONE).default(obj)
+
+
+def validate(kind: Kind[Any], obj: Object, old: Object | None) -> list[FieldError]:
+    """Every field at fault, of the metadata and of the kind. `obj` has its defaults."""
+    return [*metadata.validate(obj, old), *RULES.get(kind, _NONE).validate(obj, old)]
