@@ -1,10 +1,15 @@
 """The real `muster`, in a home and a directory of its own, and nothing left of it afterwards."""
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +29,7 @@ class Muster:
         self.home = directory / "home"
         self.cwd = directory / "work"
         self.cwd.mkdir()
+        self._started: list[subprocess.Popen[str]] = []
         self.environ = {
             "MUSTER_HOME": str(self.home),
             "HOME": str(directory),
@@ -54,7 +60,7 @@ class Muster:
         return json.loads(self.run(*words, "-o", "json").out)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [MUSTER, *words],
             cwd=self.cwd,
             env=self.environ,
@@ -63,6 +69,8 @@ class Muster:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
 
     def host(self) -> int:
         """The process id of the host."""
@@ -84,6 +92,8 @@ class Muster:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for process in self._started:
+            process.communicate()
         assert not left, f"left behind: {left}\n{self.log()}"
 
     def _owns(self, process: Path) -> bool:
@@ -93,6 +103,51 @@ class Muster:
         except OSError:
             return False  # gone, or somebody else's
         return str(self.home).encode() in text and not zombie
+
+
+class Terminal:
+    """A command in a terminal of its own, 100 columns wide."""
+
+    def __init__(self, muster: Muster, *words: str) -> None:
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        # `setsid --ctty` makes it the terminal that Ctrl-C comes from
+        self._process = subprocess.Popen(
+            ["setsid", "--ctty", "--wait", MUSTER, *words],
+            cwd=muster.cwd,
+            env={**muster.environ, "TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        )
+        os.close(slave)
+        self._master = master
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            assert self._read(deadline), f"ended without {text!r}: {self.seen}"
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def exit_code(self) -> int:
+        """Reads to the end."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        os.close(self._master)
+        return self._process.wait(PATIENCE)
+
+    def _read(self, deadline: float) -> bool:
+        assert select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0], self.seen
+        try:
+            chunk = os.read(self._master, 65536)
+        except OSError:  # nobody has the terminal open any more
+            return False
+        self.seen += chunk.decode(errors="replace")
+        return bool(chunk)
 
 
 class Done:

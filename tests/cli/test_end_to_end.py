@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.cli.binary import EXAMPLES, Muster, manifest, names, until
+from tests.cli.binary import EXAMPLES, Muster, Terminal, manifest, names, until
 
 GANG = "scheduling: {mode: gang}"
 
@@ -146,7 +146,8 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
     (job,) = muster.json("list")
     assert (job["state"], job["failed"]) == ("failed", 1)
     runs = muster.json("timeline", "job")
-    assert [run["exit_code"] for run in runs] == [0, 1], "the same pods, with their own exit codes"
+    codes = {run["job_index"]: run["exit_code"] for run in runs}
+    assert (codes, len(runs)) == ({0: 0, 1: 1}, 2), "the same pods, with their own exit codes"
     assert sum("│ up" in line for line in muster.run("logs", "job").lines) == 2
     muster.run("down")
     gone(muster)
@@ -222,4 +223,17 @@ def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     assert up.returncode == 0
     assert time.monotonic() - began < 5
     assert muster.run("down").out == "the embedded cluster was not running\n"
+    gone(muster)
+
+
+def test_in_a_terminal_one_line_stands_and_ctrl_c_is_a_key(muster: Muster) -> None:
+    muster.file("job.yaml", manifest("echo up; sleep 60", spec=GANG))
+    terminal = Terminal(muster, "run", "job.yaml")
+    terminal.until("│ \x1b[0mup")
+    terminal.until("1 of 1 running")
+    terminal.type("\x03")
+    assert terminal.exit_code() == 130
+    assert "\x1b[2K" in terminal.seen, "the line is drawn over"
+    assert "cancelled (waited " in terminal.seen
+    assert terminal.seen.rstrip("\r\n").splitlines()[-2].startswith("worker 0  ")
     gone(muster)

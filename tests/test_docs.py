@@ -1,0 +1,58 @@
+"""The documentation agrees with itself and with the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from muster import names
+from muster.cli.main import app
+from muster.core.gang import Code
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [t for t in targets if not t.startswith("http") and not (page.parent / t).exists()]
+    assert not missing
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = (ROOT / "docs/index.md").read_text()
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()
+
+
+def test_every_verb_is_described() -> None:
+    page = (ROOT / "docs/command-line.md").read_text()
+    group = typer.main.get_command(app)
+    verbs = set(getattr(group, "commands", {}))
+    assert len(verbs) > 10
+    assert {verb for verb in verbs if f"muster {verb}" not in page} == set()
+
+
+def test_every_key_has_its_line() -> None:
+    page = (ROOT / "docs/names.md").read_text()
+    keys = {
+        value for value in vars(names).values() if isinstance(value, str) and value.startswith("muster.dev/")
+    }
+    assert len(keys) > 10
+    assert {key for key in keys if f"`{key}" not in page} == set()
+
+
+def test_every_reason_has_its_line() -> None:
+    page = (ROOT / "docs/names.md").read_text()
+    assert {code.value for code in Code if f"`{code.value}`" not in page} == set()
+
+
+def test_every_dependency_is_accounted_for() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs/dependencies.md").read_text()
+    wanted = {re.split(r"[<>=;\[ ]", each)[0] for each in project["dependencies"]}
+    assert {each for each in wanted if not re.search(rf"\b{each} \d", page)} == set()
