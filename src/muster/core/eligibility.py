@@ -94,13 +94,18 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
             found |= Obstacle.SELECTOR
         if shape.affinity is not None and not any(_term(t, labels, node.name) for t in shape.affinity):
             found |= Obstacle.AFFINITY
-    if node.taints and not all(_tolerated(taint, shape.tolerations) for taint in node.taints):
+    if node.taints and untolerated(shape, node):
         found |= Obstacle.TAINT
     if node.cordoned:
         found |= Obstacle.CORDON
     if not node.ready:
         found |= Obstacle.NOT_READY
     return found
+
+
+def untolerated(shape: Shape, node: NodeChanged) -> list[Taint]:
+    """Taints of the node that keep pods of this shape off it."""
+    return [taint for taint in node.taints if not _tolerated(taint, shape.tolerations)]
 
 
 def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:

@@ -17,6 +17,7 @@ from muster.core.exact import Answer, Verdict
 from muster.core.gang import Code, GangId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
+from muster.core.mismatch import mismatch
 from muster.core.nodes import PODS, Bools, Nodes
 from muster.core.placement import Part, Trial, Want
 from muster.core.slots import Slots, Vector
@@ -67,8 +68,7 @@ class Explainer:
         if not present:
             message = "there is no node"
         elif not matching.any():
-            kinds = [name for flag, name in _LIMITS if (mask.obstacles & flag).any()]
-            message = f"none of {nodes_(present)} matches: {', '.join(kinds)}"
+            message = f"none of {nodes_(present)} matches: {mismatch(part.shape, self._nodes.facts.values())}"
         else:
             message = self._too_large(part, matching)
         return Explanation(Code.NOTHING_MATCHES, "placement", _named(want, part, message), sets)

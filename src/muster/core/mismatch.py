@@ -1,0 +1,49 @@
+"""What of a pod's constraints no node satisfies: the label that none has, or a taint, in words.
+
+Only for shapes that match no node at all. A selector is named by the first of its labels that no node has,
+with the values that nodes do have, since the likeliest cause is a slip of the pen.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from muster.core.eligibility import Obstacle, obstacle, untolerated
+from muster.core.events import NodeChanged
+from muster.core.gang import Shape
+
+#: Labels' values and taints that are named, at most.
+SHOWN: Final = 3
+
+
+def mismatch(shape: Shape, nodes: Iterable[NodeChanged]) -> str:
+    """What keeps pods of this shape off these nodes, cordons and readiness apart."""
+    facts = list(nodes)
+    found = Obstacle.NONE
+    for fact in facts:
+        found |= obstacle(shape, fact)
+    return ", ".join(_causes(shape, facts, found))
+
+
+def _causes(shape: Shape, nodes: list[NodeChanged], found: Obstacle) -> Iterator[str]:
+    if Obstacle.SELECTOR in found:
+        yield f"selector {_selector(shape, nodes)}"
+    if Obstacle.AFFINITY in found:
+        yield "affinity"
+    if Obstacle.TAINT in found:
+        keeping = {taint for node in nodes for taint in untolerated(shape, node)}
+        texts = sorted({f"{taint.key}={taint.value}" if taint.value else taint.key for taint in keeping})
+        yield f"taint {_few(texts)}"
+
+
+def _selector(shape: Shape, nodes: list[NodeChanged]) -> str:
+    labels = [dict(node.labels) for node in nodes]
+    for key, value in shape.selector:
+        values = {found[key] for found in labels if key in found}
+        if value not in values:
+            return f"{key}={value} ({f'here: {_few(sorted(values))}' if values else f'no node has {key}'})"
+    wanted = ", ".join(f"{key}={value}" for key, value in shape.selector)
+    return wanted if len(shape.selector) == 1 else f"{wanted} (no node has all of these)"
+
+
+def _few(texts: list[str]) -> str:
+    return ", ".join(texts[:SHOWN]) + (", …" if len(texts) > SHOWN else "")
