@@ -261,7 +261,7 @@ spec:
     (note,) = [n for n in job.notes if n.severity is Severity.NOTE]
     assert note.line == 4
     for field in ("builder", "clone", "spec.engineName", "spec.tensorboard", "spec.debug", "resources.rdma"):
-        assert field in note.message
+        assert field in f"{note.path} {note.message}"
 
 
 #: (what is written, line, field, words of the message)

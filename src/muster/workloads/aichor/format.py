@@ -126,12 +126,10 @@ def _outside(document: Document, manifest: Manifest, options: Options) -> list[F
 def _notes(document: Document, manifest: Manifest, name: str) -> list[Finding]:
     notes = []
     if manifest.ignored:
-        fields = ", ".join(dotted(path) for path in manifest.ignored)
-        notes.append(
-            document.finding(
-                manifest.ignored[0], f"has no meaning here and is ignored: {fields}", Severity.NOTE
-            )
-        )
+        first, *others = manifest.ignored
+        also = f", as are {', '.join(map(dotted, others))}" if others else ""
+        message = f"has no meaning here and is ignored{also}"
+        notes.append(document.finding(first, message, Severity.NOTE))
     if manifest.without_resources:
         types = ", ".join(manifest.without_resources)
         notes.append(
