@@ -49,7 +49,7 @@ def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
     assert "worker-0-0 │ hello" in done.lines
     (verdict,) = [line for line in done.lines if line.startswith("failed in ")]
     assert "exited with code 7" in verdict
-    assert any(line.startswith("worker 0  ") and "✗  exit 7 on " in line for line in done.lines)
+    assert any(line.startswith("worker ") and "✗  exit 7 on " in line for line in done.lines)
     gone(muster)
 
     name = done.lines[0].partition(" ")[0]
