@@ -4,6 +4,7 @@ Everything that kubeconfig can say (merged files, contexts, exec plug-ins, OIDC,
 is read by the official client, which is imported here and only when asked for.
 """
 
+import os
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -16,33 +17,52 @@ class ConfigError(Exception):
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
-    """The connection of a kubeconfig (default: $KUBECONFIG, then ~/.kube/config, then in-cluster)."""
-    # imported here: half a second that the embedded cluster never needs
-    import kubernetes
+    """The connection of a kubeconfig (default: $KUBECONFIG, then ~/.kube/config, then in-cluster).
 
-    config: Any = kubernetes.config  # Any: its loaders carry no types
-    found: Any = kubernetes.client.Configuration()
-    namespace = "default"
+    Raises ConfigError.
+    """
+    path = kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+    inside = not kubeconfig and not context and not os.path.exists(path) and "KUBECONFIG" not in os.environ
     try:
-        try:
-            config.load_kube_config(kubeconfig, context, client_configuration=found)
-            _, active = config.list_kube_config_contexts(kubeconfig)
-            if context:
-                contexts, _ = config.list_kube_config_contexts(kubeconfig)
-                active = next(entry for entry in contexts if entry["name"] == context)
-            namespace = active["context"].get("namespace") or "default"
-        except config.ConfigException:
-            if kubeconfig or context:
-                raise
-            config.load_incluster_config(client_configuration=found)
-    except (config.ConfigException, OSError) as error:
-        raise ConfigError(f"no usable cluster configuration: {error}") from error
+        found, namespace = _in_cluster() if inside else _of_file(path, context)
+        if not found.host:
+            raise ValueError("the cluster has no server")
+        tls = _tls(found)
+    except Exception as error:  # the loaders raise whatever a bad file makes them trip over
+        where = "" if inside else f"{path}: "
+        raise ConfigError(f"no usable cluster configuration: {where}{_words(error)}") from error
 
     def headers() -> Mapping[str, str]:
         token = found.get_api_key_with_prefix("authorization") or found.get_api_key_with_prefix("BearerToken")
         return {"Authorization": token} if token else {}
 
-    return Connection(found.host, _tls(found), headers, namespace)
+    return Connection(found.host, tls, headers, namespace)
+
+
+def _of_file(path: str, context: str | None) -> tuple[Any, str]:
+    """The official client's Configuration, and the context's namespace."""
+    import kubernetes  # here: half a second that the embedded cluster never needs
+
+    config: Any = kubernetes.config  # Any: its loaders carry no types
+    found: Any = kubernetes.client.Configuration()
+    config.load_kube_config(path, context, client_configuration=found)
+    contexts, active = config.list_kube_config_contexts(path)
+    if context:
+        active = next(entry for entry in contexts if entry["name"] == context)
+    return found, active["context"].get("namespace") or "default"
+
+
+def _in_cluster() -> tuple[Any, str]:
+    import kubernetes  # as above
+
+    config: Any = kubernetes.config  # Any: as above
+    found: Any = kubernetes.client.Configuration()
+    config.load_incluster_config(client_configuration=found)
+    return found, "default"
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _tls(found: Any) -> ssl.SSLContext | None:

@@ -1,16 +1,17 @@
 """The client over HTTP: aiohttp for the connection, msgspec for the bodies.
 
-One request per call and no hidden retries: whoever writes must know whether a write may have taken
-effect, so a connection that could not be made is `Unreachable` and an answer that did not come is
-`Unanswered`. Watches are read in chunks and split at newlines here, because a line (one object) may
-be larger than any buffer that a line reader would allow.
+No hidden retries: whoever writes must know whether a write may have taken effect, so a connection that
+could not be made is `Unreachable`, and an answer that did not come or makes no sense is `Unanswered`.
+(aiohttp itself repeats a GET or DELETE once where a connection that was kept open turns out to be closed.)
+Watches are read in chunks and split at newlines here, because a line (one object) may be larger than any
+buffer that a line reader would allow.
 """
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import aiohttp
 import msgspec
@@ -22,6 +23,7 @@ from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
 from muster.kube.decode import list_decoder, object_decoder
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 
 CONNECTIONS: Final = 64  # kept open to the server at most
 WATCH_SECONDS: Final = 300  # after which the server ends a watch and we resume it
@@ -57,11 +59,10 @@ class HttpClient:
         await self._session.close()
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
-        return object_decoder(kind).decode(await self._request("GET", kind.path(namespace, name)))
+        return _decoded(object_decoder(kind), await self._request("GET", kind.path(namespace, name)))
 
     async def get_json(self, kind: Kind[R], namespace: str, name: str) -> Object:
-        body: Object = msgspec.json.decode(await self._request("GET", kind.path(namespace, name)))
-        return body
+        return _decoded(_json, await self._request("GET", kind.path(namespace, name)))
 
     async def list(
         self,
@@ -78,7 +79,7 @@ class HttpClient:
             query["limit"] = str(limit)
         if token:
             query["continue"] = token
-        body = list_decoder(kind).decode(await self._request("GET", kind.path(namespace), query))
+        body = _decoded(list_decoder(kind), await self._request("GET", kind.path(namespace), query))
         return Page(body.items, body.metadata.resource_version, body.metadata.continue_)
 
     async def watch(
@@ -97,23 +98,22 @@ class HttpClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        decode = object_decoder(kind).decode
         async for line in self._lines(kind.path(namespace), query):
-            event = _event_decoder.decode(line)
+            event = _decoded(_event, line)
             if event.type == "ERROR":
-                status = msgspec.json.decode(event.object)
+                status = _decoded(_json, event.object)
                 raise errors.from_status(status, int(status.get("code") or 500))
-            yield WatchEvent(EventType(event.type), decode(event.object))
+            yield WatchEvent(EventType(event.type), _decoded(object_decoder(kind), event.object))
 
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
-        return object_decoder(kind).decode(await self._request("POST", kind.path(namespace), body=obj))
+        return _decoded(object_decoder(kind), await self._request("POST", kind.path(namespace), body=obj))
 
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:
         media = "application/json-patch+json" if isinstance(patch, list) else "application/merge-patch+json"
         path = kind.path(namespace, name, subresource)
-        return object_decoder(kind).decode(await self._request("PATCH", path, body=patch, media=media))
+        return _decoded(object_decoder(kind), await self._request("PATCH", path, body=patch, media=media))
 
     async def delete(
         self,
@@ -213,11 +213,20 @@ class HttpClient:
 
 
 class _Event(msgspec.Struct):
-    type: str
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
     object: msgspec.Raw
 
 
-_event_decoder: Final = msgspec.json.Decoder(_Event)
+_event: Final = msgspec.json.Decoder(_Event)
+_json: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], content: bytes | msgspec.Raw) -> T:
+    """An answer that is not understood leaves open what has happened, as one that did not come."""
+    try:
+        return decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.Unanswered(f"the answer is not understood: {error}") from error
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

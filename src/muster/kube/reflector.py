@@ -52,23 +52,32 @@ class Reflector(Generic[R]):
         self._on_change, self._on_progress = on_change, on_progress
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
+        self._heard = False  # anything from this watch
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Runs until cancelled. What fails is tried again later and later, unless something came before."""
         failures = 0
         while True:
+            self._heard = False
             try:
                 if not self.resource_version:
                     await self._list()
                 await self._watch()
+                if not self._heard:
+                    await self._clock.sleep(BACK_OFF[0])  # a server that ends watches at once
                 failures = 0
-            except Expired:
-                self.resource_version = ""
+                continue
+            except Expired as error:
+                self.resource_version, why = "", error.message
             except (ApiError, Unanswered, Unreachable) as error:
-                failures += 1
-                delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures, 10))
-                log.warning("watching %s: %s; again in %.1f s", self.kind.plural, error, delay)
-                await self._clock.sleep(delay * (0.5 + random.random() / 2))  # not all at once
+                why = str(error)
+            if self._heard:
+                failures = 0
+                continue
+            failures += 1
+            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10))
+            log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
+            await self._clock.sleep(delay * (0.5 + random.random() / 2))  # not all at once
 
     async def _list(self) -> None:
         found: dict[str, R] = {}
@@ -105,6 +114,7 @@ class Reflector(Generic[R]):
             labels=self._labels,
             fields=self._fields,
         ):
+            self._heard = True
             if event.type is EventType.DELETED:
                 self._change(event.object.key, None)
             elif event.type is not EventType.BOOKMARK:

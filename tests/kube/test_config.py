@@ -1,0 +1,152 @@
+"""Kubeconfig files, as people have them and as they break."""
+
+import base64
+import json
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.kube import config
+from muster.kube.clock import SystemClock
+from muster.kube.config import ConfigError
+from muster.local import credentials
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Certificates."""
+    home = tmp_path / "home"
+    home.mkdir()
+    credentials.ensure(home, SystemClock().now())
+    return home
+
+
+@pytest.fixture
+def write(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def write(user: dict[str, Any], **more: Any) -> str:
+        authority = base64.b64encode(credentials.authority_file(home).read_bytes()).decode()
+        cluster = {"server": "https://10.1.2.3:6443", "certificate-authority-data": authority}
+        changed = cluster | more.pop("cluster", {})
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "one",
+            "clusters": [{"name": "c", "cluster": {k: v for k, v in changed.items() if v}}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [
+                {"name": "one", "context": {"cluster": "c", "user": "u"}},
+                {"name": "two", "context": {"cluster": "c", "user": "u", "namespace": "research"}},
+            ],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(content | more))
+        return str(path)
+
+    return write
+
+
+def test_a_token(write: Write) -> None:
+    connection = config.load(write({"token": "secret"}))
+    assert connection.server == "https://10.1.2.3:6443"
+    assert connection.headers() == {"Authorization": "Bearer secret"}
+    assert connection.namespace == "default"
+    assert connection.tls is not None
+    assert connection.tls.verify_mode == ssl.CERT_REQUIRED
+    assert connection.tls.get_ca_certs()
+
+
+def test_another_context_and_its_namespace(write: Write) -> None:
+    assert config.load(write({"token": "t"}), "two").namespace == "research"
+
+
+def test_the_file_that_the_environment_names(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", write({"token": "t"}))
+    assert config.load().server == "https://10.1.2.3:6443"
+
+
+def test_a_client_certificate(write: Write, home: Path) -> None:
+    user = {"client-certificate": str(home / "server.crt"), "client-key": str(home / "server.key")}
+    connection = config.load(write(user))
+    assert connection.headers() == {}
+    assert connection.tls is not None
+
+
+def test_no_verification_only_where_it_is_said(write: Write) -> None:
+    insecure = {"insecure-skip-tls-verify": True, "certificate-authority-data": None}
+    connection = config.load(write({"token": "t"}, cluster=insecure))
+    assert connection.tls is not None
+    assert (connection.tls.verify_mode, connection.tls.check_hostname) == (ssl.CERT_NONE, False)
+
+
+def test_plain_http(write: Write) -> None:
+    assert config.load(write({}, cluster={"server": "http://127.0.0.1:8001"})).tls is None
+
+
+def test_a_plug_in_is_run_for_the_token(write: Write, tmp_path: Path) -> None:
+    told = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "fresh"},
+    }
+    plug_in = tmp_path / "plug-in"
+    plug_in.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    plug_in.chmod(0o755)
+    user = {
+        "exec": {
+            "apiVersion": told["apiVersion"],
+            "command": str(plug_in),
+            "interactiveMode": "Never",
+        }
+    }
+    assert config.load(write(user)).headers() == {"Authorization": "Bearer fresh"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{",
+        "just text",
+        "clusters: 5",
+        "current-context: x\ncontexts: []\nclusters: []\nusers: []",
+        "\0",
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_error(write: Write, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "broken"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match="no usable cluster configuration"):
+        config.load(str(path))
+
+
+def test_what_a_file_refers_to_must_be_there(write: Write, tmp_path: Path) -> None:
+    lies: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"client-certificate": "/absent.crt", "client-key": "/absent.key"}, {}),
+        ({"token": "t"}, {"certificate-authority-data": "bm90aGluZw=="}),
+        ({"token": "t"}, {"certificate-authority-data": "!"}),
+        ({"token": "t"}, {"server": None}),
+    ]
+    for user, cluster in lies:
+        with pytest.raises(ConfigError, match=r"no usable cluster configuration: .*kubeconfig: "):
+            config.load(write(user, cluster=cluster))
+    for path, context in ((str(tmp_path / "absent"), None), (write({"token": "t"}), "no-such-context")):
+        with pytest.raises(ConfigError, match="no usable cluster configuration"):
+            config.load(path, context)
+
+
+def test_without_any_configuration(write: Write) -> None:
+    assert not os.path.exists(os.path.expanduser("~/.kube/config"))
+    with pytest.raises(ConfigError, match="no usable cluster configuration"):
+        config.load()

@@ -1,0 +1,187 @@
+"""The client over HTTP, against a server that does what it is told, be it right or wrong."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import CONFIG_MAP, POD
+from muster.kube import errors
+from muster.kube.client import EventType
+from muster.kube.http import Connection, HttpClient
+
+
+class Server:
+    """Answers each request with the next of its answers, given in pieces, and remembers what was asked."""
+
+    def __init__(self, *answers: list[bytes]) -> None:
+        self._answers = list(answers)
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {
+            key.lower(): value for key, _, value in (line.partition(": ") for line in head[1:] if line)
+        }
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        self.requests.append((head[0].rpartition(" ")[0], headers, body))
+        for piece in self._answers.pop(0):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.close()
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def talking(*answers: list[bytes]) -> AsyncIterator[tuple[Server, HttpClient]]:
+    server = Server(*answers)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1")
+    port = listening.sockets[0].getsockname()[1]
+    tokens = iter(["first", "second", "third"])
+    client = HttpClient(
+        Connection(f"http://127.0.0.1:{port}", headers=lambda: {"Authorization": f"Bearer {next(tokens)}"})
+    )
+    try:
+        yield server, client
+    finally:
+        await client.close()
+        listening.close()
+        await listening.wait_closed()
+
+
+def answer(body: Any, status: str = "200 OK", *headers: str) -> list[bytes]:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    length = f"Content-Length: {len(content)}"
+    lines = [f"HTTP/1.1 {status}", "Connection: close", length, *headers, "", ""]
+    return ["\r\n".join(lines).encode(), content]
+
+
+def stream(*pieces: bytes) -> list[bytes]:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return [head, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
+
+
+CONFIG = {"metadata": {"name": "c", "namespace": "ns", "resourceVersion": "7"}}
+
+
+async def test_who_asks_is_said_anew_in_each_request() -> None:
+    async with talking(answer(CONFIG), answer(CONFIG)) as (server, client):
+        await client.get(CONFIG_MAP, "ns", "c")
+        await client.get(CONFIG_MAP, "ns", "c")
+        assert [headers["authorization"] for _, headers, _ in server.requests] == [
+            "Bearer first",
+            "Bearer second",
+        ]
+        assert server.requests[0][0] == "GET /api/v1/namespaces/ns/configmaps/c"
+
+
+async def test_patches_and_deletions_say_what_they_are() -> None:
+    async with talking(answer(CONFIG), answer(CONFIG), answer({})) as (server, client):
+        await client.patch(CONFIG_MAP, "ns", "c", {"data": {"a": None}})
+        await client.patch(CONFIG_MAP, "ns", "c", [{"op": "remove", "path": "/data"}], subresource="status")
+        await client.delete(POD, "ns", "p", uid="u", grace_period=0, propagation="Foreground")
+        types = [headers["content-type"] for _, headers, _ in server.requests]
+        assert types == ["application/merge-patch+json", "application/json-patch+json", "application/json"]
+        assert server.requests[1][0] == "PATCH /api/v1/namespaces/ns/configmaps/c/status"
+        assert json.loads(server.requests[2][2]) == {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": "Foreground",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": "u"},
+        }
+
+
+async def test_a_watch_is_read_whatever_pieces_it_comes_in() -> None:
+    lines = b"".join(
+        json.dumps({"type": type_, "object": CONFIG}).encode() + b"\n" for type_ in ("ADDED", "DELETED")
+    )
+    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","creationTimestamp":null}}}\n'
+    pieces = [lines[:3], lines[3:-4], lines[-4:] + b"\n", bookmark]
+    async with talking(stream(*pieces)) as (server, client):
+        seen = [event async for event in client.watch(CONFIG_MAP, resource_version="5", labels="a=b")]
+        assert [event.type for event in seen] == [EventType.ADDED, EventType.DELETED, EventType.BOOKMARK]
+        assert seen[-1].object.metadata.resource_version == "9"
+        asked = server.requests[0][0]
+        for part in ("watch=1", "resourceVersion=5", "labelSelector=a%3Db", "allowWatchBookmarks=true"):
+            assert part in asked
+
+
+async def test_an_error_in_the_middle_of_a_watch_is_raised() -> None:
+    status = {
+        "type": "ERROR",
+        "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "old"},
+    }
+    async with talking(stream(json.dumps(status).encode() + b"\n")) as (_, client):
+        with pytest.raises(errors.Expired, match="old"):
+            await anext(aiter(client.watch(CONFIG_MAP, resource_version="5")))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        ("409 Conflict", {"reason": "AlreadyExists", "message": "there"}, errors.AlreadyExists),
+        ("409 Conflict", {"reason": "Conflict"}, errors.Conflict),
+        ("409 Conflict", {"reason": "SomethingNew"}, errors.Conflict),
+        ("404 Not Found", {}, errors.NotFound),
+        ("403 Forbidden", b"<html>a proxy's page</html>", errors.Forbidden),
+        ("503 Service Unavailable", b"", errors.ServerError),
+        ("418 I'm a teapot", b"\xff", errors.ServerError),
+    ],
+)
+async def test_refusals_have_their_class(status: str, body: Any, expected: type[Exception]) -> None:
+    async with talking(answer(body, status)) as (_, client):
+        with pytest.raises(expected) as caught:
+            await client.get(CONFIG_MAP, "ns", "c")
+        assert type(caught.value) is expected
+
+
+async def test_who_is_asked_to_wait_is_told_how_long() -> None:
+    async with talking(answer({}, "429 Too Many Requests", "Retry-After: 3")) as (_, client):
+        with pytest.raises(errors.TooManyRequests) as caught:
+            await client.get(CONFIG_MAP, "ns", "c")
+        assert caught.value.retry_after == 3.0
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Le"], id="half a head"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"], id="half a body"),
+        pytest.param([b"SSH-2.0-OpenSSH\r\n\r\n"], id="another protocol"),
+        pytest.param(answer(b"<html>a proxy's page</html>"), id="not JSON"),
+        pytest.param(answer({"metadata": {"name": 5}}), id="not such an object"),
+    ],
+)
+async def test_a_write_whose_answer_does_not_come_may_have_happened(pieces: list[bytes]) -> None:
+    async with talking(pieces) as (_, client):
+        with pytest.raises(errors.Unanswered):
+            await client.create(CONFIG_MAP, "ns", CONFIG)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param(stream(b'{"type":"ADDED","object":{"metadata":')[:-1], id="cut off"),
+        pytest.param(stream(b"nonsense\n"), id="nonsense"),
+        pytest.param(stream(b'{"type":"EXPLODED","object":{}}\n'), id="an unknown event"),
+    ],
+)
+async def test_a_watch_that_breaks_says_so(pieces: list[bytes]) -> None:
+    async with talking(pieces) as (_, client):
+        with pytest.raises(errors.Unanswered):
+            await anext(aiter(client.watch(CONFIG_MAP, resource_version="5")))
+
+
+async def test_where_nobody_listens_nothing_was_sent() -> None:
+    client = HttpClient(Connection("http://127.0.0.1:9"))
+    with pytest.raises(errors.Unreachable, match=r"127\.0\.0\.1:9"):
+        await client.create(CONFIG_MAP, "ns", CONFIG)
+    with pytest.raises(errors.Unreachable):
+        await anext(aiter(client.watch(CONFIG_MAP, resource_version="5")))
+    await client.close()

@@ -1,0 +1,188 @@
+"""Keeping a cache true: resuming, listing again, telling the difference, backing off."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.core_v1 import ConfigMap
+from muster.api.kinds import CONFIG_MAP
+from muster.kube.client import EventType, Page, WatchEvent
+from muster.kube.errors import Expired, ServerError, Unanswered, Unreachable
+from muster.kube.reflector import BACK_OFF, Reflector
+
+Told = tuple[str | None, str | None]
+
+
+def config(name: str, version: int, uid: str = "") -> ConfigMap:
+    meta = {"name": name, "namespace": "ns", "uid": uid or name, "resourceVersion": str(version)}
+    return msgspec.convert({"metadata": meta}, ConfigMap)
+
+
+def page(version: int, *items: ConfigMap, token: str = "") -> Page[ConfigMap]:
+    return Page(list(items), str(version), token)
+
+
+def event(type_: str, item: ConfigMap) -> WatchEvent[ConfigMap]:
+    return WatchEvent(EventType(type_), item)
+
+
+class Script:
+    """A client that answers lists and watches from a script; at its end a watch goes on for ever."""
+
+    def __init__(self, lists: Sequence[Any], watches: Sequence[Sequence[Any]]) -> None:
+        self._lists, self._watches = list(lists), [list(watch) for watch in watches]
+        self.asked: list[str] = []
+        self.over = asyncio.Event()
+
+    async def list(self, kind: Any, namespace: str, **how: Any) -> Page[ConfigMap]:
+        self.asked.append(f"list {how['token']}".strip())
+        answer = self._lists.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, Page)
+        return answer
+
+    async def watch(
+        self, kind: Any, namespace: str, *, resource_version: str, **how: Any
+    ) -> AsyncIterator[WatchEvent[ConfigMap]]:
+        self.asked.append(f"watch {resource_version}")
+        if not self._watches:
+            self.over.set()
+            await asyncio.Event().wait()
+        for answer in self._watches.pop(0):
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+
+
+class Instant:
+    """A clock whose sleeps are over at once, and remembered."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return sum(self.slept)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+class Run:
+    def __init__(self, script: Script) -> None:
+        self.script, self.clock = script, Instant()
+        self.told: list[Told] = []
+        self.progress: list[str] = []
+        client: Any = script  # Any: it has no more than the reflector needs
+        self.reflector = Reflector(
+            client, CONFIG_MAP, self._note, on_progress=self.progress.append, clock=self.clock
+        )
+
+    def _note(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
+        self.told.append((_version(old), _version(new)))
+
+
+def _version(item: ConfigMap | None) -> str | None:
+    return None if item is None else f"{item.metadata.name}@{item.metadata.resource_version}"
+
+
+@asynccontextmanager
+async def ran(lists: Sequence[Any], watches: Sequence[Sequence[Any]]) -> AsyncIterator[Run]:
+    """A reflector that has come to the end of the script."""
+    run = Run(Script(lists, watches))
+    task = asyncio.create_task(run.reflector.run())
+    try:
+        async with asyncio.timeout(10):
+            await run.script.over.wait()
+        yield run
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_lists_once_and_watches_from_there() -> None:
+    changes = [
+        event("ADDED", config("b", 6)),
+        event("MODIFIED", config("a", 7)),
+        event("DELETED", config("b", 8)),
+    ]
+    async with ran([page(5, config("a", 3))], [changes]) as run:
+        assert run.script.asked == ["list", "watch 5", "watch 8"], "it resumes after what it has seen"
+        assert run.told == [(None, "a@3"), (None, "b@6"), ("a@3", "a@7"), ("b@6", None)]
+        assert run.progress == ["5", "6", "7", "8"]
+        assert {key: _version(item) for key, item in run.reflector.items.items()} == {"ns/a": "a@7"}
+        assert run.clock.slept == []
+
+
+async def test_a_bookmark_moves_on_without_a_change() -> None:
+    async with ran([page(5)], [[event("BOOKMARK", config("", 90))]]) as run:
+        assert run.script.asked[-1] == "watch 90"
+        assert (run.told, run.reflector.items) == ([], {})
+
+
+async def test_all_pages_are_one_list_at_the_first_ones_revision() -> None:
+    pages = [page(5, config("a", 1), token="t"), page(9, config("b", 2))]
+    async with ran(pages, []) as run:
+        assert run.script.asked == ["list", "list t", "watch 5"]
+        assert list(run.reflector.items) == ["ns/a", "ns/b"]
+
+
+async def test_what_has_changed_between_two_lists_is_told_once() -> None:
+    first = page(5, config("same", 1), config("changed", 2), config("gone", 3), config("anew", 4, "old"))
+    second = page(20, config("same", 1), config("changed", 12), config("anew", 14, "new"), config("new", 15))
+    async with ran([first, second], [[event("BOOKMARK", config("", 6)), Expired("too old")]]) as run:
+        assert run.script.asked == ["list", "watch 5", "list", "watch 20"]
+        assert run.told[4:] == [
+            ("gone@3", None),
+            ("changed@2", "changed@12"),
+            ("anew@4", None),
+            (None, "anew@14"),
+            (None, "new@15"),
+        ]
+        assert run.clock.slept == [], "the first time it lists at once"
+
+
+async def test_a_page_that_has_expired_begins_the_list_anew() -> None:
+    pages = [page(5, config("a", 1), token="t"), Expired("too old"), page(9, config("b", 8))]
+    async with ran(pages, []) as run:
+        assert run.script.asked == ["list", "list t", "list", "watch 9"]
+        assert list(run.reflector.items) == ["ns/b"]
+
+
+@pytest.mark.parametrize(
+    "failure", [Unreachable("down"), Unanswered("no answer"), ServerError("broken"), Expired("too old")]
+)
+async def test_what_goes_on_failing_is_tried_less_and_less_often(failure: Exception) -> None:
+    async with ran([failure] * 12 + [page(1)], []) as run:
+        for number, slept in enumerate(run.clock.slept):
+            longest = min(BACK_OFF[1], BACK_OFF[0] * 2**number)
+            assert longest / 2 <= slept <= longest
+        assert len(run.clock.slept) == 12
+        assert run.reflector.synced.is_set()
+
+
+async def test_what_works_again_starts_its_back_off_anew() -> None:
+    works: Callable[[int], list[Any]] = lambda version: [  # noqa: E731  # one line of three watches
+        event("MODIFIED", config("a", version)),
+        Unanswered("cut"),
+    ]
+    cut = [Unanswered("cut")]
+    async with ran([page(5)], [cut, cut, cut, works(6), cut, works(7)]) as run:
+        assert run.script.asked == ["list", *["watch 5"] * 4, *["watch 6"] * 2, "watch 7"]
+        assert len(run.clock.slept) == 4
+        assert run.clock.slept[2] > BACK_OFF[0]
+        assert run.clock.slept[3] <= BACK_OFF[0]
+
+
+async def test_a_server_that_ends_watches_at_once_is_not_asked_without_pause() -> None:
+    async with ran([page(5)], [[], [], []]) as run:
+        assert run.clock.slept == [BACK_OFF[0]] * 3
