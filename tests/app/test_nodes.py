@@ -1,0 +1,53 @@
+"""Nodes as people see them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.app.nodes import fetch, summary
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+
+@pytest.fixture
+def client() -> Iterator[LocalClient]:
+    store = Store(":memory:")
+    yield LocalClient(Registry(store))
+    store.close()
+
+
+async def node(client: LocalClient, name: str, ready: str = "True", **spec: Any) -> None:
+    labels = {"nvidia.com/gpu.product": "A100"} if name == "gpu" else {}
+    await client.create(kinds.NODE, "", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    status = {
+        "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": ready}],
+    }
+    await client.patch(kinds.NODE, "", name, {"status": status}, subresource="status")
+
+
+async def pod(client: LocalClient, name: str, phase: str, cpu: str = "500m") -> None:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
+    await client.create(
+        kinds.POD, "default", {"metadata": {"name": name}, "spec": {"containers": [container]}}
+    )
+    await client.bind("default", name, {"target": {"name": "gpu"}})
+    await client.patch(kinds.POD, "default", name, {"status": {"phase": phase}}, subresource="status")
+
+
+async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
+    await node(client, "gpu")
+    await node(client, "away", ready="False")
+    await node(client, "closed", unschedulable=True)
+    await pod(client, "a", "Running")
+    await pod(client, "b", "Pending")
+    await pod(client, "done", "Succeeded")
+    away, closed, gpu = await fetch(client)
+    assert [view.state for view in (away, closed, gpu)] == ["not ready", "cordoned", "ready"]
+    assert (gpu.capacity["cpu"], gpu.capacity["memory"], gpu.product) == (2000, 1024, "A100")
+    assert gpu.used == {"cpu": 1000, "memory": 128, "pods": 2}, "what has ended takes nothing"
+    assert summary(gpu)["used"]["cpu"] == 1000
+    assert away.used == {}
