@@ -1,0 +1,75 @@
+"""Text files line by line: compressed or not, broken in all ways, and numbers that are none."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from muster.sim.readers.lines import LONGEST, lines, number
+from muster.sim.trace import TraceError
+from tests.sim.traces import write
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_gzip_is_seen_from_the_content_not_from_the_name(tmp_path: Path, compressed: bool) -> None:
+    path = write(tmp_path / "trace.txt", "a\r\nb\n\nc", compressed=compressed)
+    assert list(lines(path)) == [(1, "a"), (2, "b"), (3, ""), (4, "c")]
+
+
+def test_gzip_that_ends_in_the_middle_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress("".join(f"line {n}\n" for n in range(50_000)).encode())
+    path = tmp_path / "trace.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TraceError, match=r"trace.gz: the gzip data ends after line \d{3,}, in the middle"):
+        list(lines(path))
+
+
+@pytest.mark.parametrize("at", [5_000, -6])
+def test_damaged_gzip_is_named(tmp_path: Path, at: int) -> None:
+    data = bytearray(gzip.compress("".join(f"line {n * n}\n" for n in range(50_000)).encode()))
+    data[at : at + 2] = bytes(255 - byte for byte in data[at : at + 2])
+    path = tmp_path / "trace.gz"
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match=r"trace.gz: the gzip data (is damaged|ends) after line \d+"):
+        list(lines(path))
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "trace", "ok\n" + "x" * (LONGEST + 1))
+    with pytest.raises(TraceError, match=f"line 2: longer than {LONGEST} bytes"):
+        list(lines(path))
+
+
+def test_bytes_that_are_no_text_are_read_as_something_that_is_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(b"\xff\xfe\x00\n")
+    ((_, text),) = lines(path)
+    with pytest.raises(TraceError, match="is not a number"):
+        number(text, "there", 0)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="nosuch: cannot be read: No such file"):
+        list(lines(tmp_path / "nosuch"))
+    with pytest.raises(TraceError, match="cannot be read: Is a directory"):
+        list(lines(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "'' is not a number"),
+        ("12x", "'12x' is not a number"),
+        ("nan", "'nan' is out of range"),
+        ("inf", "'inf' is out of range"),
+        ("1e400", "'1e400' is out of range"),
+        ("9007199254740993e3", "is out of range; expected less than 9007199254740992"),
+        ("-1", "'-1' is too small; expected 0 or more"),
+        ("1.5", "'1.5' is not a whole number"),
+        ("9" * 100, "…' is out of range"),
+    ],
+)
+def test_numbers_that_are_none(text: str, said: str) -> None:
+    with pytest.raises(TraceError, match=f"^f, line 3: .*{said}") as error:
+        number(text, "f, line 3", 0, whole=True)
+    assert len(str(error.value)) < 120

@@ -1,0 +1,89 @@
+"""Metrics, worked out by hand."""
+
+from dataclasses import asdict
+
+import pytest
+
+from muster.core.decisions import Assign
+from muster.core.gang import NodeName, Place
+from muster.core.scheduler import Scheduler
+from muster.sim.metrics import NAMES, Metrics, Recorder
+from muster.sim.report import summary
+from tests.sim.traces import Puppet, assign, job, machine, play
+
+
+def test_the_names_are_those_of_the_command_line() -> None:
+    assert tuple(asdict(Recorder(1).metrics)) == NAMES
+
+
+def test_one_machine_worked_out_by_hand() -> None:
+    """8 GPUs: a takes 6 from 0 to 20; b wants 4 at 5 and waits until 20, then runs to 24."""
+    metrics, _ = play(Scheduler(), machine(8), [job(1, 0, 20, 6), job(2, 5, 4, 4)])
+    assert asdict(metrics) == pytest.approx(
+        {
+            "utilisation": (6 * 20 + 4 * 4) / (8 * 24),
+            "allocation_ratio": 6 / 8,  # more is asked than there is from 5 to 20
+            "fragmentation": 0,  # 2 are free then, but b wants 4: not enough, rather than badly placed
+            "wait_mean": 7.5,
+            "wait_p95": 0.95 * 15,
+            "avg_bounded_slowdown": (1 + (15 + 4) / 10) / 2,
+            "makespan": 24,
+            "preemptions": 0,
+            "work_lost": 0,
+        }
+    )
+
+
+def test_free_gpus_that_a_waiting_gang_cannot_use_are_fragmented() -> None:
+    """Two nodes of 4 with 2 free each: a pod of 4 waits from 10 until 30 beside 4 free GPUs."""
+    a, b, c = job(1, 0, 30, 2), job(2, 0, 40, 2), job(3, 10, 10, 4)
+    core = Puppet([assign(a, "node-0")], [assign(b, "node-1")], [], [assign(c, "node-0")])
+    metrics, _ = play(core, machine(4, 4), [a, b, c])
+    assert metrics.makespan == 40
+    assert metrics.fragmentation == pytest.approx(4 * 20 / (8 * 40))
+    assert metrics.allocation_ratio == pytest.approx(4 / 8)  # asked for: exactly 8 from 10 to 30
+    assert metrics.utilisation == pytest.approx((4 * 30 + 6 * 10) / (8 * 40))
+
+
+def test_waiting_gangs_too_large_for_what_is_free_do_not_hide_smaller_ones() -> None:
+    a, big, small = job(1, 0, 10, 5), job(2, 0, 10, 8), job(3, 0, 10, 2)
+    core = Puppet([assign(a)], [], [], [assign(small)], [assign(big)])
+    metrics, _ = play(core, machine(8), [a, big, small])
+    # 3 are free until 10 and small, wanting 2, waits; then big does not fit the 6 that are free
+    assert metrics.fragmentation == pytest.approx(3 * 10 / (8 * 30))
+
+
+def test_a_short_job_counts_as_ten_seconds_and_none_is_faster_than_alone() -> None:
+    metrics, _ = play(Scheduler(), machine(1), [job(1, 0, 2, 1), job(2, 0, 2, 1), job(3, 0, 40, 1)])
+    # waits 0, 2, 4: max(1, 2/10), max(1, 4/10), 44/40
+    assert metrics.avg_bounded_slowdown == pytest.approx((1 + 1 + 1.1) / 3)
+
+
+def test_a_replay_in_which_nothing_ran_has_no_means() -> None:
+    metrics, left = play(Scheduler(), machine(1), [job(1, 0, 2, 2)])
+    assert len(left) == 1
+    assert metrics == Metrics(None, None, None, None, None, None, None, 0, 0)
+
+
+def test_time_begins_with_the_first_submission() -> None:
+    metrics, _ = play(Scheduler(), machine(1), [job(1, 1e9, 2, 1)])
+    assert (metrics.makespan, metrics.utilisation) == (2, 1)
+
+
+def test_sizes_count_over_all_pod_sets() -> None:
+    two = job(1, 0, 10, 4, 2)
+    nodes = {Place("gpu-4", 0): NodeName("node-0"), Place("gpu-2", 0): NodeName("node-1")}
+    metrics, _ = play(Puppet([Assign(two.id, nodes)]), machine(4, 4), [two])
+    assert metrics.utilisation == 6 / 8
+
+
+def test_figures_over_seeds() -> None:
+    def metrics(wait: float | None) -> Metrics:
+        return Metrics(None, 0.5, 0, wait, wait, 1, 10, 0, 0)
+
+    figures = summary("pack", [1, 2, 3], [metrics(1), metrics(None), metrics(4)], 0).metrics
+    assert list(figures) == list(NAMES)
+    assert (figures["wait_mean"].mean, figures["wait_mean"].per_seed) == (2.5, [1, None, 4])
+    assert figures["wait_mean"].std == pytest.approx(4.5**0.5)
+    assert (figures["allocation_ratio"].mean, figures["allocation_ratio"].std) == (None, None)
+    assert (figures["utilisation"].mean, figures["utilisation"].std) == (0.5, 0)

@@ -1,0 +1,202 @@
+"""The journal of a live scheduler, decided again."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from muster.api import kinds
+from muster.controllers import driver
+from muster.controllers.job import CONTROLLER as JOBS
+from muster.controllers.jobset import controller as jobset_controller
+from muster.core.decisions import Assign, Decision, Wait
+from muster.core.events import Event, GangSubmitted, NodeChanged
+from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
+from muster.core.scheduler import Scheduler
+from muster.journal import Began, Cycle, Entry, Journal, decode, encode, read
+from muster.runtime.leader import Term
+from muster.runtime.loop import run
+from muster.sim.recheck import recheck
+from muster.sim.trace import TraceError
+from tests.runtime.test_loop import Cluster, jobset, pod
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+async def live(cluster: Cluster, epoch: int, path: Path, play: Callable[[], None], seconds: float) -> None:
+    """A scheduler and controllers, in virtual time, for a while."""
+    journal = Journal(path)
+    tasks = [
+        asyncio.create_task(run(cluster.client, cluster.clock, Term(epoch, sole=True), journal=journal)),
+        asyncio.create_task(driver.run(cluster.client, [JOBS, jobset_controller()], cluster.clock)),
+    ]
+    await asyncio.sleep(1)
+    play()
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        assert not task.done()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    journal.close()
+
+
+@pytest.mark.looptime
+async def test_a_live_scheduler_decides_again_what_it_decided_over_a_restart(path: Path) -> None:
+    cluster = Cluster()
+    cluster.node("node-0")
+    cluster.node("node-1")
+
+    def gangs_and_pods() -> None:
+        cluster.create(kinds.JOBSET, jobset("first", 6))
+        cluster.create(kinds.JOBSET, jobset("second", 4, suspend=False))
+        cluster.create(kinds.POD, pod("alone"))
+        cluster.create(kinds.POD, pod("big", "9"))
+
+    def losses() -> None:
+        cluster.registry.delete(kinds.POD, "default", "alone")
+        cluster.registry.delete(kinds.JOBSET, "default", "first")
+
+    await live(cluster, 1, path, gangs_and_pods, 400)
+    await live(cluster, 2, path, losses, 10)
+    cluster.store.close()
+
+    entries = list(read(path))
+    verdict = recheck(path, Scheduler)
+    assert verdict.difference is None
+    assert verdict.schedulers == 2
+    assert verdict.decisions == sum(isinstance(entry.what, Decision) for entry in entries) > 4
+    assert {Assign, Wait} <= {type(entry.what) for entry in entries}
+    assert verdict.cycles == sum(isinstance(entry.what, Cycle) for entry in entries)
+
+
+def submit(name: str, pods: int) -> GangSubmitted:
+    sets = (PodSet("main", Shape((("cpu", 1000),)), pods, pods),)
+    return GangSubmitted(Gang(GangId(name), sets, pods, 0.0))
+
+
+def record() -> Iterator[Entry]:
+    """What a scheduler on one node of two CPUs says: one gang starts, another waits."""
+    scheduler = Scheduler()
+    yield Entry(0, Began(1))
+    told: list[list[Event]] = [
+        [NodeChanged(NodeName("n"), (("cpu", 2000),)), submit("ns/a", 2)],
+        [submit("ns/b", 3), submit("ns/c", 1)],
+        [],
+    ]
+    for now, events in enumerate(told, 1):
+        for event in events:
+            scheduler.apply(event)
+            yield Entry(now, event)
+        yield Entry(now, Cycle())
+        yield from (Entry(now, decision) for decision in scheduler.decide(now))
+
+
+def save(path: Path, entries: list[Entry]) -> Path:
+    path.write_bytes(b"".join(encode(entry.at, entry.what) + b"\n" for entry in entries))
+    return path
+
+
+def index(entries: list[Entry], kind: type) -> int:
+    return next(i for i, entry in enumerate(entries) if isinstance(entry.what, kind))
+
+
+def test_the_same_is_the_same(path: Path) -> None:
+    verdict = recheck(save(path, [*record(), *record()]), Scheduler)
+    assert (verdict.schedulers, verdict.events, verdict.cycles, verdict.decisions) == (2, 8, 6, 6)
+    assert verdict.difference is None
+
+
+def test_a_decision_that_was_another_is_shown_with_what_is_decided_now(path: Path) -> None:
+    entries = list(record())
+    at = index(entries, Assign)
+    line = encode(entries[at].at, entries[at].what).replace(b'"n"', b'"m"')
+    entries[at] = decode(line)
+    difference = recheck(save(path, entries), Scheduler).difference
+    assert difference is not None
+    assert (difference.at, difference.number) == (1, 1)
+    assert str(difference).splitlines() == [
+        "decision 1 differs, in the cycle at 1.000000:",
+        f"  the journal has  {line.decode()}",
+        "  decided now      " + line.replace(b'"m"', b'"n"').decode(),
+    ]
+
+
+def test_a_decision_that_is_not_on_record_or_not_made_again_is_found(path: Path) -> None:
+    entries = list(record())
+    at = index(entries, Wait)
+    missing = recheck(save(path, entries[:at] + entries[at + 1 :]), Scheduler).difference
+    assert missing is not None
+    # the other gang's reason stands where this one's should
+    assert isinstance(missing.logged, Wait)
+    assert isinstance(missing.decided, Wait)
+    assert missing.decided.gang == "ns/b"
+
+    at = index(entries, Assign)
+    gone = recheck(save(path, entries[:at] + entries[at + 1 :]), Scheduler).difference
+    assert gone is not None
+    assert gone.logged is None
+    assert isinstance(gone.decided, Assign)
+    assert "the journal has  nothing" in str(gone)
+
+    again = recheck(save(path, [*entries, entries[at]]), Scheduler).difference
+    assert again is not None
+    assert (again.logged, again.decided) == (entries[at].what, None)
+
+
+def test_an_event_that_is_missing_makes_a_difference(path: Path) -> None:
+    entries = [entry for entry in record() if entry.what != submit("ns/c", 1)]
+    found = recheck(save(path, entries), Scheduler).difference
+    assert found is not None
+    assert isinstance(found.logged, Wait)
+    assert found.logged.gang == "ns/c"
+
+
+def test_what_a_crash_cut_off_is_not_held_against_anybody(path: Path) -> None:
+    entries = list(record())
+    cut = entries[: index(entries, Wait) + 1]  # the second of two reasons was not written any more
+    assert recheck(save(path, cut), Scheduler).difference is None
+    assert recheck(save(path, [*cut, *record()]), Scheduler).difference is None
+
+
+def test_what_came_before_the_first_beginning_that_is_there_is_passed_over(path: Path) -> None:
+    entries = list(record())
+    verdict = recheck(save(path, [*entries[3:], *record()]), Scheduler)
+    assert (verdict.schedulers, verdict.difference) == (1, None)
+    with pytest.raises(
+        TraceError, match=r"no scheduler begins in it; .* its beginning has been rotated away"
+    ):
+        recheck(save(path, entries[1:]), Scheduler)
+    with pytest.raises(TraceError, match="no scheduler begins in it"):
+        recheck(save(path, []), Scheduler)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonsense\n",
+        "\x1f\x8b\n",
+        '{"at": 1}\n',
+        '{"at": 1, "is": "Begun"}\n',
+        "[]\n",
+        '"x"\n',
+        "; MaxProcs: 1\n",
+    ],
+)
+def test_a_line_of_something_else_is_named(path: Path, text: str) -> None:
+    path.write_text(text)
+    with pytest.raises(TraceError, match="journal, line 1: not an entry of a journal"):
+        recheck(path, Scheduler)
+
+
+def test_a_journal_that_is_not_there_is_named(path: Path) -> None:
+    with pytest.raises(TraceError, match="journal: no such file"):
+        recheck(path, Scheduler)
+    path.mkdir()
+    with pytest.raises(TraceError, match="cannot be read: Is a directory"):
+        recheck(path, Scheduler)
