@@ -19,7 +19,7 @@ from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.core.gang import GangId
-from muster.names import ADMISSION, EPOCH, GANG
+from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan import decode
@@ -31,8 +31,9 @@ from tests.runtime.server import Pause, Server, ServerClient
 NAMESPACE = "default"
 #: Seconds without any change after which nothing more is expected: more than any pause of the committer.
 QUIET = 400.0
-#: How a gang's pods come about: from a Job that muster may suspend, from one it may not, or from nobody.
-Kind = Literal["job", "free job", "bare"]
+#: How a gang's pods come about: from a Job that muster may suspend, from one it may not, or from nobody;
+#: those that nobody makes anew may be made anew by muster, or not.
+Kind = Literal["job", "free job", "bare", "remade"]
 
 
 class Idle:
@@ -69,6 +70,7 @@ class Cluster:
         self.server = Server(time, dict(objects or {}), revision)
         self.server.watch = self._check
         self.sizes: dict[str, int] = {}
+        self.kept: dict[str, Object] = {}  # pods that must not get lost, as they were created
         self.whole: set[str] = set()  # gangs that have been whole since they last had no pod on a node
         self.making: dict[str, Making] = {}
         self.preempts: dict[str, str] = {}
@@ -79,7 +81,7 @@ class Cluster:
         """As it is now, for another history: objects are replaced, never changed."""
         other = Cluster(self.server.objects, self.server.revision, self.server.time)
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
-        other.sizes, other.whole = dict(self.sizes), set(self.whole)
+        other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         return other
 
     # -- what people create
@@ -93,14 +95,17 @@ class Cluster:
 
     def gang(self, name: str, size: int, kind: Kind) -> None:
         self.sizes[name] = size
-        if kind == "bare":
+        if kind in ("bare", "remade"):
             if size > 1:
-                group = {"metadata": {"name": name}, "spec": {"minMember": size}}
+                mark = {ON_PARTIAL: "recreate"} if kind == "remade" else {}
+                group = {"metadata": {"name": name, "annotations": mark}, "spec": {"minMember": size}}
                 self.server.create(kinds.POD_GROUP_X, NAMESPACE, group)
             for i in range(size):
                 label = {"scheduling.x-k8s.io/pod-group": name} if size > 1 else {}
                 pod_name = f"{name}-{i}" if size > 1 else name
                 self._pod({"name": pod_name, "labels": label})
+                if kind == "remade":
+                    self.kept[pod_name] = self.server.objects[kinds.POD, f"{NAMESPACE}/{pod_name}"]
             return
         marks = {GANG: "true"} | ({ADMISSION: "gang"} if kind == "job" else {})
         spec = {
@@ -116,6 +121,7 @@ class Cluster:
 
     def cancel(self, name: str) -> None:
         """Its owner deletes all of it."""
+        self.kept = {pod: body for pod, body in self.kept.items() if not pod.startswith(name)}
         for kind in (kinds.JOB, kinds.POD_GROUP_X, kinds.POD):
             for obj in self.server.all(kind):
                 if obj.metadata.name.startswith(name):
@@ -176,6 +182,7 @@ class Cluster:
     def _check(self) -> None:
         """After every single write."""
         self._check_nodes()
+        self._check_kept()
         for name, size in self.sizes.items():
             bound = self.bound(name)
             if bound >= size:
@@ -195,6 +202,17 @@ class Cluster:
             return True
         record = self.record(name)
         return record is not None and record.status.phase == "Degraded"
+
+    def _check_kept(self) -> None:
+        """Each is there, as it was created but for its node, or it is on record."""
+        recorded = {pod.name for plan in map(decode, self.server.all(kinds.GANG_PLAN)) for pod in plan.remade}
+        for name, created in self.kept.items():
+            found = self.server.objects.get((kinds.POD, f"{NAMESPACE}/{name}"))
+            if found is None:
+                assert name in recorded, f"{name} is lost"
+            else:
+                assert found["metadata"]["labels"] == created["metadata"]["labels"]
+                assert {**found["spec"], "nodeName": ""} == {**created["spec"], "nodeName": ""}
 
     def _check_nodes(self) -> None:
         used: Counter[str] = Counter()
@@ -383,6 +401,7 @@ async def _commit(running: Running, gang: GangId, writes: Sequence[Write]) -> No
 
 _POD_SPEC: Object = {
     "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+    "unknown to muster": "must not get lost",
 }
 #: Kinds that a mirror looks at; the server has no others.
 assert {kinds.JOB, kinds.POD, kinds.NODE, kinds.GANG_PLAN} <= set(WATCHED)

@@ -74,8 +74,9 @@ class Planner:
 
     def decide(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
+        self.back_off = {gang: until for gang, until in self.back_off.items() if until > now}
         for gang in sorted(self.gangs.values(), key=lambda gang: (gang.id not in self.preempts, gang.id)):
-            if gang.gate is None and self.back_off.get(gang.id, 0.0) <= now:
+            if gang.gate is None and gang.id not in self.back_off:
                 decisions += self._place(gang, now)
         return decisions
 
@@ -83,7 +84,6 @@ class Planner:
         return min((until for until in self.back_off.values() if until != float("inf")), default=None)
 
     def _place(self, gang: Gang, now: float) -> list[Decision]:
-        self.back_off.pop(gang.id, None)
         held = self.holds.setdefault(gang.id, {})
         filled = {pod.place for pod in self.pods.values() if pod.gang == gang.id}
         taken = filled | self.retired.get(gang.id, frozenset()) | held.keys()

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from muster.kube.errors import AlreadyExists, Conflict, NotFound, Unanswered
 
 AnyKind = Kind[Any]  # Any: one server for all kinds
 CPU_OF_A_POD = 1
+T = TypeVar("T")
 
 
 class Pause:
@@ -61,8 +62,8 @@ class Server:
         meta["creationTimestamp"] = self.now().isoformat()
         self._store(kind, key, obj)
 
-    def patch(self, kind: AnyKind, key: str, patch: Object, subresource: str = "") -> None:
-        old = self._get(kind, key)
+    def patch(self, kind: AnyKind, key: str, patch: Object, subresource: str = "") -> Any:  # Any: of the kind
+        old = self.json(kind, key)
         meta = patch.get("metadata", {})
         self._check(old, meta.get("uid", ""), meta.get("resourceVersion", ""))
         new = copy.deepcopy(old)
@@ -73,11 +74,12 @@ class Server:
             new["metadata"]["annotations"] = merged(new["metadata"].get("annotations"), meta["annotations"])
         if new != old:
             self._store(kind, key, new)
+        return self.read(kind, key)
 
-    def delete(self, kind: AnyKind, key: str, uid: str = "") -> None:
+    def delete(self, kind: AnyKind, key: str, uid: str = "", version: str = "") -> None:
         """A pod on a node goes only when `end` says that its node has let it go."""
-        obj = self._get(kind, key)
-        self._check(obj, uid, "")
+        obj = self.json(kind, key)
+        self._check(obj, uid, version)
         held = obj["metadata"].get("finalizers") or (kind is kinds.POD and obj["spec"].get("nodeName"))
         if not held:
             self.end(kind, key)
@@ -93,7 +95,7 @@ class Server:
         self.watch()
 
     def bind(self, key: str, binding: Object) -> None:
-        old = self._get(kinds.POD, key)
+        old = self.json(kinds.POD, key)
         meta = binding["metadata"]
         self._check(old, meta["uid"], meta["resourceVersion"])
         if old["spec"].get("nodeName") or "deletionTimestamp" in old["metadata"]:
@@ -103,7 +105,7 @@ class Server:
         new["metadata"].setdefault("annotations", {}).update(meta["annotations"])
         self._store(kinds.POD, key, new)
 
-    def _get(self, kind: AnyKind, key: str) -> Object:
+    def json(self, kind: AnyKind, key: str) -> Object:
         if (kind, key) not in self.objects:
             raise NotFound(f"{kind.kind} {key}")
         return self.objects[kind, key]
@@ -153,10 +155,10 @@ class ServerClient:
 
     async def patch(
         self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
-    ) -> Any:  # Any: unread
+    ) -> Any:  # Any: of the kind
         assert isinstance(patch, dict)
         key = f"{namespace}/{name}" if kind.namespaced else name
-        await self._do("patch", kind, key, lambda: self.server.patch(kind, key, patch, subresource))
+        return await self._do("patch", kind, key, lambda: self.server.patch(kind, key, patch, subresource))
 
     async def delete(
         self,
@@ -170,27 +172,31 @@ class ServerClient:
         propagation: Propagation = "Background",
     ) -> None:
         key = f"{namespace}/{name}"
-        await self._do("delete", kind, key, lambda: self.server.delete(kind, key, uid))
+        await self._do("delete", kind, key, lambda: self.server.delete(kind, key, uid, resource_version))
 
     async def bind(self, namespace: str, name: str, binding: Object) -> None:
         key = f"{namespace}/{name}"
         await self._do("bind", kinds.POD, key, lambda: self.server.bind(key, binding))
 
-    async def _do(self, verb: str, kind: AnyKind, key: str, write: Callable[[], None]) -> None:
+    async def _do(self, verb: str, kind: AnyKind, key: str, write: Callable[[], T]) -> T:
         fate = self.fault(verb, kind, key)
         if fate is None or fate[1]:
             try:
-                write()
+                answer = write()
                 self.accepted.append((verb, kind, key))
             finally:
                 await Pause()
         if fate is not None:
             raise fate[0]
+        return answer
 
     def _unread(self, *args: Any, **named: Any) -> NoReturn:
         raise AssertionError("a leader reads through its mirror")
 
-    get = get_json = list = watch = evict = log = _unread
+    async def get_json(self, kind: AnyKind, namespace: str, name: str) -> Object:
+        return copy.deepcopy(self.server.json(kind, f"{namespace}/{name}"))
+
+    get = list = watch = evict = log = _unread
 
     async def close(self) -> None: ...
 

@@ -8,13 +8,25 @@ import pytest
 
 from muster.api import kinds
 from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import Source
 from muster.core.events import CommitFailed, PlacesLost
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
 from muster.runtime.commit import NEVER, GangView, Limits, Memory, learn, minimum_met, step
-from muster.runtime.plan import Plan
-from muster.runtime.writes import Bind, CreateGang, CreatePlan, DeletePlan, EvictPod, Suspend, Unsuspend
+from muster.runtime.plan import Plan, PlanTooLarge, Remade
+from muster.runtime.writes import (
+    Bind,
+    CreateGang,
+    CreatePlan,
+    CreatePod,
+    DeletePlan,
+    EvictPod,
+    PatchGangStatus,
+    RecordPods,
+    Suspend,
+    Unsuspend,
+)
 from muster.translate.group import Group, Member, Owner
 
 LIMITS = Limits()
@@ -130,6 +142,18 @@ UNDONE = {
         view(group(3, [pod(0, "a")], owner=None, controlled=False), {}, plan(TWO)),
         [DeletePlan],
     ),
+    "by making them anew, if that is allowed": (
+        view(group(3, [pod(0, "a")], owner=None, controlled=False, recreate=True), {}, plan(TWO)),
+        [RecordPods],
+    ),
+    "not again, if the record could not be read": (
+        view(
+            group(3, [pod(0, "a")], owner=None, controlled=False, recreate=True),
+            {},
+            replace(plan(TWO), unreadable="not JSON"),
+        ),
+        [DeletePlan],
+    ),
     "by forgetting it, if nothing is bound": (view(group(3, [], owner=None), {}, plan(TWO)), [DeletePlan]),
 }
 
@@ -141,6 +165,60 @@ def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[type])
     (failed,) = taken.events
     assert isinstance(failed, CommitFailed)
     assert failed.until == LATE + LIMITS.back_off[0]
+
+
+ALONE = group(2, [pod(0, "a"), pod(1)], owner=None, controlled=False, recreate=True)
+RECORDED = replace(plan({}), remade=(Remade(PodId("u0"), {"metadata": {"name": "p0"}}),), why="refused")
+GOING = msgspec.convert(
+    {"metadata": {"name": "p0", "uid": "u0", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, Pod
+)
+REMADE = {
+    "a pod that is recorded is deleted": (pod(0, "a"), [EvictPod]),
+    "it is not made anew while it is still there": (GOING, []),
+    "it is made anew when it has gone": (None, [CreatePod]),
+}
+
+
+@pytest.mark.parametrize(("found", "writes"), REMADE.values(), ids=REMADE.keys())
+def test_recorded_pods_are_made_anew(found: Pod | None, writes: list[type]) -> None:
+    assert kinds_of(view(ALONE, {}, RECORDED, remade=(found,))) == writes
+
+
+def test_when_all_are_there_again_the_gang_backs_off_and_says_why() -> None:
+    again = group(2, [pod(2), pod(1)], owner=None, controlled=False, recreate=True)
+    taken = step(view(again, TWO, RECORDED, remade=(pod(2),)), Memory(until=50.0), 10.0, LIMITS)
+    assert taken.writes == (DeletePlan(RECORDED),)
+    assert taken.events == (CommitFailed(G, 50.0, "refused"),)
+
+
+def test_whoever_deletes_the_group_wants_no_pod_of_it_made_anew() -> None:
+    gone = replace(ALONE, source=Source("scheduling.x-k8s.io/v1alpha1", "PodGroup", "g", ""))
+    assert kinds_of(view(gone, {}, RECORDED, remade=(None,))) == [DeletePlan]
+
+
+def test_pods_that_cannot_be_recorded_stay_and_the_gang_says_so() -> None:
+    lone = view(ALONE, {}, plan(TWO), record=GangRecord())
+    memory = replace(GIVEN_UP, giving_up="2 of 3 pods were bound")
+    (write,) = step(lone, memory, LATE, LIMITS).writes
+    memory, (failed,) = learn(G, memory, write, PlanTooLarge("9 pods", 2_000_000), LATE, LIMITS)
+    assert isinstance(failed, CommitFailed)
+    status, delete = step(lone, memory, LATE, LIMITS).writes
+    assert isinstance(status, PatchGangStatus)
+    assert status.body["status"]["phase"] == "Degraded"
+    assert "2 of 3 pods were bound; its pods cannot be recorded to make them anew" in failed.message
+    assert failed.message in status.body["status"]["reason"]["message"]
+    assert isinstance(delete, DeletePlan)
+
+
+def test_a_plan_that_cannot_be_read_is_replaced_once() -> None:
+    """By the next leader; what this one has written and cannot read it does not write again."""
+    unreadable = replace(plan({}), unreadable="GangPlan ns/job-g-1: not JSON")
+    inherited = view(group(2, BOTH), TWO, unreadable, epoch=2)
+    assert kinds_of(inherited, Memory(adopted=frozenset({unreadable.uid}))) == [CreateGang, CreatePlan]
+    own = step(view(group(2, BOTH), TWO, unreadable), Memory(), 0.0, LIMITS)
+    (failed,) = own.events
+    assert isinstance(failed, CommitFailed)
+    assert failed.message == unreadable.unreadable
 
 
 def test_pauses_double_and_after_five_failures_it_waits_for_a_change() -> None:

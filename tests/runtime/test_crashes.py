@@ -11,8 +11,10 @@ from functools import cache
 import pytest
 
 from muster.api import kinds
+from muster.kube.errors import Invalid
 from tests.runtime.model import Cluster, Kind, Running
 from tests.runtime.planner import Planner
+from tests.runtime.server import AnyKind, ServerClient
 
 LEASE = 20.0  # seconds until another leader takes over
 
@@ -225,3 +227,101 @@ def test_a_victim_may_be_in_the_middle_of_a_write(size: int, victim: Kind) -> No
         assert cluster.outcome("main", size) == "whole"
         assert cluster.outcome("victim", size) == "waiting"
         i += 1
+
+
+@dataclass
+class Remaking:
+    """A gang of which one member cannot be bound anywhere until the others have been made anew."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        self.cluster = Case(self.size, "remade").cluster()
+        self.first = {pod.metadata.uid for pod in self.cluster.server.all(kinds.POD)}
+
+    def leader(self, epoch: int) -> Running:
+        return Running(self.cluster, epoch, wrap=lambda client: ServerClient(client.server, self._fault))
+
+    def _fault(self, verb: str, kind: AnyKind, key: str) -> tuple[Exception, bool] | None:
+        refused = verb == "bind" and key == "default/main-0" and self.left() > 1
+        return (Invalid("spec: this pod is never right"), False) if refused else None
+
+    def left(self) -> int:
+        """How many of the pods are those that the user made."""
+        return len(self.first & {pod.metadata.uid for pod in self.cluster.server.all(kinds.POD)})
+
+    def check(self, epoch: int) -> None:
+        """All are there, once, and run; a new leader finds nothing to do."""
+        assert self.left() == 1
+        assert self.cluster.outcome("main", self.size) == "whole"
+        assert len(self.cluster.server.all(kinds.POD)) == self.size
+        before = self.cluster.dump()
+        again = self.leader(epoch)
+        again.quiesce()
+        again.stop()
+        assert self.cluster.dump() == before
+
+
+def writes_of_remaking(size: int) -> int:
+    running = Remaking(size).leader(2)
+    running.quiesce()
+    return running.writes
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_pods_that_are_made_anew_are_neither_lost_nor_doubled(size: int) -> None:
+    """The leader dies after any write; the model looks after each whether every pod is there or on record."""
+    for i in range(writes_of_remaking(size) + 1):
+        for meanwhile in (False, True):
+            remaking = Remaking(size)
+            first = remaking.leader(2)
+            first.quiesce(writes=i)
+            first.stop()
+            if meanwhile:
+                remaking.cluster.settle()
+            remaking.cluster.server.time += LEASE
+            second = remaking.leader(3)
+            second.quiesce()
+            second.stop()
+            remaking.check(4)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_pods_are_made_anew_though_a_second_leader_dies_or_the_first_goes_on(goes_on: bool) -> None:
+    size = 2
+    for i in range(writes_of_remaking(size) + 1):
+        j, more = 0, True
+        while more:
+            remaking = Remaking(size)
+            first = remaking.leader(2)
+            first.quiesce(writes=i)
+            remaking.cluster.server.time += LEASE
+            second = remaking.leader(3)
+            more = second.quiesce(writes=j)
+            if goes_on:
+                first.sees = False
+                first.go()
+                first.look()
+            else:
+                second.stop()
+                remaking.cluster.server.time += LEASE
+                second = remaking.leader(4)
+            first.stop()
+            second.quiesce()
+            second.stop()
+            remaking.check(5)
+            j += 1
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_its_owner_cancels_it_while_its_pods_are_made_anew(size: int) -> None:
+    """Group and pods are deleted: one that is just being created may come late, but none runs."""
+    for i in range(writes_of_remaking(size) + 1):
+        remaking = Remaking(size)
+        leader = remaking.leader(2)
+        leader.quiesce(writes=i)
+        remaking.cluster.cancel("main")
+        leader.quiesce()
+        leader.stop()
+        assert remaking.cluster.bound("main") == 0
+        assert not remaking.cluster.server.all(kinds.GANG_PLAN)

@@ -10,7 +10,7 @@ import pytest
 
 from muster.api.muster_v1alpha1 import GangPlan
 from muster.core.gang import GangId, NodeName, Place, PodId
-from muster.runtime.plan import Leaving, OwnerRef, Plan, PlanTooLarge, PodRef, decode, encode, mark
+from muster.runtime.plan import Leaving, OwnerRef, Plan, PlanTooLarge, PodRef, Remade, decode, encode, mark
 
 
 def plan(places: int) -> Plan:
@@ -36,6 +36,19 @@ def test_a_plan_is_read_back_as_it_was_written() -> None:
     body = encode(written)
     assert body["metadata"] == {"name": "jobset-g-3", "namespace": "ns"}
     assert read(body) == written
+
+
+def test_pods_to_make_anew_are_read_back_and_alike_ones_take_little() -> None:
+    body = {
+        "spec": {
+            "containers": [{"name": "main", "env": [{"name": "X" * 20, "value": str(i)} for i in range(60)]}]
+        }
+    }
+    pods = tuple(Remade(PodId(f"u{i}"), {"metadata": {"name": f"p{i}"}, **body}) for i in range(1000))
+    written = replace(plan(0), remade=pods, why="a pod was refused")
+    blob = encode(written)
+    assert read(blob) == written
+    assert len(blob["spec"]["blob"]) < 50_000
 
 
 def test_ten_thousand_places_fit_into_a_quarter_of_a_megabyte_with_their_uids() -> None:

@@ -124,6 +124,31 @@ def test_marks_on_the_group() -> None:
     assert held.code is Code.GATED
 
 
+@pytest.mark.parametrize(
+    ("group", "pods", "recreate"),
+    [
+        ({}, [{}, {}], False),
+        ({names.ON_PARTIAL: "recreate"}, [{}, {}], True),
+        ({names.ON_PARTIAL: "keep"}, [{}, {}], False),
+        ({names.ON_PARTIAL: "recreate"}, [{names.ON_PARTIAL: "keep"}, {}], False),
+        ({}, [{names.ON_PARTIAL: "recreate"}, {}], False),
+        ({}, [{names.ON_PARTIAL: "recreate"}, {names.ON_PARTIAL: "recreate"}], True),
+    ],
+)
+def test_members_without_a_controller_may_be_recreated_if_all_say_so(
+    group: dict[str, str], pods: list[dict[str, str]], recreate: bool
+) -> None:
+    members = [grouped(f"p{i}", annotations=marks) for i, marks in enumerate(pods)]
+    assert the_gang(pod_group(annotations=group), *members).recreate is recreate
+
+
+def test_what_to_do_with_a_partial_start_is_one_of_two_words() -> None:
+    gate = the_gang(
+        pod_group(annotations={names.ON_PARTIAL: "restart"}), grouped("a"), grouped("b")
+    ).gang.gate
+    assert gate == Gate(Code.INVALID, "muster.dev/on-partial is 'restart'; write keep or recreate")
+
+
 def test_a_podgroup_that_is_not_there_is_waited_for() -> None:
     group = the_gang(grouped("a", created=5), grouped("b", created=3))
     assert group.gang.gate == Gate(

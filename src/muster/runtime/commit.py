@@ -28,7 +28,7 @@ from typing import Final
 
 import msgspec
 
-from muster.api.base import Object
+from muster.api.base import Object, controller_of, is_true
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import GangSpec, GangStatus
@@ -44,16 +44,19 @@ from muster.kube.errors import (
     Unanswered,
     Unreachable,
 )
-from muster.runtime.plan import Leaving, Plan, PlanTooLarge, encode, mark
+from muster.names import PREEMPTED
+from muster.runtime.plan import Leaving, Plan, PlanTooLarge, PodRef, encode, mark
 from muster.runtime.writes import (
     Bind,
     CreateGang,
     CreatePlan,
+    CreatePod,
     DeletePlan,
     EvictPod,
     PatchGang,
     PatchGangStatus,
     PatchPodStatus,
+    RecordPods,
     Suspend,
     Unsuspend,
     Write,
@@ -108,6 +111,7 @@ class GangView:
     nodes: Container[str]
     called: tuple[Leaving, ...] = ()  # victims that the core has named, as far as they are still there
     victims: tuple[Victim, ...] = ()  # of the highest plan
+    remade: tuple[Pod | None, ...] = ()  # who has the names of the pods that the highest plan makes anew
     explanation: Explanation | None = None
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
 
@@ -130,6 +134,8 @@ class Memory:
     progress: tuple[int, int] | None = None  # how far the open plan has come
     since: float = 0.0  # when it last came further
     giving_up: str = ""  # why the open plan is being undone
+    until: float = 0.0  # the gang backs off
+    recordable: bool = True  # its pods, to make them anew: not if that has failed already
     refusals: Mapping[PodId, Refusal] = field(default_factory=dict)
     retries: int = 0
     retry_at: float = 0.0
@@ -155,6 +161,8 @@ def step(view: GangView, memory: Memory, now: float, limits: Limits) -> Step:
     superseded = [plan for plan in view.plans[:-1] if plan not in late]
     if late or superseded:
         return Step(memory, tuple(map(DeletePlan, [*late, *superseded])))
+    if view.plans and view.plans[-1].remade:
+        return _remake(view, view.plans[-1], memory, now, limits)
     if view.group is None or view.group.finished:
         return _end(view, memory, now)
     if view.plans:
@@ -178,6 +186,10 @@ def learn(
     message = str(error)
     if isinstance(write, Bind):
         return _refused(gang, memory, write, message, now, limits)
+    if isinstance(write, RecordPods):
+        why = f"{memory.giving_up}; its pods cannot be recorded to make them anew: {message}"
+        memory = replace(memory, giving_up=why, recordable=False)
+        return memory, (CommitFailed(gang, memory.until, why),)
     if isinstance(write, (CreateGang, CreatePlan)):
         return _failed(gang, memory, f"the plan cannot be recorded: {message}", now, limits)
     return _pause(memory, error, now, limits), ()
@@ -192,7 +204,7 @@ def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Lim
     A gang that is re-created gets its places one by one, as its old pods let go of their nodes; it is
     planned when what is assigned makes it whole, not once for each.
     """
-    memory = replace(memory, progress=None, giving_up="")
+    memory = replace(memory, progress=None, giving_up="", recordable=True)
     places = _Places(view, group, memory, now)
     if minimum_met(group.gang, places.settled):
         memory = replace(memory, failures=0)
@@ -225,8 +237,7 @@ def _record(
     limits: Limits,
 ) -> Step:
     """The next attempt: all that is filled is carried over, all that is assigned is to be filled."""
-    last = view.record.status.attempt if view.record else 0
-    attempt = 1 + max(memory.attempt, last, *(plan.attempt for plan in view.plans), 0)
+    attempt = _next_attempt(view, memory)
     plan = Plan(
         gang=view.id,
         record=group.record,
@@ -248,6 +259,11 @@ def _record(
     return Step(replace(memory, attempt=attempt), tuple(create))
 
 
+def _next_attempt(view: GangView, memory: Memory) -> int:
+    last = view.record.status.attempt if view.record else 0
+    return 1 + max(memory.attempt, last, *(plan.attempt for plan in view.plans), 0)
+
+
 # -- a gang with an open plan ------------------------------------------------------------------------
 
 
@@ -258,6 +274,8 @@ def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: flo
     whole = minimum_met(group.gang, places.settled)
     if memory.giving_up and (suspended or not whole):
         return _release(view, group, plan, places, memory, now, limits)
+    if plan.unreadable and plan.epoch == view.epoch:  # another would not be read back either
+        return _give_up(view, group, plan, places, plan.unreadable, memory, now, limits)
     if places.lost:
         return Step(memory, events=(_lost(view, places.lost, now, limits),))
 
@@ -342,7 +360,11 @@ def _give_up(
 def _release(
     view: GangView, group: Group, plan: Plan, places: "_Places", memory: Memory, now: float, limits: Limits
 ) -> Step:
-    """Undoes a plan whose minimum was not reached: one write, or else pod by pod."""
+    """Undoes a plan whose minimum was not reached: one write, or else pod by pod.
+
+    A bound pod without a controller would be lost by that. It stays, and the gang is Degraded, unless the
+    pod may be made anew: then a plan of its own comes first, in which the pod is recorded.
+    """
     begun = tuple(victim for victim in view.victims if _begun(victim))
     if writes := tuple(_end_victims(replace(view, victims=begun))):
         return Step(memory, writes)
@@ -350,6 +372,9 @@ def _release(
     if owner is not None and _suspendable(view, group):
         suspend = () if owner.suspended else (Suspend(group.namespace, owner),)
         return Step(memory, (*suspend, DeletePlan(plan)))
+    alone = [pod for pod in places.filled.values() if controller_of(pod) is None]
+    if alone and group.recreate and memory.recordable and not plan.unreadable:
+        return _record_pods(view, plan, alone, memory)
     if places.filled and group.controlled:
         message = f"released: {memory.giving_up}"
         return Step(memory, tuple(EvictPod(pod, message) for pod in places.filled.values()))
@@ -358,6 +383,46 @@ def _release(
         writes = (DeletePlan(plan),) if status is None else (status, DeletePlan(plan))
         return Step(replace(memory, told_at=now), writes)
     return Step(memory, (DeletePlan(plan),))
+
+
+def _record_pods(view: GangView, plan: Plan, pods: Iterable[Pod], memory: Memory) -> Step:
+    attempt = _next_attempt(view, memory)
+    why = memory.giving_up
+    anew = Plan(view.id, plan.record, plan.namespace, view.epoch, attempt, nodes={}, why=why)
+    refs = (PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods)
+    return Step(replace(memory, attempt=attempt), (RecordPods(anew, tuple(refs)),))
+
+
+def _remake(view: GangView, plan: Plan, memory: Memory, now: float, limits: Limits) -> Step:
+    """Deletes the recorded pods and makes them anew, and is done when each name is taken by another pod.
+
+    Whether a name is free because of us or because a user deleted the pod in these seconds cannot be told:
+    it is better to have made one too many than to have lost one. Only where the group object has gone, too,
+    the user wanted the end of it.
+    """
+    group = view.group
+    if group is None or not group.source.uid:
+        return Step(memory, (DeletePlan(plan),))
+    memory = replace(memory, giving_up=plan.why)
+    evictions, creations, leaving = [], [], 0
+    for recorded, found in zip(plan.remade, view.remade, strict=True):
+        if found is None:
+            creations.append(CreatePod(plan.namespace, recorded.name, recorded.body))
+        elif found.metadata.uid == recorded.uid:
+            if found.metadata.deletion_timestamp is not None:
+                leaving += 1
+            elif live(found) or is_true(found.status.conditions, PREEMPTED):
+                evictions.append(EvictPod(found, f"is made anew: {plan.why}"))
+    if evictions or creations:
+        return Step(memory, (*evictions, *creations))
+    if leaving:
+        return _tell(view, group, memory, now, limits)
+    places = _Places(view, group, memory, now)
+    if places.filled and not minimum_met(group.gang, places.settled):
+        return _release(view, group, plan, places, memory, now, limits)
+    # That its pods went and came back is no change that a gang that backs off has waited for.
+    until = memory.until if memory.until > now else now + limits.back_off[0]
+    return Step(memory, (DeletePlan(plan),), (CommitFailed(view.id, until, plan.why),))
 
 
 def _end(view: GangView, memory: Memory, now: float) -> Step:
@@ -495,6 +560,7 @@ def _failed(
         first, longest = limits.back_off
         delay = min(longest, first * 2 ** (memory.failures - 1))
         until = NEVER if memory.failures >= limits.attempts else now + delay
+    memory = replace(memory, until=until)
     return memory, (CommitFailed(gang, until, message),)
 
 
@@ -540,6 +606,9 @@ def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | N
 
 
 def _phase(view: GangView, group: Group, places: _Places, memory: Memory) -> tuple[Phase, Explanation | None]:
+    if view.plans and view.plans[-1].remade:
+        message = f"its pods are made anew: {view.plans[-1].why}"
+        return Phase.WAITING, Explanation(Code.COMMIT_FAILED, "commit", message)
     if view.plans:
         leaving = sum(len(victim.pods) for victim in view.victims)
         if leaving:

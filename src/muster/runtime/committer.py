@@ -6,7 +6,7 @@ which writes are under way, or of which the mirror does not show the effects yet
 """
 
 import heapq
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -255,6 +255,7 @@ class Committer:
             nodes=self._observed.nodes,
             called=book.called,
             victims=victims,
+            remade=tuple(self._namesakes(plans[-1])) if plans else (),
             explanation=book.explanation,
             owner_shared=group is not None and self._is_shared(group),
         )
@@ -270,6 +271,12 @@ class Committer:
         if owner is not None and recorded.owner is not None and owner.uid != recorded.owner.uid:
             owner = None
         return Victim(recorded, owner, tuple(pods), tuple(self._observed.plans(recorded.gang)))
+
+    def _namesakes(self, plan: Plan) -> Iterator[Pod | None]:
+        """Of each pod that the plan makes anew: who has its name now."""
+        for pod in plan.remade:
+            found = self._observed.find(kinds.POD, f"{plan.namespace}/{pod.name}")
+            yield found if isinstance(found, Pod) else None
 
     def _note_endings(self, gang: GangId, victims: Sequence[Victim]) -> None:
         """While a victim's pods live its own commit stands still; afterwards it is a gang like any other."""

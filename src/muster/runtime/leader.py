@@ -32,7 +32,7 @@ from muster.names import EPOCH
 from muster.runtime.commit import Limits
 from muster.runtime.committer import Committer, Observed
 from muster.runtime.mirror import Mirror
-from muster.runtime.plan import OwnerRef
+from muster.runtime.plan import OwnerRef, PlanTooLarge
 from muster.runtime.writes import AnyKind, Touch, Write, perform
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Leader:
             self._check()
             try:
                 await perform(self._client, write, self.clock)
-            except (ApiError, Unanswered, Unreachable) as error:
+            except (ApiError, PlanTooLarge, Unanswered, Unreachable) as error:
                 log.info("%s: %s", type(write).__name__, error)
                 return error
             return None

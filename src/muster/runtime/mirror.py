@@ -250,14 +250,15 @@ class Mirror:
 
 
 def _decoded(obj: GangPlan) -> Plan:
-    """A plan that cannot be read promises nothing; it counts as empty, and is undone as any other."""
+    """A plan that cannot be read promises nothing, and says why; it is replaced, or undone as any other."""
     try:
         return decode(obj)
     except ValueError as error:
         log.error("%s", error)
         namespace, record = obj.metadata.namespace, obj.spec.gang
         gang = GangId(f"{namespace}/{record}")
-        return Plan(gang, record, namespace, obj.spec.epoch, obj.spec.attempt, {}, uid=obj.metadata.uid)
+        epoch, attempt, uid = obj.spec.epoch, obj.spec.attempt, obj.metadata.uid
+        return Plan(gang, record, namespace, epoch, attempt, {}, unreadable=str(error), uid=uid)
 
 
 def _pods_that_changed(old: Group | None, new: Group | None) -> Iterator[tuple[PodId, Pod | None]]:

@@ -29,10 +29,10 @@ _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class PlanTooLarge(ValueError):
     """The plan cannot be recorded, so it must not be carried out."""
 
-    def __init__(self, places: int, size: int) -> None:
+    def __init__(self, places: str, size: int) -> None:
         super().__init__(
-            f"the plan for {places} places takes {size} bytes, more than the {MAX_BLOB} that one record may "
-            "have; split the gang"
+            f"the plan for {places} takes {size} bytes, more than the {MAX_BLOB} that one record may have; "
+            "split the gang"
         )
 
 
@@ -71,6 +71,18 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
+class Remade:
+    """A pod that is deleted and made anew: which one it was, and the whole object to create."""
+
+    uid: PodId
+    body: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What was decided for a gang, once. `nodes` has carried-over places too: it is the whole picture."""
 
@@ -82,6 +94,11 @@ class Plan:
     nodes: Mapping[Place, NodeName]
     pods: Mapping[Place, PodId] = field(default_factory=dict)  # where known when it was made
     victims: tuple[Leaving, ...] = ()
+    #: a plan of another sort: pods that nobody else would make anew after a start that failed, and why it did
+    remade: tuple[Remade, ...] = ()
+    why: str = ""
+    #: what is wrong with the record, if it could not be read; it promises nothing then
+    unreadable: str = ""
     #: of the object, "" before it is created
     uid: str = ""
 
@@ -102,7 +119,8 @@ def encode(plan: Plan) -> Object:
     """The GangPlan object; raises `PlanTooLarge`."""
     blob = _pack(plan)
     if len(blob) > MAX_BLOB:
-        raise PlanTooLarge(len(plan.nodes), len(blob))
+        what = f"{len(plan.remade)} pods" if plan.remade else f"{len(plan.nodes)} places"
+        raise PlanTooLarge(what, len(blob))
     return {
         "apiVersion": kinds.GANG_PLAN.api_version,
         "kind": kinds.GANG_PLAN.kind,
@@ -132,6 +150,8 @@ def decode(obj: GangPlan) -> Plan:
                 )
                 for gang, owner, pods, whole in body["victims"]
             ),
+            remade=tuple(Remade(PodId(uid), pod) for uid, pod in body.get("remade", ())),
+            why=body.get("why", ""),
             uid=obj.metadata.uid,
         )
     except (ValueError, KeyError, TypeError, zlib.error) as error:
@@ -164,13 +184,15 @@ def _pack(plan: Plan) -> str:
         )
         for victim in plan.victims
     ]
-    body = {
+    body: Object = {
         "gang": plan.gang,
         "nodes": names,
         "places": places,
         "pods": _pack_pods(plan.pods),
         "victims": victims,
     }
+    if plan.remade:
+        body |= {"remade": [(pod.uid, pod.body) for pod in plan.remade], "why": plan.why}
     text = json.dumps(body, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 

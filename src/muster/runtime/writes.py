@@ -7,7 +7,7 @@ which keeps the committer from acting twice on one stale picture.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, NotFound
 from muster.names import EPOCH, PLAN, PREEMPTED
-from muster.runtime.plan import Plan
+from muster.runtime.plan import Plan, PodRef, Remade, encode
+from muster.runtime.remake import remade
 from muster.translate.group import Owner
 
 AnyKind = Kind[Any]  # Any: writes go to objects of many kinds
@@ -55,6 +56,26 @@ class PatchGangStatus:
 @dataclass(frozen=True, slots=True)
 class CreatePlan:
     plan: Plan
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPods:
+    """Creates a plan that holds these pods, those that are still there, to make them anew.
+
+    They are read whole for it: what this process knows of a pod is only what scheduling needs.
+    """
+
+    plan: Plan
+    pods: tuple[PodRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Makes a recorded pod anew: by name, so that there is never a second."""
+
+    namespace: str
+    name: str
     body: Object
 
 
@@ -122,6 +143,8 @@ Write = (
     | PatchGang
     | PatchGangStatus
     | CreatePlan
+    | RecordPods
+    | CreatePod
     | DeletePlan
     | Suspend
     | Unsuspend
@@ -132,7 +155,7 @@ Write = (
 )
 
 #: Writes of which neighbours of one class are independent of each other and may go out together.
-PARALLEL: Final = (Bind, EvictPod, Touch)
+PARALLEL: Final = (Bind, CreatePod, EvictPod, Touch)
 
 
 async def perform(client: Client, write: Write, clock: Clock) -> None:
@@ -146,6 +169,12 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
             await client.patch(kinds.GANG, namespace, name, body, subresource="status")
         case CreatePlan(plan, body):
             await _create(client, kinds.GANG_PLAN, plan.namespace, body)
+        case RecordPods(plan, pods):
+            found = [await _whole(client, pod) for pod in pods]
+            whole = replace(plan, remade=tuple(pod for pod in found if pod is not None))
+            await _create(client, kinds.GANG_PLAN, plan.namespace, encode(whole))
+        case CreatePod(namespace, _, body):
+            await _create(client, kinds.POD, namespace, body)
         case DeletePlan(plan):
             await _delete(client, kinds.GANG_PLAN, plan.namespace, plan.name, plan.uid)
         case Suspend(namespace, owner):
@@ -196,7 +225,9 @@ def expectation(write: Write) -> Expectation:
             return Expectation(Effect.CREATED, kinds.GANG, f"{namespace}/{name}")
         case PatchGang(namespace, name, version) | PatchGangStatus(namespace, name, version):
             return Expectation(Effect.CHANGED, kinds.GANG, f"{namespace}/{name}", version)
-        case CreatePlan(plan):
+        case CreatePod(namespace, name):
+            return Expectation(Effect.CREATED, kinds.POD, f"{namespace}/{name}")
+        case CreatePlan(plan) | RecordPods(plan):
             return Expectation(Effect.CREATED, kinds.GANG_PLAN, f"{plan.namespace}/{plan.name}")
         case DeletePlan(plan):
             return Expectation(Effect.GONE, kinds.GANG_PLAN, f"{plan.namespace}/{plan.name}", plan.uid)
@@ -213,6 +244,15 @@ def expectation(write: Write) -> Expectation:
 async def _create(client: Client, kind: AnyKind, namespace: str, body: Object) -> None:
     with suppress(AlreadyExists):  # our own, if an answer was lost; what it says is read from the mirror
         await client.create(kind, namespace, body)
+
+
+async def _whole(client: Client, ref: PodRef) -> Remade | None:
+    """None = it has gone, or somebody else deletes it: nothing to make anew."""
+    with suppress(NotFound):
+        body = await client.get_json(kinds.POD, ref.namespace, ref.name)
+        if body["metadata"]["uid"] == ref.uid and "deletionTimestamp" not in body["metadata"]:
+            return Remade(ref.uid, remade(body))
+    return None
 
 
 async def _delete(client: Client, kind: AnyKind, namespace: str, name: str, uid: str) -> None:
@@ -246,6 +286,7 @@ def _binding(pod: Pod, node: NodeName, mark: str) -> Object:
 async def _evict(client: Client, pod: Pod, message: str, clock: Clock) -> None:
     """As kube-scheduler preempts: condition first, then deletion. Budgets are the core's business."""
     meta = pod.metadata
+    version = meta.resource_version
     with suppress(NotFound):
         if not is_true(pod.status.conditions, PREEMPTED):
             since = clock.now()
@@ -253,12 +294,12 @@ async def _evict(client: Client, pod: Pod, message: str, clock: Clock) -> None:
                 Condition(PREEMPTED, "True", "EndedByMuster", message, since),
                 Condition("DisruptionTarget", "True", "PreemptionByScheduler", message, since),
             ]
-            await _add_conditions(client, pod, conditions)
-        await client.delete(kinds.POD, meta.namespace, meta.name, uid=meta.uid)
+            version = await _add_conditions(client, pod, conditions)
+        await client.delete(kinds.POD, meta.namespace, meta.name, uid=meta.uid, resource_version=version)
 
 
-async def _add_conditions(client: Client, pod: Pod, added: list[Condition]) -> None:
-    """Conditions are a list, which a merge patch replaces: conditional on the pod as it was read."""
+async def _add_conditions(client: Client, pod: Pod, added: list[Condition]) -> str:
+    """The new resourceVersion. The list of conditions is replaced: conditional on the pod as it was read."""
     types = {condition.type for condition in added}
     kept = [condition for condition in pod.status.conditions if condition.type not in types]
     meta = pod.metadata
@@ -266,4 +307,5 @@ async def _add_conditions(client: Client, pod: Pod, added: list[Condition]) -> N
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "status": {"conditions": msgspec.to_builtins([*kept, *added])},
     }
-    await client.patch(kinds.POD, meta.namespace, meta.name, body, subresource="status")
+    patched = await client.patch(kinds.POD, meta.namespace, meta.name, body, subresource="status")
+    return patched.metadata.resource_version

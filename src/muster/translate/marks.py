@@ -13,6 +13,9 @@ from muster.translate.world import World
 
 #: The only queue there is until queues are there.
 DEFAULT_QUEUE: Final = "default"
+#: Values of `muster.dev/on-partial`.
+KEEP: Final = "keep"
+RECREATE: Final = "recreate"
 
 
 def mark(meta: ObjectMeta, key: str) -> str | None:
@@ -39,6 +42,9 @@ def refusal(meta: ObjectMeta) -> Gate | None:
     queue = mark(meta, names.QUEUE)
     if queue not in (None, DEFAULT_QUEUE):
         return Gate(Code.INVALID, f"queue {queue} does not exist: queues are not there yet")
+    partial = mark(meta, names.ON_PARTIAL)
+    if partial not in (None, KEEP, RECREATE):
+        return Gate(Code.INVALID, f"{names.ON_PARTIAL} is {partial!r}; write {KEEP} or {RECREATE}")
     for key in (names.EXCLUSIVE, names.GPU_SHARE):
         if mark(meta, key) is not None:
             return Gate(Code.INVALID, f"{key} is not supported yet")

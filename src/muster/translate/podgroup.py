@@ -14,9 +14,11 @@ reading alone: after a change of leader only the claim is left.
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from muster import names
 from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
@@ -75,7 +77,18 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         retired=frozenset(places.retired),
         finished=bool(pods.ended) and not members and not pods.leaving and there >= wanted,
         controlled=bool(members) and all(controller_of(m.pod) is not None for m in members.values()),
+        recreate=_may_be_recreated(group, members.values()),
         leaving=pods.leaving,
+    )
+
+
+def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool:
+    """Each member without a controller says so; one that says nothing is as its group says."""
+    default = marks.mark(group.metadata, names.ON_PARTIAL) if group is not None else None
+    return all(
+        (marks.mark(member.pod.metadata, names.ON_PARTIAL) or default) == marks.RECREATE
+        for member in members
+        if controller_of(member.pod) is None
     )
 
 
