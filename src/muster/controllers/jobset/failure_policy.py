@@ -2,20 +2,20 @@
 
 Among the failed Jobs that a rule matches, the first to fail counts. Rules ask for the reason and the
 message of the Job's failure and for its replicatedJob; what a rule leaves open matches anything. A
-pattern that is no regular expression matches nothing (JobSet uses RE2, this Python's `re`).
+pattern that is no regular expression matches nothing, as upstream.
 
 A restart is a higher counter in the status: it makes Jobs stale, and the next reconcile replaces them.
 Source: kubernetes-sigs/jobset, pkg/controllers/failure_policy.go.
 """
 
 import logging
-import re
 from collections.abc import Callable
 
 import msgspec
 
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import FailurePolicy, FailurePolicyRule
+from muster.controllers.jobset import patterns
 from muster.controllers.jobset.attempts import failure, group_of, index_of
 from muster.controllers.jobset.status import RESTARTING, Draft
 
@@ -69,9 +69,9 @@ def _matches(rule: FailurePolicyRule, job: Job) -> bool:
 
 def _found(pattern: str, message: str) -> bool:
     try:
-        return re.search(pattern, message) is not None
-    except re.error as error:
-        log.warning("failure policy: %r is no regular expression: %s", pattern, error)
+        return patterns.found(pattern, message)
+    except patterns.InvalidPattern as error:
+        log.warning("failure policy: the pattern %.80r %s; it matches nothing", pattern, error)
         return False
 
 
