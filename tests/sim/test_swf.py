@@ -1,11 +1,12 @@
 """The SWF reader: the machine, the model, what is left out, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muster.core.events import NodeChanged
-from muster.core.gang import PodSet, Shape
+from muster.core.gang import NodeName, PodSet, Shape
 from muster.sim.readers.swf import COLUMNS, Swf
 from muster.sim.trace import Estimates, Job, Tally, TraceError, survey
 from tests.sim.traces import swf, write
@@ -34,12 +35,11 @@ def test_a_job_is_a_gang_of_places_of_one_cpu(tmp_path: Path, compressed: bool) 
 def test_the_machine_is_one_node_as_the_header_says(tmp_path: Path) -> None:
     path = tmp_path / "t.swf"
     rows = swf((1, 0, 5, 1, 1, 5), header="")
-    assert Swf(write(path, HEADER + rows)).nodes == (
-        NodeChanged(Swf(path).nodes[0].name, (("cpu", 10_000),)),
-    )
+    (found,) = Swf(write(path, HEADER + rows)).nodes
+    assert dict(found.capacity) == {"cpu": 10_000}
     assert dict(Swf(write(path, "; MaxNodes: 5\n" + rows)).nodes[0].capacity) == {"cpu": 5000}
-    given = [NodeChanged(Swf(path).nodes[0].name, (("cpu", 2500),))]
-    assert Swf(write(path, rows), given).nodes == given
+    given = NodeChanged(NodeName("n"), (("cpu", 2500), ("memory", 1), ("pods", 1)), labels=(("a", "b"),))
+    assert Swf(write(path, rows), [given]).nodes == [replace(given, capacity=(("cpu", 2500),))]
 
 
 @pytest.mark.parametrize(

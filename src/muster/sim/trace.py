@@ -110,6 +110,14 @@ def stretch(jobs: Iterable[Job], first: float, factor: float) -> Iterator[Job]:
         yield replace(job, submitted=first + (job.submitted - first) * factor)
 
 
+def only(nodes: Iterable[NodeChanged], resource: str) -> list[NodeChanged]:
+    """The nodes with nothing but this resource: of others, and of `pods`, a trace says nothing."""
+    return [
+        replace(node, capacity=tuple(amount for amount in node.capacity if amount[0] == resource))
+        for node in nodes
+    ]
+
+
 def capacity(nodes: Iterable[NodeChanged], resource: str) -> int:
     """Pieces of a resource on all nodes."""
     return sum(pieces(node, resource) for node in nodes)

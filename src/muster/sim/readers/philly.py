@@ -20,7 +20,7 @@ import numpy as np
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, PodSet, Shape
 from muster.sim.readers.lines import lines, number, shown
-from muster.sim.trace import Job, Tally, TraceError, capacity, pieces
+from muster.sim.trace import Job, Tally, TraceError, capacity, only, pieces
 
 RESOURCE: Final = "nvidia.com/gpu"
 HEADER: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
@@ -37,7 +37,7 @@ class Philly:
                 f'{path}: the table has no machines; give them, for example --nodes "250 x {RESOURCE}=8"'
             )
         self._path, self._skip_bad = path, skip_bad
-        self.nodes = nodes
+        self.nodes: Sequence[NodeChanged] = only(nodes, RESOURCE)
         self._capacity = capacity(nodes, RESOURCE)
         self._largest = max(pieces(node, RESOURCE) for node in nodes)
         if not self._largest:

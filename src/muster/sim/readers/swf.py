@@ -19,7 +19,7 @@ from typing import Final
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, NodeName, PodSet, Shape
 from muster.sim.readers.lines import lines, number, shown
-from muster.sim.trace import PIECE, Estimates, Job, Tally, TraceError, capacity
+from muster.sim.trace import PIECE, Estimates, Job, Tally, TraceError, capacity, only
 
 RESOURCE: Final = "cpu"
 COLUMNS: Final = (
@@ -63,7 +63,7 @@ class Swf:
     ) -> None:
         """Reads the header; raises TraceError."""
         self._path, self._exact, self._skip_bad = path, estimates is Estimates.EXACT, skip_bad
-        self.nodes: Sequence[NodeChanged] = nodes or (_machine(path),)
+        self.nodes: Sequence[NodeChanged] = only(nodes or [_machine(path)], RESOURCE)
         self._capacity = capacity(self.nodes, RESOURCE)
 
     def jobs(self, tally: Tally) -> Iterator[Job]:

@@ -1,0 +1,228 @@
+"""`muster replay`: figures for programs and people, and one clear error for what cannot be replayed."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.cli import main as cli
+from muster.core.events import GangSubmitted, NodeChanged
+from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
+from muster.core.scheduler import Scheduler
+from muster.journal import Began, Cycle, Journal
+from muster.sim.metrics import NAMES
+from tests.sim.traces import swf, write
+
+Run = Callable[..., tuple[int, str, str]]
+#: a takes 6 of 10 from 0 to 20; b wants 5 at 5; c wants 4 at 6
+JOBS = ((1, 0, 20, 6, 6, 30), (2, 5, 4, 5, 5, 4), (3, 6, 9, 4, 4, 9))
+PHILLY = (
+    "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,60.0,8,480.0,a\n"
+    "2017-10-09 07:01:45,20.0,4,80.0,b\n"
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in this process: its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.swf", swf(*JOBS), compressed=True)
+    write(tmp_path / "philly.csv", PHILLY)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["muster", "replay", *words])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        out, err = capfd.readouterr()
+        return int(exit.value.code or 0), out, err
+
+    return run
+
+
+def test_figures_for_programs(run: Run) -> None:
+    code, out, err = run("t.swf", "--format", "swf", "--policy", "pack", "-o", "json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert list(found) == ["policy", "seeds", "metrics"]
+    assert (found["policy"], found["seeds"]) == ("pack", [42])
+    assert tuple(found["metrics"]) == NAMES
+    assert {tuple(figure) for figure in found["metrics"].values()} == {("mean", "std", "per_seed")}
+    wait = (0 + 15 + 0) / 3  # c fits beside a, b waits for a's end
+    assert found["metrics"]["wait_mean"] == {"mean": wait, "std": 0.0, "per_seed": [wait]}
+    assert found["metrics"]["makespan"]["mean"] == 24
+    assert found["metrics"]["utilisation"]["mean"] == pytest.approx((6 * 20 + 5 * 4 + 4 * 9) / 240)
+
+
+def test_a_table_for_people(run: Run) -> None:
+    code, out, err = run("t.swf", "--format", "swf")
+    assert (code, err) == (0, "")
+    first, head, *rows = out.splitlines()
+    assert first == "3 jobs on 1 node, 10 cpu, offered load 2.933"
+    assert head.split() == ["METRIC", "VALUE", "UNIT"]
+    assert [row.split()[0] for row in rows] == list(NAMES)
+    assert rows[3].split() == ["wait_mean", "5", "s"]
+
+
+def test_all_seeds_of_what_draws_nothing_have_one_result_which_is_said(run: Run) -> None:
+    code, out, err = run("t.swf", "--format", "swf", "--seeds", "7..9", "-o", "json")
+    assert (code, err) == (0, "nothing in this replay is drawn: all seeds have one result\n")
+    found = json.loads(out)
+    assert found["seeds"] == [7, 8, 9]
+    assert found["metrics"]["makespan"] == {"mean": 24, "std": 0, "per_seed": [24, 24, 24]}
+
+
+def test_load_brings_arrivals_closer(run: Run) -> None:
+    # 176 CPU seconds arrive within 6 s on 10 CPUs: 2.93 offered; twice that in 3 s
+    _, out, _ = run("t.swf", "--format", "swf", "--load", str(2 * 176 / 60), "-o", "json")
+    metrics = json.loads(out)["metrics"]
+    assert metrics["wait_mean"]["mean"] == pytest.approx((20 - 2.5) / 3)  # b has come at 2.5
+    assert metrics["makespan"]["mean"] == 24
+
+
+def test_philly_on_nodes_that_are_given(run: Run) -> None:
+    code, out, _ = run("philly.csv", "--format", "philly", "--nodes", "2 x nvidia.com/gpu=4", "-o", "json")
+    assert code == 0
+    metrics = json.loads(out)["metrics"]
+    # the job of 8 takes both nodes, and waits ten seconds for the one of 4
+    assert (metrics["wait_mean"]["mean"], metrics["makespan"]["mean"]) == (5, 80)
+
+
+def test_pods_and_memory_of_the_given_nodes_limit_nobody(run: Run) -> None:
+    code, out, _ = run("t.swf", "--format", "swf", "--nodes", "1 x cpu=6,pods=1", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["metrics"]["makespan"]["mean"] == 33
+
+
+def test_what_is_left_out_is_counted(run: Run, tmp_path: Path) -> None:
+    text = swf(*JOBS, (4, 7, 0, 1, 1, 5)) + "what?\n5 x\n"
+    write(tmp_path / "bad.swf", text)
+    code, out, err = run("bad.swf", "--format", "swf", "--skip-bad", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["metrics"]["makespan"]["mean"] == 24
+    filtered, unreadable = err.splitlines()
+    assert filtered == "left out: 1 × no run time"
+    assert unreadable.startswith("left out: 2 × unreadable; the first: bad.swf, line 6: 1 columns; ")
+
+
+def test_jobs_that_never_start_are_counted(run: Run) -> None:
+    # 8 GPUs in all, and the largest node has 5: 8 = 5 + 3, but no node has 3 beside it
+    nodes = "1 x nvidia.com/gpu=5; 3 x nvidia.com/gpu=1"
+    code, out, err = run("philly.csv", "--format", "philly", "--nodes", nodes, "-o", "json")
+    assert (code, err) == (0, "never started: 1 of 2; they are in no mean\n")
+    assert json.loads(out)["metrics"]["makespan"]["mean"] == 20
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    core, journal = Scheduler(), Journal(tmp_path / "journal")
+    journal.write(0.0, Began(1))
+    pods = (PodSet("main", Shape((("cpu", 1000),)), 2, 2),)
+    for event in (
+        NodeChanged(NodeName("n"), (("cpu", 2000),)),
+        GangSubmitted(Gang(GangId("ns/a"), pods, 2, 0.0)),
+        GangSubmitted(Gang(GangId("ns/b"), pods, 2, 1.0)),
+    ):
+        core.apply(event)
+        journal.write(1.0, event)
+    journal.write(1.0, Cycle())
+    for decision in core.decide(1.0):
+        journal.write(1.0, decision)
+    journal.close()
+    return tmp_path / "journal"
+
+
+def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
+    said = "journal: 3 events, 1 cycles, 2 decisions of 1 scheduler: all the same\n"
+    assert run("journal", "--format", "muster") == (0, said, "")
+    code, out, _ = run("journal", "--format", "muster", "-o", "json")
+    assert code == 0
+    assert json.loads(out) == {
+        "policy": "pack",
+        "schedulers": 1,
+        "events": 3,
+        "cycles": 1,
+        "decisions": 2,
+        "difference": None,
+    }
+
+
+def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path) -> None:
+    journal.write_bytes(
+        journal.read_bytes().replace(b'"is":"Assign","gang":"ns/a"', b'"is":"Assign","gang":"ns/b"')
+    )
+    code, out, _ = run("journal", "--format", "muster")
+    assert code == 1
+    assert "decision 1 differs, in the cycle at 1.000000:\n  the journal has  " in out
+    code, out, _ = run("journal", "--format", "muster", "-o", "json")
+    assert code == 1
+    difference = json.loads(out)["difference"]
+    assert (difference["at"], difference["number"]) == (1.0, 1)
+    assert (difference["logged"]["gang"], difference["decided"]["gang"]) == ("ns/b", "ns/a")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("nosuch --format swf", "nosuch: cannot be read: No such file or directory"),
+        ("nosuch --format muster", "nosuch: no such file; a journal is written by a scheduler that runs"),
+        ("t.swf --format muster", "t.swf, line 1: not an entry of a journal"),
+        ("philly.csv --format swf", "philly.csv: no `; MaxProcs: N` in its header"),
+        ("philly.csv --format swf --nodes cpu=4", "philly.csv, line 1: 1 columns; a line of SWF"),
+        ("t.swf --format philly --nodes nvidia.com/gpu=4", "line 1: '; MaxProcs: 10'; expected the header"),
+        ("philly.csv --format philly", "the table has no machines; give them, for example --nodes"),
+        ("philly.csv --format philly --nodes lots", "'lots' is not KEY=VALUE"),
+        ("t.swf --format openb", "not yet: --format openb; "),
+        ("t.swf --format xml", "'xml' is not one of"),
+        ("t.swf", "Missing option '--format'"),
+        ("--format swf", "Missing argument 'TRACE"),
+        ("t.swf t.swf --format swf", "--format swf is one file; got 2"),
+        ("t.swf --format swf --policy easy", "not yet: --policy easy; there is pack"),
+        ("t.swf --format swf --policy best", "--policy best: unknown; there is pack"),
+        ("t.swf --format swf --seeds 1..", "--seeds 1..: write 42, 42..51 or 1,2,3; 1000 at most"),
+        ("t.swf --format swf --seeds 1..999999999999", "1000 at most"),
+        ("t.swf --format swf --seeds 9..1", "--seeds 9..1: write"),
+        ("t.swf --format swf --load 0", "--load 0: expected more than 0"),
+        ("t.swf --format swf --load nan", "--load nan: expected more than 0"),
+        ("one.swf --format swf --load 1", "all jobs arrive at one time"),
+        ("t.swf --format swf --pass twice", "'twice' is not one of"),
+        ("t.swf --format muster --load 1 --skip-bad", "--load, --skip-bad: not for --format muster"),
+    ],
+)
+def test_bad_input_is_one_clear_error(run: Run, words: str, said: str) -> None:
+    write(Path("one.swf"), swf(JOBS[0]))
+    code, out, err = run(*words.split())
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in err
+
+
+def test_a_replay_on_a_terminal_shows_a_bar_and_ends_cleanly_when_interrupted(tmp_path: Path) -> None:
+    rows = [(n, n, 50, 1 + n % 10, 1 + n % 10, 50) for n in range(1, 60_001)]
+    write(tmp_path / "long.swf", swf(*rows))
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "muster", "replay", "long.swf", "--format", "swf"]
+    env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "20"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=theirs, text=True
+    ) as process:
+        os.close(theirs)
+        seen = b""
+        while b"/60000" not in seen:
+            seen += os.read(ours, 4096)
+        process.send_signal(signal.SIGINT)
+        try:
+            while chunk := os.read(ours, 4096):
+                seen += chunk
+        except OSError:
+            pass  # the terminal is closed with its last user
+        assert process.wait(30) == 130
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+    os.close(ours)
+    assert b"Traceback" not in seen
