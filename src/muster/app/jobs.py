@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, Object, Resource, condition, controller_of, is_true
+from muster.api.base import Condition, Kind, Object, Resource, condition, controller_of
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import (
@@ -494,9 +494,3 @@ def _is_of(pod: Pod, view: JobView) -> bool:
     if view.kind is kinds.JOB:
         return pod.metadata.labels.get(JOB_NAME) == view.name
     return any(pod.metadata.uid == other.metadata.uid for other in view.pods)
-
-
-def unfinished(resource: Resource) -> bool:
-    """Whether a JobSet or Job still has something to do (a suspended one has: it waits)."""
-    conditions: list[Condition] = getattr(getattr(resource, "status", None), "conditions", [])
-    return not any(is_true(conditions, ended) for ended in ("Completed", "Complete", "Failed"))
