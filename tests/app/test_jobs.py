@@ -16,14 +16,10 @@ from muster.app.jobs import (
     State,
     UnknownJob,
     failure_code,
-    failure_message,
     find,
-    first_failure,
-    label,
-    pod_order,
-    told_to_end,
     views,
 )
+from muster.app.pods import failure_message, first_failure, label, pod_order, told_to_end
 from tests.app.objects import T0, at, labels, pod
 
 

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -16,18 +16,16 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Condition, Kind, Object, Resource, condition, controller_of
-from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME, Job, JobSpec
+from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import (
-    JOB_GLOBAL_INDEX,
-    JOB_INDEX,
     JOBSET_NAME,
-    REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
     JobSet,
 )
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.app.pods import first_failure
 from muster.kube.client import Client
 from muster.names import ADMISSION
 
@@ -368,55 +366,6 @@ def gang_summary(gang: Gang) -> Object:
     }
 
 
-def group_of(pod: Pod) -> str:
-    """The type or replicated job a pod belongs to, "" where it has none."""
-    return pod.metadata.labels.get(REPLICATED_JOB_NAME, "")
-
-
-def label(pod: Pod) -> str:
-    """`worker-1-0`: type, job, index; a Job's name and index; a bare pod's name."""
-    labels = pod.metadata.labels
-    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
-    if group := group_of(pod):
-        return "-".join(filter(None, [group, labels.get(JOB_INDEX, ""), index]))
-    if (job := labels.get(JOB_NAME)) and index:
-        return f"{job}-{index}"
-    return pod.metadata.name
-
-
-def pod_order(pod: Pod) -> tuple[int, int, int, str]:
-    """As in the job file: by job over all types, then by index."""
-    labels = pod.metadata.labels
-    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
-    created = pod.metadata.creation_timestamp
-    return (
-        int(labels.get(JOB_GLOBAL_INDEX, 0)),
-        int(index or 0),
-        int(created.timestamp() * 1e6) if created else 0,
-        pod.metadata.name,
-    )
-
-
-def exit_code(pod: Pod) -> int | None:
-    """The first exit code that is not 0, else 0 once all containers have ended, else None."""
-    ended = [status.state.terminated for status in pod.status.container_statuses]
-    codes = [state.exit_code for state in ended if state is not None]
-    return next((code for code in codes if code), 0 if codes and len(codes) == len(ended) else None)
-
-
-def pod_reason(pod: Pod) -> str:
-    """Why a pod waits or failed, in a few words."""
-    for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
-        if status.state.waiting and status.state.waiting.reason:
-            return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
-        if status.state.terminated and status.state.terminated.exit_code:
-            return status.state.terminated.message or status.state.terminated.reason
-    if pod.status.reason:
-        return f"{pod.status.reason} {pod.status.message}".strip()
-    scheduled = condition(pod.status.conditions, "PodScheduled")
-    return scheduled.message if scheduled and scheduled.status == "False" else ""
-
-
 def find(name: str, among: Sequence[JobView], *, newest: bool = False) -> JobView:
     """The job of that name, or the only one whose name begins so, or the newest of these.
 
@@ -432,44 +381,6 @@ def find(name: str, among: Sequence[JobView], *, newest: bool = False) -> JobVie
     raise UnknownJob(
         f"no job named {name}; there are: {names}" if names else f"no job named {name}; there is none"
     )
-
-
-def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
-    """The pod whose container failed first, and that container's exit code.
-
-    A container that was told to end, with its pod, has not failed, whatever it said.
-    """
-    failures = [
-        (status.state.terminated.finished_at, pod.metadata.name, pod, status.state.terminated.exit_code)
-        for pod in pods
-        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-        if status.state.terminated
-        and status.state.terminated.exit_code
-        and status.state.terminated.finished_at
-        and not told_to_end(pod, status.state.terminated.finished_at)
-    ]
-    if not failures:
-        return None
-    _, _, pod, code = min(failures, key=lambda failure: failure[:2])
-    return pod, code
-
-
-def failure_message(pod: Pod) -> str:
-    """What is known of why a container failed, beyond its exit code."""
-    messages = [
-        status.state.terminated.message
-        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-        if status.state.terminated and status.state.terminated.exit_code
-    ]
-    return next((message for message in messages if message), pod.status.message)
-
-
-def told_to_end(pod: Pod, ended: datetime) -> bool:
-    """Whether the pod was being deleted when it ended; its deletion timestamp is when its grace is over."""
-    meta = pod.metadata
-    if meta.deletion_timestamp is None:
-        return False
-    return ended >= meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
 
 
 def failure_code(view: JobView, seen: Iterable[Pod]) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_INDEX
-from muster.app.jobs import group_of, label, pod_order
+from muster.app.pods import group_of, label, pod_order
 from muster.kube.client import Client
 from muster.kube.errors import BadRequest, NotFound
 from muster.local.history import PodRun
@@ -116,7 +116,7 @@ def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
 
 
 def _label(run: PodRun) -> str:
-    """What `muster.app.jobs.label` says of the pod."""
+    """What `muster.app.pods.label` says of the pod."""
     index = "" if run.completion_index is None else str(run.completion_index)
     if run.replicated_job:
         job = "" if run.job_index is None else str(run.job_index)

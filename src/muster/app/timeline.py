@@ -21,7 +21,7 @@ from muster.api.jobset_v1alpha2 import (
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
 )
-from muster.app.jobs import exit_code, told_to_end
+from muster.app.pods import exit_code, told_to_end
 from muster.local.history import PodRun
 from muster.names import PREEMPTED
 

@@ -13,7 +13,7 @@ def command(
     import asyncio
 
     from muster.api.base import Object
-    from muster.app import jobs
+    from muster.app import jobs, pods
     from muster.app.cluster import Target, reading
     from muster.cli import show
 
@@ -32,15 +32,15 @@ def command(
             ["POD", "NODE", "PHASE", "EXIT", "RESTARTS", "AGE", "REASON"],
             [
                 [
-                    jobs.label(pod),
+                    pods.label(pod),
                     pod.spec.node_name or "-",
                     "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase or "Pending",
-                    str(code) if (code := jobs.exit_code(pod)) is not None else "-",
+                    str(code) if (code := pods.exit_code(pod)) is not None else "-",
                     str(sum(status.restart_count for status in pod.status.container_statuses)),
                     show.age(pod.metadata.creation_timestamp),
-                    jobs.pod_reason(pod),
+                    pods.pod_reason(pod),
                 ]
-                for pod in sorted(view.pods, key=jobs.pod_order)
+                for pod in sorted(view.pods, key=pods.pod_order)
             ],
             right=["EXIT", "RESTARTS"],
         )

@@ -63,10 +63,11 @@ async def _follow(
     from muster.app.cluster import acting, alive, archive
     from muster.app.follow import Followed, follow
     from muster.app.logs import Line
+    from muster.app.pods import label
 
     async with acting(target, endpoint) as client:
         view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
-        width = max((len(jobs.label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
+        width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         async for news in follow(
             client,
             [Followed(view.kind, view.namespace, view.name)],
@@ -102,13 +103,14 @@ async def _now(target: "Target", job: str, namespace: str, selection: "Selection
     from muster.app import jobs
     from muster.app.cluster import reading
     from muster.app.logs import read
+    from muster.app.pods import label
 
     async with reading(target) as client:
         view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
-            raise _no_pod(view.name, [jobs.label(pod) for pod in view.pods])
-        width = max((len(jobs.label(pod)) for pod in pods), default=0)
+            raise _no_pod(view.name, [label(pod) for pod in view.pods])
+        width = max((len(label(pod)) for pod in pods), default=0)
         async for line in read(client, pods, tail):
             _print(line, width)
 

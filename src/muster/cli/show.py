@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
-from muster.app.jobs import JobView, State, failure_message, label, last_failure
+from muster.app.jobs import JobView, State, last_failure
+from muster.app.pods import failure_message, label
 from muster.cli.bars import clock
 from muster.cli.options import Output
 
