@@ -184,6 +184,19 @@ def test_a_suspended_jobset_is_resumed_with_its_first_stage() -> None:
         )
 
 
+def test_a_jobset_that_was_suspended_later_is_resumed_with_the_first_stage_that_is_not_complete() -> None:
+    depends = {"a": {}, "b": {"dependsOn": [{"name": "a", "status": "Complete"}]}, "c": {}}
+    status = {"replicatedJobsStatus": [{"name": "a", "succeeded": 1}, {"name": "b"}, {"name": "c"}]}
+    waiting = jobset(jobs=depends, annotations=OURS, suspend=True, status=status)
+    assert gate(waiting, stage="b") is None
+    assert gate(waiting, stage="c") == (
+        Code.MEMBERS_MISSING,
+        "b starts first: the JobSet is resumed with its places",
+    )
+    empty = jobset(jobs={"a": {"replicas": 0}, "b": {}}, annotations=OURS, suspend=True, **ORDERED)
+    assert gate(empty, stage="b") is None, "there is nothing of a to place"
+
+
 def test_a_later_stage_waits_until_its_jobs_are_started() -> None:
     running = jobset(jobs=DEPENDS, annotations=OURS)
     after = (Code.MEMBERS_MISSING, "starts once a is ready; a keeps its places")

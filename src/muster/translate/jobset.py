@@ -134,12 +134,14 @@ def _number(job: Job, label: str) -> int:
 def _order(jobset: JobSet, stage: str) -> Gate | None:
     """MembersMissing for a stage whose Jobs are not started before those of another."""
     replicated = jobset.spec.replicated_jobs
-    if not stage or stage == replicated[0].name:
+    first = _first(jobset)
+    if not stage or stage == first:
         return None
-    first = replicated[0].name
     if jobset.spec.suspend:
         return Gate(Code.MEMBERS_MISSING, f"{first} starts first: the JobSet is resumed with its places")
     position = [one.name for one in replicated].index(stage)
+    if position == 0:
+        return None
     if jobset.spec.startup_policy.startup_policy_order == "InOrder":
         before = [DependsOn(replicated[position - 1].name, "Ready")]
     else:
@@ -150,6 +152,13 @@ def _order(jobset: JobSet, stage: str) -> Gate | None:
     keep = sorted({stage.name for stage in before if stage.status != "Complete"})
     holds = f"; {' and '.join(keep)} {'keeps its' if len(keep) == 1 else 'keep their'} places" if keep else ""
     return Gate(Code.MEMBERS_MISSING, f"starts once {waits}{holds}")
+
+
+def _first(jobset: JobSet) -> str:
+    """The stage with whose places the JobSet is started or resumed: the first that has anything left to do."""
+    done = {group.name: group.succeeded for group in jobset.status.replicated_jobs_status}
+    stages = jobset.spec.replicated_jobs
+    return next((one.name for one in stages if done.get(one.name, 0) < one.replicas), stages[0].name)
 
 
 _REACHED: Final = {"Ready": "ready", "Complete": "complete"}
