@@ -18,7 +18,7 @@ def table(*rows: str) -> str:
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_jobs_come_in_order_of_time_then_of_lines(tmp_path: Path, compressed: bool) -> None:
-    text = table(f"{DAY}30,5.0,1,5.0,a", f"{DAY}10,6.5,2,13.0,b", f"{DAY}30,7.0,1,7.0,a")
+    text = table(f"{DAY}30,5.0,1,5.0,a", f"{DAY}10,6.5,2,13.0,b", f"{DAY}30,7.0,1,7.0,a", "")
     path = write(tmp_path / "philly.csv", text, compressed=compressed)
     jobs = list(Philly(path, machine(8)).jobs(Tally()))
     assert [job.run_time for job in jobs] == [6.5, 5.0, 7.0]

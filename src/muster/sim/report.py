@@ -1,12 +1,12 @@
 """A replay from its trace to its figures, once per seed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import NAMES, Metrics, Recorder
-from muster.sim.trace import Survey, Trace, capacity, stretch
+from muster.sim.trace import Survey, Tally, Trace, capacity, stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Report:
     seeds: list[int]
     metrics: dict[str, Figure]
     #: jobs that never started
-    stranded: int = field(default=0)
+    stranded: int
 
 
 def run(
@@ -47,7 +47,7 @@ def run(
     """
     total = capacity(trace.nodes, trace.resource)
     recorder = Recorder(total)
-    jobs = trace.jobs(type(survey.tally)())
+    jobs = trace.jobs(Tally())  # counted by the survey
     if load is not None:
         jobs = stretch(jobs, survey.first, survey.offered(total) / load)
     stranded = replay(make(), trace.nodes, jobs, recorder, pass_, lambda: turn(recorder))

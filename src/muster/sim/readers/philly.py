@@ -73,6 +73,8 @@ class Philly:
                 if tuple(fields) != HEADER:
                     raise TraceError(f"{where}: {shown(text)}; expected the header {','.join(HEADER)}")
                 continue
+            if not text:
+                continue
             try:
                 yield _row(fields, where)
             except TraceError as error:

@@ -1,0 +1,74 @@
+"""Real traces, where they are: KTH-SP2 and lublin_256 (SWF), Philly.
+
+`MUSTER_TRACES` names a folder with `swf/` and `philly/`; the traces are not ours to hand on.
+"""
+
+import os
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from muster.core.events import NodeChanged
+from muster.core.gang import GangId, NodeName
+from muster.core.scheduler import Scheduler
+from muster.sim.engine import Pass, replay
+from muster.sim.metrics import Recorder
+from muster.sim.readers.philly import Philly
+from muster.sim.readers.swf import Swf
+from muster.sim.trace import Estimates, Job, Tally, TraceError, capacity, survey
+from tests.sim.test_properties import greedy
+
+ROOT = os.environ.get("MUSTER_TRACES")
+pytestmark = pytest.mark.skipif(ROOT is None, reason="$MUSTER_TRACES is not set: no real traces here")
+
+
+def trace(name: str) -> Path:
+    path = Path(ROOT or "") / name
+    if not path.exists():
+        pytest.skip(f"$MUSTER_TRACES has no {name}")
+    return path
+
+
+def test_kth_has_the_jobs_that_the_published_experiment_kept() -> None:
+    kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"))
+    found = survey(kth)
+    assert capacity(kth.nodes, "cpu") == 100
+    assert (found.jobs, dict(found.tally.filtered)) == (28_481, {"no run time": 8})
+
+
+def test_lublin_has_no_estimates_and_runs_with_exact_ones() -> None:
+    path = trace("swf/lublin_256.swf.gz")
+    assert survey(Swf(path, estimates=Estimates.EXACT)).jobs == 10_000
+    assert capacity(Swf(path).nodes, "cpu") == 256
+    with pytest.raises(TraceError, match="10000 × no requested time"):
+        survey(Swf(path))
+
+
+def test_philly_is_sorted() -> None:
+    nodes = [NodeChanged(NodeName(f"n{i}"), (("nvidia.com/gpu", 8),)) for i in range(60)]
+    tally = Tally()
+    times = [job.submitted for job in Philly(trace("philly/philly.csv"), nodes).jobs(tally)]
+    assert (len(times), tally) == (82_247, Tally())
+    assert times == sorted(times)
+
+
+class Witness(Recorder):
+    """Notes when each job starts."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.starts: dict[GangId, float] = {}
+
+    def job_started(self, job: Job, now: float) -> None:
+        super().job_started(job, now)
+        self.starts[job.id] = now
+
+
+@pytest.mark.parametrize("pass_", Pass)
+def test_the_first_jobs_of_kth_start_as_an_independent_greedy_scheduler_starts_them(pass_: Pass) -> None:
+    kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"))
+    jobs = list(islice(kth.jobs(Tally()), 500))
+    witness = Witness(100)
+    assert not replay(Scheduler(), kth.nodes, jobs, witness, pass_)
+    assert witness.starts == greedy(100, jobs, pass_)
