@@ -155,7 +155,7 @@ def _order(jobset: JobSet, stage: str) -> Gate | None:
 
 
 def _first(jobset: JobSet) -> str:
-    """The stage with whose places the JobSet is started or resumed: the first that has anything left to do."""
+    """The stage with whose places the JobSet is started or resumed: the first with anything left to do."""
     done = {group.name: group.succeeded for group in jobset.status.replicated_jobs_status}
     stages = jobset.spec.replicated_jobs
     return next((one.name for one in stages if done.get(one.name, 0) < one.replicas), stages[0].name)
