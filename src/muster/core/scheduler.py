@@ -232,7 +232,7 @@ class Scheduler:
         return [*releases, *(assign for assign in placed if assign is not None), *waits]
 
     def wake_at(self) -> float | None:
-        """When a hold or a back-off ends, or a postponed search has its turn: `decide` may say something new."""
+        """When a hold or a back-off ends, or a postponed search has its turn: something new may be said."""
         times = [time for gang in self._timed for time in self.gangs[gang].deadlines if time != inf]
         if self._exact.behind:
             times.append(self._decided + self.config.turn)

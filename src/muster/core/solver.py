@@ -1,9 +1,10 @@
 """The linear and mixed-integer solver: the one module that imports highspy, and not before it is asked.
 
 highspy takes 0.1 to 0.3 s to import, which most processes never need. Everything that could make two runs
-differ is fixed: one thread, no parallel search, one random seed, and limits in simplex iterations
-and nodes of the search tree, never in seconds. What comes back is floating point and is believed by
-nobody: callers verify bounds and placements with integers.
+differ is fixed: one thread, no parallel search, one random seed, and limits in simplex iterations and
+nodes of the search tree, never in seconds. Presolve is off: on programs over patterns, which have few
+rows and nothing redundant, it takes longer than the solution. What comes back is floating point and is
+believed by nobody: callers verify bounds and placements with integers.
 
 Source: HiGHS, https://highs.dev (Huangfu and Hall, Parallelizing the dual revised simplex method, 2018).
 """
@@ -25,6 +26,8 @@ _OPTIONS: Final[dict[str, bool | int | str]] = {
     "parallel": "off",
     "random_seed": 0,
     "simplex_iteration_limit": ITERATIONS,
+    "presolve": "off",
+    "mip_heuristic_run_feasibility_jump": False,
 }
 
 

@@ -1,0 +1,301 @@
+"""Exact answers against an exhaustive search, and what the scheduler makes of them."""
+
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from muster.core import exact, solver
+from muster.core.events import GangSubmitted, PodEnded
+from muster.core.exact import Answer, Exact, Rung, Verdict
+from muster.core.gang import Code, Place, PodSet
+from muster.core.nodes import Columns
+from muster.core.placement import Part, Want, place
+from muster.core.scheduler import Scheduler
+from muster.core.solver import Floats, Integral, Program
+from tests.core.test_placement import Cluster, exactly_fits, one
+from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
+
+Free = tuple[tuple[int, int], ...]
+Sets = tuple[tuple[tuple[int, int], int, int], ...]
+
+
+def ask(cluster: Cluster, want: Want, *, excluded: Columns | None = None) -> dict[Place, int] | Verdict:
+    """Greedily, then exactly."""
+    vacant = [range(part.count) for part in want.parts]
+    placed = place(want, vacant, {}, excluded, cluster.ledger, cluster.slots)
+    if placed is not None:
+        return placed
+    return Exact(cluster.nodes, cluster.ledger, cluster.slots).place(want, vacant, {}, excluded)
+
+
+def drawn(seed: int) -> tuple[Free, Sets, int]:
+    """Free GPUs and CPUs of 2–5 nodes; 2–3 pod sets (request, count, minimum); the overall minimum."""
+    rng = random.Random(seed)
+    free = tuple((rng.randint(0, 8), rng.randint(2, 16)) for _ in range(rng.randint(2, 5)))
+    sets = []
+    for _ in range(rng.randint(2, 3)):
+        count = rng.randint(1, 4)
+        least = rng.choice([count, count, rng.randint(0, count)])
+        sets.append(((rng.randint(0, 4), rng.randint(1, 6)), count, least))
+    smallest = sum(least for _, _, least in sets)
+    need = rng.choice([smallest, rng.randint(smallest, sum(count for _, count, _ in sets))])
+    return free, tuple(sets), need
+
+
+def minimum_fits(free: Free, sets: Sets, need: int) -> bool:
+    """Exhaustive: some way to make up the minimum fits."""
+    return any(
+        sum(numbers) == need and exactly_fits(free, tuple(zip((q for q, _, _ in sets), numbers, strict=True)))
+        for numbers in itertools.product(*(range(least, count + 1) for _, count, least in sets))
+    )
+
+
+def wanted(sets: Sets, need: int) -> Want:
+    return Want(
+        tuple(
+            Part(f"s{i}", shape(gpu=g, cpu=1000 * c), count, least)
+            for i, ((g, c), count, least) in enumerate(sets)
+        ),
+        need,
+    )
+
+
+def answers(seeds: range) -> Counter[str]:
+    """How often each rung spoke; every answer is checked against the exhaustive search."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        free, sets, need = drawn(seed)
+        cluster, want = Cluster(*free), wanted(sets, need)
+        greedy = cluster.place(*want.parts, need=need) is not None
+        fits = minimum_fits(free, sets, need)
+        cluster = Cluster(*free)
+        answer = ask(cluster, want)
+        found["fits"] += fits
+        found["missed by greedy"] += fits and not greedy
+        if isinstance(answer, Verdict):
+            assert not (cluster.nodes.used > 0).any()
+            assert not (answer.proven and fits), seed
+            found[f"{answer.rung.value}: {answer.answer.value}"] += 1
+            found["missed"] += fits
+        else:
+            check(cluster, want, answer)
+            assert fits, seed
+    return found
+
+
+def check(cluster: Cluster, want: Want, placed: dict[Place, int]) -> None:
+    """Nothing is overdrawn, the ledger is charged with what is placed, every minimum is met."""
+    number = Counter(p.pod_set for p in placed)
+    assert sum(number.values()) >= want.need
+    assert all(part.need <= number[part.pod_set] <= part.count for part in want.parts)
+    used = np.zeros_like(cluster.nodes.used)
+    demands = {part.pod_set: cluster.nodes.demand(part.shape.requests) for part in want.parts}
+    for placed_, column in placed.items():
+        for row, amount in demands[placed_.pod_set]:
+            used[row, column] += amount
+    assert (cluster.nodes.used == used).all()
+    for row in cluster.nodes.resources.values():
+        assert (cluster.nodes.used[row, : len(cluster.nodes)] <= cluster.nodes.capacity(row)).all()
+
+
+def test_answers_agree_with_an_exhaustive_search() -> None:
+    found = answers(range(1000))
+    assert found["missed by greedy"] > 10
+    assert found["relaxation: none exists"] > 10
+    assert found["missed"] == 0
+
+
+LARGE, SMALL = shape(gpu=3, cpu=1000), shape(gpu=2, cpu=1000)
+#: On nodes of 4 and 5 GPUs greedy placement puts the large pod on the node of 4 and is one GPU short.
+MISSED = (PodSet("large", LARGE, 1, 1), PodSet("small", SMALL, 3, 3))
+#: On two nodes of 4 GPUs nothing holds them, though 8 GPUs are asked and 8 are free.
+SUBTLE = (PodSet("large", LARGE, 2, 2), PodSet("small", SMALL, 1, 1))
+
+
+def four_and_five() -> Scheduler:
+    return scheduler([node("n0", gpu=4), node("n1", gpu=5)], gang("x", *MISSED))
+
+
+def two_of_four(*gangs: str) -> Scheduler:
+    return scheduler([node("n0", gpu=4), node("n1", gpu=4)], *(gang(name, *SUBTLE) for name in gangs))
+
+
+def test_what_greedy_placement_misses_is_placed() -> None:
+    cluster = Cluster((4, 64), (5, 64))
+    assert cluster.place(one(1, LARGE, name="large"), one(3, SMALL, name="small")) is None
+    (start,) = assigns(four_and_five().decide(0.0))
+    assert start.nodes == {
+        Place("large", 0): "n1",
+        Place("small", 0): "n0",
+        Place("small", 1): "n0",
+        Place("small", 2): "n1",
+    }
+
+
+def test_as_many_more_as_fit_follow_the_minimum() -> None:
+    more = PodSet("small", SMALL, 9, 3)
+    muster = scheduler(
+        [node("n0", gpu=4), node("n1", gpu=5), node("n2", gpu=2, cpu=500), node("n3", gpu=3, cpu=1_500)],
+        gang("x", PodSet("large", LARGE, 1, 1), more, minimum=4),
+    )
+    (start,) = assigns(muster.decide(0.0))
+    assert Counter(start.nodes.values()) == {"n0": 2, "n1": 2, "n3": 1}
+
+
+def test_a_proof_is_said_to_be_one() -> None:
+    (wait,) = waits(two_of_four("x").decide(0.0))
+    assert wait.explanation.code is Code.FRAGMENTED
+    assert wait.explanation.message.endswith("but in pieces that take only 0 of 1 pods; no placement exists")
+
+
+@pytest.mark.parametrize("bound", ["PATTERNS", "_ROWS"])
+def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    monkeypatch.setattr(f"muster.core.patterns.{bound}", 1)
+    muster = four_and_five()
+    (wait,) = waits(muster.decide(0.0))
+    assert wait.explanation.code is Code.FRAGMENTED
+    assert wait.explanation.message.endswith("; none was found within the search budget")
+    assert not (muster.nodes.used > 0).any()
+
+
+def test_too_little_of_a_resource_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("muster.core.solver.prices")
+    sets = (((3, 1), 2, 2), ((2, 1), 2, 2))
+    answer = ask(Cluster((4, 64), (5, 64)), wanted(sets, 4))
+    assert answer == Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+
+
+def test_pods_of_one_shape_need_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("muster.core.solver.prices")
+    want = Want((one(1, LARGE, name="a"), one(2, LARGE, name="b")), 3)
+    assert ask(Cluster((5, 64), (5, 64)), want) == Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+
+
+def test_nodes_that_are_avoided_are_not_used() -> None:
+    sets = (((3, 1), 1, 1), ((2, 1), 3, 3))
+    cluster, want = Cluster((4, 64), (4, 64), (5, 64), (5, 64)), wanted(sets, 4)
+    answer = ask(cluster, want, excluded=np.array([1, 3]))
+    assert not isinstance(answer, Verdict)
+    assert set(answer.values()) == {0, 2}
+    check(cluster, want, answer)
+    assert isinstance(ask(Cluster((4, 64), (5, 64)), want, excluded=np.array([1])), Verdict)
+
+
+def test_a_replacement_keeps_its_node_if_the_rest_fits_around_it() -> None:
+    muster = four_and_five()
+    (start,) = assigns(muster.decide(0.0))
+    bind(muster, start)
+    for ended in start.nodes:
+        muster.apply(PodEnded(pod("x", ended), 0.5))
+    (again,) = assigns(muster.decide(1.0))
+    assert again.nodes == start.nodes
+
+
+def test_a_replacement_moves_if_nothing_fits_around_its_node() -> None:
+    cluster = Cluster((4, 64), (5, 64))
+    want = wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4)
+    vacant = [range(part.count) for part in want.parts]
+    own = {Place("s0", 0): 0, Place("s1", 0): 1}
+    assert place(want, vacant, own, None, cluster.ledger, cluster.slots) is None
+    answer = Exact(cluster.nodes, cluster.ledger, cluster.slots).place(want, vacant, own, None)
+    assert not isinstance(answer, Verdict)
+    assert answer[Place("s0", 0)] == 1
+    assert answer[Place("s1", 0)] == 1
+    check(cluster, want, answer)
+
+
+def test_wants_take_turns() -> None:
+    """Five different gangs that only a search can tell: four are told in the first cycle."""
+    sizes = range(1, exact.TURNS + 2)
+    muster = Scheduler()
+    for i in sizes:
+        labels = {"pool": str(i)}
+        for name, gpu in ((f"a{i}", 4), (f"b{i}", 5)):
+            muster.apply(node(name, gpu=gpu, labels=labels))
+        large, small = (
+            PodSet(s.name, replace(s.shape, selector=(("pool", str(i)),)), s.count) for s in MISSED
+        )
+        muster.apply(GangSubmitted(gang(f"g{i}", large, small)))
+    first = muster.decide(0.0)
+    assert len(assigns(first)) == exact.TURNS
+    assert [w.gang for w in waits(first)] == ["g5"]
+    assert muster.wake_at() == muster.config.turn
+    assert [a.gang for a in assigns(muster.decide(1.0))] == ["g5"]
+    assert muster.wake_at() is None
+
+
+def test_equal_wants_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = count_solves(monkeypatch)
+    muster = two_of_four(*(f"g{i}" for i in range(20)))
+    assert len(waits(muster.decide(0.0))) == 20
+    assert muster.decide(1.0) == []
+    assert solved == [1]
+
+
+def test_a_proof_is_kept_while_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = count_solves(monkeypatch)
+    muster = two_of_four("x")
+    muster.decide(0.0)
+    for i in range(5):
+        foreign(muster, "n0", i % 3)
+        assert assigns(muster.decide(float(i))) == []
+    assert solved == [1]
+    foreign(muster, "n0", 0)
+    muster.apply(node("n0", gpu=5))
+    assert len(assigns(muster.decide(9.0))) == 1
+
+
+def count_solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    count, original = [0], solver.prices
+
+    def counting(program: Program) -> tuple[float, Floats] | None:
+        count[0] += 1
+        return original(program)
+
+    monkeypatch.setattr(solver, "prices", counting)
+    return count
+
+
+def test_a_kept_proof_equals_a_fresh_one() -> None:
+    rng = random.Random(7)
+    held = let_go = 0
+    for seed in range(800):
+        free, sets, need = drawn(seed)
+        cluster, want = Cluster(*free), wanted(sets, need)
+        vacant = [range(part.count) for part in want.parts]
+        if place(want, vacant, {}, None, cluster.ledger, cluster.slots) is not None:
+            continue
+        tried = Exact(cluster.nodes, cluster.ledger, cluster.slots)
+        verdict = tried.place(want, vacant, {}, None)
+        if not isinstance(verdict, Verdict) or verdict.rung is not Rung.RELAXATION:
+            continue
+        now = list(free)
+        for _ in range(4):
+            i = rng.randrange(len(now))
+            now[i] = (rng.randint(0, 8), rng.randint(2, 16))
+            cluster.nodes.change(node(f"n{i}", gpu=now[i][0], cpu=1000 * now[i][1]))
+            if tried.refutes(want) is None:
+                let_go += 1
+                break
+            held += 1
+            assert not minimum_fits(tuple(now), sets, need)
+    assert held > 10
+    assert let_go > 10
+
+
+def test_badly_rounded_prices_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the solver claims, a no that is called proven is one."""
+    monkeypatch.setattr(solver, "prices", lambda program: (1.0, np.ones(len(program.rows_lower))))
+    answer = ask(Cluster((4, 64), (5, 64)), wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4))
+    assert not isinstance(answer, Verdict)
+    monkeypatch.setattr(
+        solver, "integral", lambda program, whole, nodes: Integral(np.full(whole, 9.0), exhausted=False)
+    )
+    cluster = Cluster((4, 64), (5, 64))
+    answer = ask(cluster, wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4))
+    assert answer == Verdict(Rung.SEARCH, Answer.NONE_FOUND)
+    assert not (cluster.nodes.used > 0).any()

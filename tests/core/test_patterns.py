@@ -1,0 +1,116 @@
+"""Maximal patterns against plain enumeration, classes, and bounds."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core import patterns
+from muster.core.eligibility import Eligibility
+from muster.core.gang import Shape
+from muster.core.nodes import Ints, Nodes
+from muster.core.patterns import Classes, Longs, Patterns, maximal
+from muster.core.slots import Slots
+from tests.core.words import node, shape
+
+
+def naive(free: list[int], caps: list[int], asked: list[list[int]]) -> list[tuple[int, ...]]:
+    def fits(pattern: tuple[int, ...]) -> bool:
+        return all(
+            sum(n * group[r] for n, group in zip(pattern, asked, strict=True)) <= free[r]
+            for r in range(len(free))
+        )
+
+    feasible = {p for p in itertools.product(*(range(cap + 1) for cap in caps)) if fits(p)}
+
+    def more(pattern: tuple[int, ...]) -> list[tuple[int, ...]]:
+        return [tuple(n + (g == i) for i, n in enumerate(pattern)) for g in range(len(pattern))]
+
+    return sorted(p for p in feasible if not feasible.intersection(more(p)))
+
+
+small = st.integers(0, 4)
+
+
+@given(
+    st.integers(1, 3).flatmap(
+        lambda groups: st.tuples(
+            st.lists(st.lists(small, min_size=2, max_size=2), min_size=groups, max_size=groups),
+            st.lists(
+                st.tuples(
+                    st.lists(st.integers(0, 9), min_size=2, max_size=2),
+                    st.lists(small, min_size=groups, max_size=groups),
+                ),
+                min_size=1,
+                max_size=4,
+            ),
+        )
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_maximal_patterns_equal_plain_enumeration(
+    case: tuple[list[list[int]], list[tuple[list[int], list[int]]]],
+) -> None:
+    asked, nodes = case
+    free, caps = ([n[i] for n in nodes] for i in (0, 1))
+    listed = maximal(as_longs(free), as_longs(caps), as_longs(asked))
+    assert listed is not None
+    assert [[tuple(p) for p in one.tolist()] for one in listed] == [
+        naive(f, c, asked) for f, c in zip(free, caps, strict=True)
+    ]
+
+
+def as_longs(rows: list[list[int]]) -> Longs:
+    return np.array(rows, np.int64)
+
+
+def classes(nodes: Nodes, shapes: list[Shape], count: int) -> Classes | None:
+    slots = Slots(nodes, Eligibility(nodes))
+    caps: Ints = np.array([np.minimum(slots.of(s).slots, count) for s in shapes], np.int32)
+    return Patterns(nodes).classes([nodes.demand(s.requests) for s in shapes], caps)
+
+
+def cluster(*free: tuple[int, int]) -> Nodes:
+    nodes = Nodes()
+    for i, (gpu, cpu) in enumerate(free):
+        nodes.change(node(f"n{i}", gpu=gpu, cpu=cpu))
+    nodes.settle()
+    return nodes
+
+
+def test_nodes_that_take_the_same_pods_are_one_class() -> None:
+    nodes = cluster((4, 9_000), (0, 500), (4, 8_100), (1, 64_000), (4, 8_000))
+    found = classes(nodes, [shape(gpu=2, cpu=4_000), shape(gpu=1, cpu=2_000)], 10)
+    assert found is not None
+    assert [columns.tolist() for columns in found.columns] == [[0, 2, 4], [3]]
+    assert [p.tolist() for p in found.patterns] == [[[0, 4], [1, 2], [2, 0]], [[0, 1]]]
+
+
+def test_too_many_patterns_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = cluster((8, 64_000), (7, 64_000))
+    shapes = [shape(gpu=2), shape(gpu=1)]
+    assert classes(nodes, shapes, 10) is not None
+    monkeypatch.setattr(patterns, "PATTERNS", 8)
+    assert classes(nodes, shapes, 10) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(patterns, "_ROWS", 8)
+    assert classes(nodes, shapes, 10) is None
+
+
+def test_what_is_remembered_is_bounded_and_not_mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "_KINDS", 2)
+    monkeypatch.setattr(patterns, "_CATALOGUES", 2)
+    nodes = cluster(*((gpu, 64_000) for gpu in range(6)))
+    slots, kept = Slots(nodes, Eligibility(nodes)), Patterns(nodes)
+    for large in (2, 3, 4, 2):
+        shapes = [shape(gpu=large), shape(gpu=1)]
+        caps = np.array([slots.of(s).slots for s in shapes], np.int32)
+        demands = [nodes.demand(s.requests) for s in shapes]
+        for column in range(6):
+            columns = np.array([column])
+            found = kept.of(demands, caps[:, columns], columns)
+            assert found is not None
+            expected = naive([column], caps[:, column].tolist(), [[large], [1]])
+            assert [tuple(p) for p in found[0].tolist()] == expected
