@@ -10,8 +10,9 @@ from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import Source
+from muster.core.decisions import Explanation
 from muster.core.events import CommitFailed, PlacesLost
-from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
 from muster.runtime.commit import NEVER, GangView, Limits, Memory, learn, minimum_met, step
 from muster.runtime.plan import Plan, PlanTooLarge, Remade
@@ -28,6 +29,7 @@ from muster.runtime.writes import (
     Unsuspend,
 )
 from muster.translate.group import Group, Member, Owner
+from muster.translate.status import gang_record
 
 LIMITS = Limits()
 G = GangId("ns/g")
@@ -219,6 +221,19 @@ def test_a_plan_that_cannot_be_read_is_replaced_once() -> None:
     (failed,) = own.events
     assert isinstance(failed, CommitFailed)
     assert failed.message == unreadable.unreadable
+
+
+def test_the_first_reason_follows_its_record_at_once() -> None:
+    waiting = view(
+        group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")
+    )
+    made = step(waiting, Memory(), 100.0, LIMITS)
+    assert [type(write) for write in made.writes] == [CreateGang]
+    recorded = replace(waiting, record=msgspec.convert(gang_record(group(2, [], suspended=True)), GangRecord))
+    told = step(recorded, made.memory, 100.1, LIMITS)
+    assert [type(write) for write in told.writes] == [PatchGangStatus]
+    changed = replace(recorded, explanation=Explanation(Code.FRAGMENTED, "placement", "why else"))
+    assert not step(changed, told.memory, 100.2, LIMITS).writes, "what changes is told once in a while"
 
 
 def test_pauses_double_and_after_five_failures_it_waits_for_a_change() -> None:

@@ -583,7 +583,9 @@ def _tell(view: GangView, group: Group, memory: Memory, now: float, limits: Limi
         return Step(memory)
     if now < memory.told_at + limits.tell:
         return Step(memory, wake=memory.told_at + limits.tell)
-    return Step(replace(memory, told_at=now), (write,))
+    if not isinstance(write, CreateGang):  # a new record says nothing yet: its first reason follows at once
+        memory = replace(memory, told_at=now)
+    return Step(memory, (write,))
 
 
 def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | None:
