@@ -5,7 +5,7 @@ from typing import Final
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
 
 #: seconds in which the scheduler has looked at a job that was just submitted, and between two questions
-FIRST_LOOK: Final = 2.0
+FIRST_LOOK: Final = 5.0
 ASK: Final = 0.05
 
 
