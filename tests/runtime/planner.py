@@ -76,7 +76,9 @@ class Planner:
         decisions: list[Decision] = []
         self.back_off = {gang: until for gang, until in self.back_off.items() if until > now}
         for gang in sorted(self.gangs.values(), key=lambda gang: (gang.id not in self.preempts, gang.id)):
-            if gang.gate is None and gang.id not in self.back_off:
+            if gang.gate is not None:
+                decisions += self._wait(gang, gang.gate.code, gang.gate.message)
+            elif gang.id not in self.back_off:
                 decisions += self._place(gang, now)
         return decisions
 
@@ -102,10 +104,15 @@ class Planner:
             found = self._fit(gang, vacant, now, without=victim)
             if len(found) >= max(need, 1):
                 return [Evict((Victim(victim),), gang.id), self._hold(gang, found)]
-        if need <= 0 or self.told.get(gang.id) == (message := f"{need} more pods do not fit"):
+        return (
+            self._wait(gang, Code.INSUFFICIENT_CAPACITY, f"{need} more pods do not fit") if need > 0 else []
+        )
+
+    def _wait(self, gang: Gang, code: Code, message: str) -> list[Decision]:
+        if self.told.get(gang.id) == message:
             return []
         self.told[gang.id] = message
-        return [Wait(gang.id, Explanation(Code.INSUFFICIENT_CAPACITY, "place", message))]
+        return [Wait(gang.id, Explanation(code, "place", message))]
 
     def _hold(self, gang: Gang, found: dict[Place, NodeName]) -> Assign:
         self.holds[gang.id].update(found)

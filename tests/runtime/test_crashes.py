@@ -121,7 +121,8 @@ def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
             old.client.accepted.clear()
             old.go()
             if new.leads:
-                fenced = [("bind", kinds.POD), *([("patch", kinds.JOB)] if planned else [])]
+                evictions = [("patch", kinds.POD), ("delete", kinds.POD)]
+                fenced = [("bind", kinds.POD), ("patch", kinds.JOB), *(evictions if planned else [])]
                 assert not [write for write in old.client.accepted if write[:2] in fenced]
             new.quiesce()
             old.sees = True  # now it learns, from whatever the new one has touched, that it is over

@@ -7,10 +7,11 @@ prove, by its own monotonic clock, that its lease is fresh (`fresh`). Election i
 whoever runs the scheduler brings its term along.
 
 A clock cannot stop a write that is already on its way. Therefore a new leader first *touches* what an
-earlier one could still write to: unbound members (binds carry their resourceVersion), and the owners of
-open plans and of their victims (suspending and resuming tests theirs). A touch writes the epoch into an
-annotation, so it is also how a leader that is still alive learns that it has been deposed: it stops at
-the first epoch higher than its own that any object tells of.
+earlier one could still write to: unbound members (binds carry their resourceVersion), owners that muster
+suspends and resumes (which tests theirs), and pods that an open plan may end (so do evictions). That is
+one write for each, and only where another leader can be. A touch writes the epoch into an annotation, so
+it is also how a leader that is still alive learns that it has been deposed: it stops at the first epoch
+higher than its own that any object tells of.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster.api.base import Resource
-from muster.api.kinds import BY_NAME, POD
+from muster.api.kinds import POD
 from muster.core.decisions import Decision
 from muster.core.events import Event, PlanFound
 from muster.core.gang import GangId
@@ -32,7 +33,7 @@ from muster.names import EPOCH
 from muster.runtime.commit import Limits
 from muster.runtime.committer import Committer, Observed
 from muster.runtime.mirror import Mirror
-from muster.runtime.plan import OwnerRef, PlanTooLarge
+from muster.runtime.plan import PlanTooLarge
 from muster.runtime.writes import AnyKind, Touch, Write, perform
 
 log = logging.getLogger(__name__)
@@ -185,28 +186,21 @@ def touches(observed: Observed, epoch: int) -> Iterator[Touch]:
 
 
 def _in_reach(observed: Observed) -> Iterator[tuple[AnyKind, Resource]]:
+    """Owners that may be suspended and resumed, unbound members, and whoever an open plan may end."""
     for _, group in sorted(observed.groups.items()):
+        if group.owner is not None and group.owner.admission and not group.finished:
+            owner = observed.find(group.owner.kind, f"{group.namespace}/{group.owner.name}")
+            if owner is not None:
+                yield group.owner.kind, owner
         for member in group.members.values():
             if not member.pod.spec.node_name:
                 yield POD, member.pod
     for gang in observed.planned():
-        yield from _owner(observed, gang)
-        for plan in observed.plans(gang):
-            for victim in plan.victims:
-                if victim.owner is not None:
-                    yield from _named(observed, victim.owner)
-
-
-def _owner(observed: Observed, gang: GangId) -> Iterator[tuple[AnyKind, Resource]]:
-    group = observed.groups.get(gang)
-    if group is not None and group.owner is not None:
-        found = observed.find(group.owner.kind, f"{group.namespace}/{group.owner.name}")
-        if found is not None:
-            yield group.owner.kind, found
-
-
-def _named(observed: Observed, ref: OwnerRef) -> Iterator[tuple[AnyKind, Resource]]:
-    kind = BY_NAME[ref.api_version, ref.kind]
-    found = observed.find(kind, f"{ref.namespace}/{ref.name}")
-    if found is not None and found.metadata.uid == ref.uid:
-        yield kind, found
+        planned = observed.groups.get(gang)
+        for member in planned.members.values() if planned is not None else ():
+            yield POD, member.pod
+        for victim in (victim for plan in observed.plans(gang) for victim in plan.victims):
+            for ref in victim.pods:
+                pod = observed.find(POD, ref.key)
+                if pod is not None and pod.metadata.uid == ref.uid:
+                    yield POD, pod

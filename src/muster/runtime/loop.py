@@ -72,8 +72,7 @@ async def _lead(leader: Leader, tasks: asyncio.TaskGroup, leading: asyncio.Event
 async def _take_over(leader: Leader) -> None:
     """1. Touch what an earlier leader could still write to. 2. See that. 3. Adopt its open plans."""
     while found := leader.touches():
-        for touch in found:
-            await leader.write(touch)
+        await asyncio.gather(*map(leader.write, found))
         await _sleep(leader, 1.0)
     leader.adopt()
 
