@@ -1,7 +1,9 @@
 """What every client of the embedded cluster does, whichever way it reaches it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,9 +17,10 @@ from muster.kube.errors import (
     Expired,
     Invalid,
     NotFound,
+    ServerError,
     TooManyRequests,
 )
-from muster.local.client import LocalClient
+from muster.local.client import BATCH, LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.clients import CLIENTS, Connect
@@ -213,3 +216,99 @@ async def test_what_is_shared_in_process_is_what_the_bytes_say(registry: Registr
         assert written is listed is await client.get(kinds.POD, "default", "p")
         assert listed == msgspec.json.decode(registry.get(kinds.POD, "default", "p"), type=kinds.POD.type)
     assert made.metadata.labels == {}
+
+
+async def test_writes_of_one_turn_are_committed_together_and_refused_for_themselves(
+    registry: Registry,
+) -> None:
+    client = LocalClient(registry)
+    commits: list[str] = []
+    registry.store._connection.set_trace_callback(  # type: ignore[union-attr]
+        lambda statement: commits.append(statement) if statement.startswith(("COMMIT", "ROLLBACK")) else None
+    )
+    await client.create(kinds.POD, "default", pod("first"))
+    before = registry.store.revision
+    commits.clear()
+    outcomes = await asyncio.gather(
+        client.create(kinds.POD, "default", pod("a")),
+        client.create(kinds.POD, "default", pod("first")),
+        client.bind("default", "a", {"target": {"name": "node-0"}}),
+        client.bind("default", "first", {"target": {"name": "nowhere"}}),
+        client.delete(kinds.POD, "default", "absent"),
+        client.create(kinds.POD, "default", pod("b")),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [
+        kinds.POD.type,
+        AlreadyExists,
+        type(None),
+        Conflict,
+        NotFound,
+        kinds.POD.type,
+    ]
+    assert commits == ["ROLLBACK TO part", "COMMIT"]
+    assert registry.store.revision == before + 3
+    assert (await client.get(kinds.POD, "default", "a")).spec.node_name == "node-0"
+    assert (await client.get(kinds.POD, "default", "b")).metadata.resource_version == str(before + 3)
+
+
+async def test_nobody_sees_or_is_answered_before_the_commit(registry: Registry) -> None:
+    client = LocalClient(registry)
+    begun = registry.store.revision
+    events = client.watch(kinds.POD, resource_version=str(begun))
+    writes = [asyncio.ensure_future(client.create(kinds.POD, "default", pod(name))) for name in "abc"]
+    in_transaction: list[bool] = []
+
+    def look(_: object) -> None:
+        assert registry.store._connection is not None
+        in_transaction.append(registry.store._connection.in_transaction)
+
+    for write in writes:
+        write.add_done_callback(look)
+    seen = [(await anext(events)).object.metadata.name for _ in writes]
+    await asyncio.gather(*writes)
+    assert seen == ["a", "b", "c"]
+    assert in_transaction == [False] * 3
+
+
+async def test_a_write_that_fails_for_all_fails_none_of_the_others(clock: StillClock, tmp_path: Path) -> None:
+    """A full disk undoes the whole transaction; who has room left is served by himself."""
+    registry = Registry(Store(tmp_path / "s"), clock=clock)
+    client = LocalClient(registry)
+    pages = registry.store.execute("PRAGMA page_count").fetchone()[0]
+    registry.store.execute(f"PRAGMA max_page_count = {pages + 20}")
+    outcomes = await asyncio.gather(
+        client.create(kinds.CONFIG_MAP, "default", config("small")),
+        client.create(kinds.CONFIG_MAP, "default", config("large", text="x" * 500_000)),
+        client.create(kinds.CONFIG_MAP, "default", config("last")),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [
+        kinds.CONFIG_MAP.type,
+        ServerError,
+        kinds.CONFIG_MAP.type,
+    ]
+    page = await client.list(kinds.CONFIG_MAP)
+    assert [item.metadata.name for item in page.items] == ["last", "small"]
+    assert [item.name for item in registry.store.since("configmaps", 0, 9)] == ["small", "last"]
+    registry.store.close()
+
+
+async def test_a_write_that_is_cancelled_in_time_is_not_made(registry: Registry) -> None:
+    client = LocalClient(registry)
+    writing = asyncio.ensure_future(client.create(kinds.POD, "default", pod()))
+    await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(NotFound):
+        await client.get(kinds.POD, "default", "p")
+
+
+async def test_more_writes_than_one_commit_takes(registry: Registry) -> None:
+    client = LocalClient(registry)
+    pods = await asyncio.gather(
+        *(client.create(kinds.POD, "default", pod(f"p{number}")) for number in range(2 * BATCH + 1))
+    )
+    versions = [int(made.metadata.resource_version) for made in pods]
+    assert versions == list(range(versions[0], versions[0] + len(pods)))

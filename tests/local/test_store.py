@@ -73,6 +73,27 @@ def test_a_transaction_that_fails_leaves_nothing() -> None:
     assert b'"resourceVersion":"2"' in write(store, "c")
 
 
+def test_a_transaction_within_another_that_fails_is_undone_alone() -> None:
+    store = Store(":memory:")
+
+    def fail() -> None:
+        with store.transaction():
+            write(store, "b")
+            with store.transaction():
+                write(store, "c")
+            raise RuntimeError("half way")
+
+    with store.transaction():
+        write(store, "a")
+        with pytest.raises(RuntimeError):
+            fail()
+        assert store.revision == 1
+        write(store, "d")
+    assert [event.name for event in store.since("things", 0, 9)] == ["a", "d"]
+    assert [name for _, name, _ in store.scan("things")] == ["a", "d"]
+    assert b'"resourceVersion":"2"' in (store.get("things", "ns", "d") or b"")
+
+
 def test_an_object_beyond_the_limit_is_refused_with_its_size() -> None:
     store = Store(":memory:")
     with pytest.raises(TooLarge, match=rf"has 15\d{{5}} bytes, limit is {MAX_OBJECT}"):

@@ -6,7 +6,7 @@ same time, as the watchers of a change do, get the same struct: it is frozen, an
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 
@@ -23,6 +23,8 @@ R = TypeVar("R", bound=Resource)
 
 #: Structs that are remembered by the bytes they were decoded from, for the watchers that come next.
 SHARED: Final = 1024
+#: Most writes that are committed together: others are to have their turn.
+BATCH: Final = 64
 
 
 class LogSource(Protocol):
@@ -44,11 +46,16 @@ class LogSource(Protocol):
 
 
 class LocalClient:
-    """A call gives way to the event loop once before it acts, as one over a network would."""
+    """A call gives way to the event loop once before it acts, as one over a network would.
+
+    Writes of one turn of the loop are committed together, and answered after that.
+    """
 
     def __init__(self, registry: Registry, logs: LogSource | None = None) -> None:
         self.registry = registry
         self._logs = logs
+        #: writes of this turn and where to put their outcomes
+        self._writes: list[tuple[Callable[[], bytes], asyncio.Future[bytes]]] = []
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
         await asyncio.sleep(0)
@@ -92,14 +99,16 @@ class LocalClient:
                 yield WatchEvent(EventType(frame.type), _decode(kind, frame.body))
 
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
-        await asyncio.sleep(0)
-        return _decode(kind, self.registry.create(kind, namespace, obj))
+        return _decode(kind, await self._write(lambda: self.registry.create(kind, namespace, obj)))
 
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:
-        await asyncio.sleep(0)
-        return _decode(kind, self.registry.patch(kind, namespace, name, patch, subresource=subresource))
+        registry = self.registry
+        body = await self._write(
+            lambda: registry.patch(kind, namespace, name, patch, subresource=subresource)
+        )
+        return _decode(kind, body)
 
     async def delete(
         self,
@@ -112,17 +121,14 @@ class LocalClient:
         grace_period: int | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        await asyncio.sleep(0)
         options = DeleteOptions(uid, resource_version, grace_period, propagation)
-        self.registry.delete(kind, namespace, name, options)
+        await self._write(lambda: self.registry.delete(kind, namespace, name, options))
 
     async def bind(self, namespace: str, name: str, binding: Object) -> None:
-        await asyncio.sleep(0)
-        self.registry.bind(namespace, name, binding)
+        await self._write(lambda: self.registry.bind(namespace, name, binding))
 
     async def evict(self, namespace: str, name: str, eviction: Object) -> None:
-        await asyncio.sleep(0)
-        self.registry.evict(namespace, name, eviction)
+        await self._write(lambda: self.registry.evict(namespace, name, eviction))
 
     async def log(
         self,
@@ -150,6 +156,26 @@ class LocalClient:
 
     async def close(self) -> None:
         """The store belongs to whoever opened it."""
+
+    async def _write(self, write: Callable[[], bytes]) -> bytes:
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[bytes] = loop.create_future()
+        if not self._writes:
+            loop.call_soon(self._commit)
+        self._writes.append((write, outcome))
+        return await outcome
+
+    def _commit(self) -> None:
+        batch, self._writes = self._writes[:BATCH], self._writes[BATCH:]
+        if self._writes:
+            asyncio.get_running_loop().call_soon(self._commit)
+        wanted = [(write, future) for write, future in batch if not future.done()]  # the others: cancelled
+        outcomes = self.registry.together([write for write, _ in wanted])
+        for (_, future), outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
 
 
 _DECODERS: dict[Kind[Any], msgspec.json.Decoder[Any]] = {  # Any: one decoder per kind of object

@@ -1,7 +1,8 @@
 """What the embedded API server does, without the server: Kubernetes' verbs on the store.
 
 Everything is synchronous and happens in one transaction, except watching; a call that returns has been
-committed. Objects come in as JSON objects and go out as encoded bytes, as they lie in the store. The
+committed, and calls that are made `together` are committed together. Objects come in as JSON objects and
+go out as encoded bytes, as they lie in the store. The
 rules are elsewhere, one module each: admission, metadata, patches, deletion, binding, eviction,
 watching. This module reads, asks them, and writes.
 
@@ -10,9 +11,10 @@ The door (HTTP) and `LocalClient` (in process) are its callers. All refusals are
 
 import base64
 import binascii
+import logging
 import random
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +24,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.kube.client import Patch
 from muster.kube.clock import Clock, SystemClock
-from muster.kube.errors import BadRequest, Expired
+from muster.kube.errors import BadRequest, Expired, ServerError
 from muster.local import admission, binding, eviction, metadata, patches, priority, watching
 from muster.local.addresses import Addresses
 from muster.local.deletion import DeleteOptions, is_over, mark
@@ -39,6 +41,8 @@ from muster.local.selectors import Selector
 from muster.local.snapshot import scan_at
 from muster.local.store import Store
 from muster.local.watching import Frame, Frames
+
+log = logging.getLogger(__name__)
 
 #: Namespaces that are always there and cannot be deleted.
 NAMESPACES: Final = ("default", "kube-system")
@@ -269,6 +273,20 @@ class Registry:
         with self._transaction():
             return self._delete(kinds.POD, raw, disrupted, options, before=pod)
 
+    def together(self, writes: Sequence[Callable[[], bytes]]) -> Iterable[bytes | Exception]:
+        """Calls of the above, committed together; each succeeds or is refused for itself.
+
+        A commit costs as much as two writes. Where it fails, or one write breaks it for all, each is made
+        in a transaction of its own, and so is told what became of it.
+        """
+        if len(writes) > 1:
+            try:
+                with self._transaction():
+                    return [_outcome(write, ServerError) for write in writes]
+            except Exception as error:
+                log.warning("%d writes are made one by one: %s", len(writes), error)
+        return [_outcome(write) for write in writes]
+
     def log_target(self, namespace: str, name: str, container: str) -> LogTarget:
         """What a request to read a log means."""
         pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
@@ -458,6 +476,15 @@ class Registry:
         elif namespace in self._terminating:
             self._finish_namespace(namespace)
         return body
+
+
+def _outcome(write: Callable[[], bytes], *fatal: type[Exception]) -> bytes | Exception:
+    try:
+        return write()
+    except fatal:
+        raise
+    except Exception as error:  # its caller's, to whom it is handed
+        return error
 
 
 def _write_token(revision: int, after: tuple[str, str]) -> str:

@@ -176,13 +176,11 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All writes within happen together, or none; a transaction within another is part of it."""
+        """All writes within happen together, or none. One within another is part of it; if it fails, it
+        is undone alone."""
         if self._depth:
-            self._depth += 1
-            try:
+            with self._part():
                 yield
-            finally:
-                self._depth -= 1
             return
         if self.read_only:
             raise MethodNotAllowed(f"the store {self.path} is open for reading only")
@@ -201,6 +199,25 @@ class Store:
         finally:
             self._depth = 0
         self._publish()
+
+    @contextmanager
+    def _part(self) -> Iterator[None]:
+        assert self._connection is not None
+        before, pending = self.revision, len(self._pending)
+        self.execute("SAVEPOINT part")
+        self._depth += 1
+        try:
+            yield
+            self.execute("RELEASE part")
+        except BaseException:
+            self.revision = before
+            del self._pending[pending:]
+            if self._connection.in_transaction:  # not where SQLite has undone all of it, as on a full disk
+                self._connection.execute("ROLLBACK TO part")
+                self._connection.execute("RELEASE part")
+            raise
+        finally:
+            self._depth -= 1
 
     def put(self, kind: str, namespace: str, name: str, obj: Object, previous: bytes | None) -> bytes:
         """Writes `obj`, whose last state was `previous`, under the next revision; returns it encoded."""
