@@ -223,6 +223,19 @@ def test_a_plan_that_cannot_be_read_is_replaced_once() -> None:
     assert failed.message == unreadable.unreadable
 
 
+def test_a_group_whose_lost_member_is_awaited_says_where_its_place_is_held() -> None:
+    lacking = group(2, [pod(0, "a")], owner=None, controlled=False)
+    seen = view(lacking, {1: B}, record=msgspec.convert(gang_record(lacking), GangRecord))
+    (told,) = step(seen, Memory(), 100.0, LIMITS).writes
+    assert isinstance(told, PatchGangStatus)
+    assert told.body["status"]["phase"] == "Degraded"
+    assert told.body["status"]["reason"] == {
+        "code": "MembersMissing",
+        "message": "1 of its pods is gone, with no controller to make them anew; for others that ask for the "
+        "same, places are held on b",
+    }
+
+
 def test_the_first_reason_follows_its_record_at_once() -> None:
     waiting = view(
         group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")

@@ -627,6 +627,14 @@ def _phase(view: GangView, group: Group, places: _Places, memory: Memory) -> tup
 
 
 def _degraded(group: Group, places: _Places, memory: Memory) -> Explanation:
+    awaited = places.missing.keys() - places.ready.keys()
+    if awaited and not memory.giving_up:
+        nodes = ", ".join(sorted({places.missing[place] for place in awaited}))
+        message = (
+            f"{len(awaited)} of its pods {'is' if len(awaited) == 1 else 'are'} gone, with no controller to "
+            f"make them anew; for others that ask for the same, places are held on {nodes}"
+        )
+        return Explanation(Code.MEMBERS_MISSING, "commit", message)
     lacking = max(group.gang.min_count - len(places.settled), 0)
     message = (
         f"{len(places.filled)} of at least {group.gang.min_count} pods run and {lacking} are lacking"
