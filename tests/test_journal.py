@@ -82,3 +82,14 @@ def test_a_line_of_something_else_is_named(tmp_path: Path) -> None:
     path.write_text('{"at": 1, "is": "Nonsense"}\n')
     with pytest.raises(ValueError, match=r"journal, line 1: not an entry"):
         list(read(path))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk here that is always full")
+def test_a_full_disk_ends_the_journal_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(Path("/dev/full"))
+    for _ in range(2):
+        journal.write(1.0, NodeChanged(N, (("cpu", 4000),)))
+    journal.close()
+    assert [record.message for record in caplog.records] == [
+        "/dev/full ends here: [Errno 28] No space left on device"
+    ]

@@ -4,9 +4,11 @@ The runtime writes them, whoever wants to know reads them back: the same events,
 scheduler, give the same decisions in the same cycles; two marks say where a new scheduler begins, and where
 it is asked to decide. One JSON object per line, `{"at": seconds, "is": class name, ...}`.
 When a file has grown to `limit` bytes it becomes `<name>.1` and the one before it goes: the journal never
-takes more than twice the limit. A line that was cut off by a crash is left out.
+takes more than twice the limit. A line that was cut off by a crash is left out. A disk that is full ends
+the journal, not the scheduler.
 """
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
@@ -22,6 +24,8 @@ import msgspec
 from muster.core.decisions import Decision
 from muster.core.events import Event
 from muster.core.gang import Place
+
+log = logging.getLogger(__name__)
 
 LIMIT: Final = 64 * 2**20  # bytes per file
 
@@ -60,11 +64,16 @@ class Journal:
         self._size = self._file.tell()
 
     def write(self, at: float, what: Event | Decision | Mark) -> None:
+        if self._file.closed:
+            return
         line = encode(at, what) + b"\n"
-        if self._size and self._size + len(line) > self._limit:
-            self._rotate()
-        self._file.write(line)
-        self._size += len(line)
+        try:
+            if self._size and self._size + len(line) > self._limit:
+                self._rotate()
+            self._size += self._file.write(line)
+        except OSError as error:
+            log.error("%s ends here: %s", self._path, error)
+            self._file.close()
 
     def close(self) -> None:
         self._file.close()
@@ -107,20 +116,34 @@ def decode(line: bytes) -> Entry:
 
 
 def _plain(value: Any) -> Any:  # Any: JSON
-    """As JSON. Places become `set/index`, so that they can be keys; infinity has no JSON and is a word."""
-    if isinstance(value, Place):
+    """As JSON. Places become `set/index`, so that they can be keys; infinity has no JSON and is a word.
+
+    The scheduler waits for this: the exact types that nearly all values have come first.
+    """
+    type_: Any = type(value)  # Any: a class
+    if type_ in _ATOMS:
+        return value
+    if type_ is float:
+        return "inf" if value == inf else value
+    if type_ is tuple or type_ is list:
+        return [_plain(item) for item in value]
+    if type_ is Place:
         return str(value)
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
+        return {name: _plain(getattr(value, name)) for name in _names(type_)}
     if isinstance(value, Mapping):
         return {_plain(key): _plain(item) for key, item in sorted(value.items())}
     if isinstance(value, Set):
         return sorted(map(_plain, value))
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return "inf" if value == inf else value
+    return value.value if isinstance(value, Enum) else value
+
+
+_ATOMS: Final = frozenset({str, int, bool, NoneType})
+
+
+@cache
+def _names(cls: Any) -> tuple[str, ...]:  # Any: a dataclass
+    return tuple(field.name for field in fields(cls))
 
 
 def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON

@@ -39,6 +39,7 @@ class Home:
         self.logs = root / "logs"
         self.kubeconfig = root / "kubeconfig"
         self.host_log = root / "host.log"
+        self.journal = root / "journal.jsonl"
         self._endpoint = root / "endpoint.json"
         self._host_lock = root / "host.lock"
         self._clients_lock = root / "clients.lock"

@@ -23,6 +23,7 @@ from muster.app.home import Endpoint, Home
 from muster.controllers import driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.scheduler import Scheduler
+from muster.journal import Journal
 from muster.kube.clock import Clock, SystemClock
 from muster.local import credentials, machine, nodespec
 from muster.local.client import LocalClient
@@ -101,6 +102,7 @@ async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncItera
     """The cluster, for as long as this lasts. Raises StoreError, ServingError."""
     credentials.ensure(home.root, clock.now())
     store = Store(home.store)
+    journal = Journal(home.journal)
     try:
         registry = Registry(store, clock=clock)
         logs = Logs(home.logs)
@@ -111,7 +113,7 @@ async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncItera
             serving(door(registry, logs, token), home.root, home.last_port()) as server,
             _together(
                 driver.run(client, controllers(), clock),
-                loop.run(client, clock, Term(store.epoch, sole=True), scheduler=Scheduler()),
+                loop.run(client, clock, Term(store.epoch, sole=True), scheduler=Scheduler(), journal=journal),
                 agent.run(),
             ),
         ):
@@ -123,6 +125,7 @@ async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncItera
             finally:
                 await agent.shutdown()
     finally:
+        journal.close()
         store.close()
 
 
