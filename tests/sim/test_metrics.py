@@ -87,3 +87,12 @@ def test_figures_over_seeds() -> None:
     assert figures["wait_mean"].std == pytest.approx(4.5**0.5)
     assert (figures["allocation_ratio"].mean, figures["allocation_ratio"].std) == (None, None)
     assert (figures["utilisation"].mean, figures["utilisation"].std) == (0.5, 0)
+
+
+def test_a_size_that_waited_before_counts_when_it_waits_again() -> None:
+    """2 of 8 run at once; from 10 on two more wait until 30, though 6 are free."""
+    first, other, again = job(1, 0, 30, 2), job(2, 5, 1, 1), job(3, 10, 30, 2)
+    core = Puppet([assign(first)], [assign(other)], [], [], [assign(again)])
+    metrics, _ = play(core, machine(8), [first, other, again])
+    assert metrics.makespan == 60
+    assert metrics.fragmentation == pytest.approx(6 * 20 / (8 * 60))
