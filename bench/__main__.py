@@ -11,10 +11,18 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-BENCHES: Final = ("core", "store", "door", "command", "cluster")
+BENCHES: Final = ("core", "exact", "store", "door", "command", "cluster")
 
 #: name → (at most or at least, goal)
 GOALS: Final[dict[str, tuple[str, float]]] = {
+    "exact: 1,000 regular nodes, fits: cached, ms": ("≤", 50),
+    "exact: 1,000 regular nodes, subtle no: cached, ms": ("≤", 10),
+    "exact: 10,000 regular nodes, fits: cached, ms": ("≤", 50),
+    "exact: 10,000 regular nodes, subtle no: cached, ms": ("≤", 20),
+    "exact: 10,000 regular nodes, subtle no: cold, ms": ("≤", 150),
+    "exact: 10,000 irregular nodes, fits: cached, ms": ("≤", 50),
+    "exact: 10,000 irregular nodes, subtle no: cached, ms": ("≤", 20),
+    "exact: 10,000 irregular nodes, subtle no: cold, ms": ("≤", 150),
     "muster run of `true`, cold home, s": ("≤", 1.2),
     "muster --help, × import typer": ("≤", 3),
     "writes/s, 32 connections": ("≥", 1_000),
