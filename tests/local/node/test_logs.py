@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -128,3 +129,25 @@ def test_logs_of_gone_pods_are_removed_when_old_or_too_many(
     logs.prune(2e9, {"living"})
     left = sorted(path.name for path in (tmp_path / "logs").iterdir())
     assert left == ["ns_pod_living", "ns_pod_middle", "ns_pod_new"]
+
+
+async def test_logs_leave_room_for_others_on_the_disk(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = module.RESERVE
+    statvfs = os.fstatvfs
+
+    def nearly_full(fd: int) -> SimpleNamespace:
+        statvfs(fd)
+        return SimpleNamespace(f_blocks=2**40, f_frsize=1, f_bavail=free)
+
+    monkeypatch.setattr(os, "fstatvfs", nearly_full)
+    writer, end = begin(logs, tmp_path)
+    os.write(end, b"lost")
+    await asyncio.sleep(0.01)
+    assert await read(logs) == b""
+    free += 1000
+    os.write(end, b"kept")
+    os.close(end)
+    writer.close()
+    assert await read(logs) == b"\n[muster: 4 bytes of output lost: the disk was full]\nkept"

@@ -2,9 +2,10 @@
 
 A container's stdout and stderr are a FIFO that muster empties into files. That costs one copy, and buys
 what a file opened by the container itself cannot give: a full disk loses output (and says how much)
-instead of failing the program's `write`; the bound holds exactly, however fast a program writes; followers
-are woken instead of polling. The container's wrapper holds the FIFO open for reading too, so while muster
-is down a program that writes more than the pipe holds waits, and goes on when muster is back.
+instead of failing the program's `write`, and logs leave room on it for the store; the bound holds exactly,
+however fast a program writes; followers are woken instead of polling. The container's wrapper holds the
+FIFO open for reading too, so while muster is down a program that writes more than the pipe holds waits, and
+goes on when muster is back.
 
 Files: `<root>/logs/<namespace>_<pod>_<uid>/<container>/<restart>.log`, the newest; when it is full it becomes
 `.log.1`, `.log.1` becomes `.log.2`, and so on up to `KEEP`. They outlive the pod, until `prune`.
@@ -25,6 +26,9 @@ FILE_BYTES: Final = 10 * 2**20
 KEEP: Final = 9  # older files beside the newest: 100 MB per start of a container
 TOTAL_BYTES: Final = 2 * 2**30  # of all pods that are gone; the oldest go first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
+#: Left free by logs, so that the cluster's store can still be written: at most this, or half of a small disk.
+RESERVE: Final = 32 * 2**20
+_LOOK: Final = 2**20  # bytes of output between two looks at how much is free
 CHUNK: Final = 2**16  # what a pipe holds
 _TAIL_BLOCK: Final = 2**16
 #: What a reader sees in place of output that was removed before the reader came to it.
@@ -44,6 +48,7 @@ class LogWriter:
         self._file = -1
         self._size = 0
         self._lost = 0
+        self._granted = 0  # bytes that may be written before the next look at the disk
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fifo, self._read)
 
@@ -90,7 +95,12 @@ class LogWriter:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._target, flags, 0o600)
                 self._size = os.fstat(self._file).st_size
+            if self._granted <= 0:
+                self._granted = _room(self._file)
+                if self._granted <= 0:
+                    return 0
             written = os.write(self._file, chunk)
+            self._granted -= written
         except OSError:  # whatever keeps a log from being written must not end the pod
             return 0
         self._size += written
@@ -107,6 +117,13 @@ class LogWriter:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _room(file: int) -> int:
+    """How much may be written now."""
+    disk = os.fstatvfs(file)
+    reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // 2)
+    return min(_LOOK, disk.f_bavail * disk.f_frsize - reserve)
 
 
 def _numbered(path: Path, number: int) -> Path:
