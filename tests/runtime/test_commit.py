@@ -236,6 +236,16 @@ def test_a_group_whose_lost_member_is_awaited_says_where_its_place_is_held() -> 
     }
 
 
+def test_what_holds_some_of_its_places_says_why_it_lacks_the_others() -> None:
+    """Its old pods still leave, one after the other."""
+    coming = group(2, BOTH)
+    why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 CPU asked; 0 are free")
+    record = msgspec.convert(gang_record(coming), GangRecord)
+    (told,) = step(view(coming, {0: A}, record=record, explanation=why), Memory(), 100.0, LIMITS).writes
+    assert isinstance(told, PatchGangStatus)
+    assert (told.body["status"]["phase"], told.body["status"]["reason"]["message"]) == ("Held", why.message)
+
+
 def test_the_first_reason_follows_its_record_at_once() -> None:
     waiting = view(
         group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")

@@ -621,8 +621,8 @@ def _phase(view: GangView, group: Group, places: _Places, memory: Memory) -> tup
         return Phase.STANDING, None
     if places.filled and not group.controlled:
         return Phase.DEGRADED, view.explanation or _degraded(group, places, memory)
-    if places.missing:
-        return Phase.HELD, None
+    if places.missing:  # some of them, perhaps, while what else it lacks is still taken
+        return Phase.HELD, view.explanation
     return Phase.WAITING, view.explanation
 
 
