@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.core.decisions import Assign, Decision, Evict, Explanation, PodSetExplanation, Victim, Wait
-from muster.core.events import CommitFailed, Event, GangSubmitted, NodeChanged, PlacesLost, PodBound
+from muster.core.events import CommitFailed, Event, GangSubmitted, NodeChanged, PlacesLost, PodBound, PodEnded
 from muster.core.gang import (
     Code,
     Effect,
@@ -37,6 +37,7 @@ ENTRIES: list[Event | Decision | Mark] = [
     NodeChanged(N, (("cpu", 4000),), (("zone", "a"),), (Taint("k", "v", Effect.NO_EXECUTE),)),
     GangSubmitted(Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 12.5, gate=Gate(Code.GATED, "held"))),
     PodBound(PodId("u"), N, (("cpu", 1000),), G, Place("w", 1)),
+    PodEnded(PodId("u"), 99.5),
     PlacesLost(G, frozenset({Place("w", 0), Place("w", 1)}), frozenset({N}), 60.0),
     CommitFailed(G, inf, "refused"),
     Assign(G, {Place("w", 0): N, Place("w", 10): N}),
@@ -62,6 +63,19 @@ def test_it_goes_on_where_it_stopped_and_leaves_out_a_line_that_was_cut(tmp_path
     journal.close()
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:20])
+    assert [entry.at for entry in read(path)] == [1.0]
+    journal = Journal(path)
+    journal.write(2.0, ENTRIES[1])
+    journal.close()
+    assert [entry.at for entry in read(path)] == [1.0, 2.0]
+
+
+def test_a_file_that_is_nothing_but_a_cut_line_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b"x" * 200_000)
+    journal = Journal(path)
+    journal.write(1.0, ENTRIES[0])
+    journal.close()
     assert [entry.at for entry in read(path)] == [1.0]
 
 

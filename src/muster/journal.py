@@ -2,7 +2,7 @@
 
 The runtime writes them, whoever wants to know reads them back: the same events, applied to a new
 scheduler, give the same decisions in the same cycles; two marks say where a new scheduler begins, and where
-it is asked to decide. One JSON object per line, `{"at": seconds, "is": class name, ...}`.
+it is asked to decide. One JSON object per line, `{"at": seconds, "is": class name, "what": {...}}`.
 When a file has grown to `limit` bytes it becomes `<name>.1` and the one before it goes: the journal never
 takes more than twice the limit. A line that was cut off by a crash is left out. A disk that is full ends
 the journal, not the scheduler.
@@ -28,6 +28,7 @@ from muster.core.gang import Place
 log = logging.getLogger(__name__)
 
 LIMIT: Final = 64 * 2**20  # bytes per file
+_BLOCK: Final = 65_536  # bytes read at once, looking for the end of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Journal:
         self._path, self._limit = path, limit
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO = path.open("ab", buffering=0)
-        self._size = self._file.tell()
+        self._size = _whole_lines(path)
+        self._file.truncate(self._size)
 
     def write(self, at: float, what: Event | Decision | Mark) -> None:
         if self._file.closed:
@@ -100,19 +102,32 @@ def read(path: Path) -> Iterator[Entry]:
                     raise ValueError(f"{file}, line {number}: not an entry of a journal: {error}") from None
 
 
+def _whole_lines(path: Path) -> int:
+    """Bytes up to the end of the last whole line: what follows was cut off by a crash."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0
+
+
 def previous(path: Path) -> Path:
     """The file that was full."""
     return path.with_name(path.name + ".1")
 
 
 def encode(at: float, what: Event | Decision | Mark) -> bytes:
-    return msgspec.json.encode({"at": at, "is": type(what).__name__, **_plain(what)})
+    return msgspec.json.encode({"at": at, "is": type(what).__name__, "what": _plain(what)})
 
 
 def decode(line: bytes) -> Entry:
     body = msgspec.json.decode(line)
-    at, cls = body.pop("at"), _CLASSES[body.pop("is")]
-    return Entry(at, _typed(cls, body))
+    return Entry(float(body["at"]), _typed(_CLASSES[body["is"]], body["what"]))
 
 
 def _plain(value: Any) -> Any:  # Any: JSON

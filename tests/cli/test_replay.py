@@ -154,7 +154,9 @@ def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
 
 def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path) -> None:
     journal.write_bytes(
-        journal.read_bytes().replace(b'"is":"Assign","gang":"ns/a"', b'"is":"Assign","gang":"ns/b"')
+        journal.read_bytes().replace(
+            b'"is":"Assign","what":{"gang":"ns/a"', b'"is":"Assign","what":{"gang":"ns/b"'
+        )
     )
     code, out, _ = run("journal", "--format", "muster")
     assert code == 1
