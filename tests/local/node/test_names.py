@@ -112,7 +112,7 @@ async def test_a_services_name_leads_to_all_of_its_pods(cluster: Cluster) -> Non
         await cluster.ended("asker")
         assert await cluster.output("asker") == f"{' '.join(pods)}\n" * 6
         for number in range(2):
-            await cluster.client.delete(POD, "default", f"p{number}", grace_period=0)
+            await cluster.client.delete(POD, "default", f"p{number}", grace_period=1)
             await cluster.gone(f"p{number}")
 
 
