@@ -67,7 +67,7 @@ class Cluster:
     def __init__(
         self, objects: dict[Any, Object] | None = None, revision: int = 0, time: float = 0.0
     ) -> None:
-        self.server = Server(time, dict(objects or {}), revision)
+        self.server = Server(time, dict(objects or {}), revision=revision)
         self.server.watch = self._check
         self.sizes: dict[str, int] = {}
         self.kept: dict[str, Object] = {}  # pods that must not get lost, as they were created
@@ -80,6 +80,7 @@ class Cluster:
     def copy(self) -> "Cluster":
         """As it is now, for another history: objects are replaced, never changed."""
         other = Cluster(self.server.objects, self.server.revision, self.server.time)
+        other.server.typed = dict(self.server.typed)
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         return other

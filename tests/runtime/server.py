@@ -6,7 +6,6 @@ Every client call that writes gives way once after it has taken effect (`Pause`)
 leader's coroutine can stop it after any single write, for good or for a while.
 """
 
-import copy
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +34,8 @@ class Pause:
 class Server:
     time: float = 0.0
     objects: dict[tuple[AnyKind, str], Object] = field(default_factory=dict)
+    #: what was read, with what it was read from
+    typed: dict[tuple[AnyKind, str], tuple[Object, Resource]] = field(default_factory=dict)
     revision: int = 0
     #: all changes, in order: what watches tell
     log: list[tuple[AnyKind, str, Resource | None]] = field(default_factory=list)
@@ -45,13 +46,17 @@ class Server:
         return datetime.fromtimestamp(self.time, UTC)
 
     def read(self, kind: Kind[Any], key: str) -> Any:  # Any: of the kind
-        return msgspec.convert(self.objects[kind, key], kind.type)
+        obj = self.objects[kind, key]
+        before = self.typed.get((kind, key))
+        if before is None or before[0] is not obj:
+            before = self.typed[kind, key] = (obj, msgspec.convert(obj, kind.type))
+        return before[1]
 
     def all(self, kind: Kind[Any]) -> list[Any]:  # Any: of the kind
         return [self.read(kind, key) for of, key in list(self.objects) if of is kind]
 
     def create(self, kind: AnyKind, namespace: str, body: Object) -> None:
-        obj = copy.deepcopy(body)
+        obj = _renewed(body)
         meta = obj["metadata"]
         if kind.namespaced:
             meta["namespace"] = namespace
@@ -66,7 +71,7 @@ class Server:
         old = self.json(kind, key)
         meta = patch.get("metadata", {})
         self._check(old, meta.get("uid", ""), meta.get("resourceVersion", ""))
-        new = copy.deepcopy(old)
+        new = _renewed(old)
         for name, value in patch.items():
             if (name == "status") == (subresource == "status"):
                 new[name] = merged(new.get(name), value) if name != "metadata" else new["metadata"]
@@ -84,7 +89,7 @@ class Server:
         if not held:
             self.end(kind, key)
         elif "deletionTimestamp" not in obj["metadata"]:
-            new = copy.deepcopy(obj)
+            new = _renewed(obj)
             new["metadata"]["deletionTimestamp"] = self.now().isoformat()
             self._store(kind, key, new)
 
@@ -100,9 +105,9 @@ class Server:
         self._check(old, meta["uid"], meta["resourceVersion"])
         if old["spec"].get("nodeName") or "deletionTimestamp" in old["metadata"]:
             raise Conflict(f"pod {key} is bound or going")
-        new = copy.deepcopy(old)
-        new["spec"]["nodeName"] = binding["target"]["name"]
-        new["metadata"].setdefault("annotations", {}).update(meta["annotations"])
+        new = _renewed(old)
+        new["spec"] = {**old["spec"], "nodeName": binding["target"]["name"]}
+        new["metadata"]["annotations"] = {**old["metadata"].get("annotations", {}), **meta["annotations"]}
         self._store(kinds.POD, key, new)
 
     def json(self, kind: AnyKind, key: str) -> Object:
@@ -119,8 +124,13 @@ class Server:
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
         self.objects[kind, key] = obj
-        self.log.append((kind, key, msgspec.convert(obj, kind.type)))
+        self.log.append((kind, key, self.read(kind, key)))
         self.watch()
+
+
+def _renewed(obj: Object) -> Object:
+    """A copy to be stored, of which only the top and the metadata may be changed in place."""
+    return {**obj, "metadata": dict(obj["metadata"])}
 
 
 def merged(old: Any, patch: Any) -> Any:  # Any: JSON
@@ -194,7 +204,7 @@ class ServerClient:
         raise AssertionError("a leader reads through its mirror")
 
     async def get_json(self, kind: AnyKind, namespace: str, name: str) -> Object:
-        return copy.deepcopy(self.server.json(kind, f"{namespace}/{name}"))
+        return self.server.json(kind, f"{namespace}/{name}")
 
     get = list = watch = evict = log = _unread
 
