@@ -3,7 +3,7 @@
 The rules are those of JobSet's own webhook and schema, all errors at once. In-place restart, elastic Jobs,
 volumeClaimPolicies and exclusive placement are refused rather than ignored: a job that silently ran
 without them would be wrong. What of a JobSet may change later is in `jobset_changes`.
-Stricter than upstream: a negative maxRestarts (there as good as 0), and a replicatedJob that depends on itself.
+Refused besides, and accepted upstream: a negative maxRestarts, and a replicatedJob that depends on itself.
 
 Source: kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go and api/jobset/v1alpha2/jobset_types.go.
 """
