@@ -148,6 +148,12 @@ async def test_logs_leave_room_for_others_on_the_disk(
     assert await read(logs) == b""
     free += 1000
     os.write(end, b"kept")
+    await asyncio.sleep(0.01)
+    assert await read(logs) == b"\n[muster: 4 bytes of output lost: the disk was full]\nkept"
+    free -= 1000
+    os.write(end, b"y" * 1000)  # what the last look at the disk has granted
+    await asyncio.sleep(0.01)
+    os.write(end, b"lost again")
     os.close(end)
     writer.close()
-    assert await read(logs) == b"\n[muster: 4 bytes of output lost: the disk was full]\nkept"
+    assert (await read(logs, tail=1)).startswith(b"[muster: "), "also if there never is room again"

@@ -1,6 +1,7 @@
 """Pods without processes, in virtual time."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,16 @@ from tests.local.node.virtual import VirtualClock
         ("exit=1, run=200ms", Play(0.2, 1)),
         ("run=2h", Play(7200.0, 0)),
         ("run=5", Play(5.0, 0)),
+        ("at=2030-01-01T00:01:00Z,exit=1", Play(None, 1, datetime(2030, 1, 1, 0, 1, tzinfo=UTC))),
     ],
 )
 def test_the_annotation(text: str, expected: Play) -> None:
     assert play({"muster.dev/pretend": text}) == expected
 
 
-@pytest.mark.parametrize("text", ["run", "run=long", "walk=3s", "exit=one", "run=-1x"])
+@pytest.mark.parametrize(
+    "text", ["run", "run=long", "walk=3s", "exit=one", "run=-1x", "at=noon", "at=2030-01-01"]
+)
 def test_what_the_annotation_cannot_say(text: str) -> None:
     with pytest.raises(ValueError, match='write "run=30s,exit=1"'):
         play({"muster.dev/pretend": text})
@@ -69,6 +73,24 @@ async def test_pods_run_and_end_as_they_say(pretence: Cluster) -> None:
         assert (await pretence.get("endless")).status.phase == "Running"
         await pretence.client.delete(POD, "default", "endless")
         await pretence.gone("endless")
+
+
+async def test_pods_end_at_a_moment_whenever_they_began(pretence: Cluster) -> None:
+    assert isinstance(pretence.clock, VirtualClock)
+    async with pretence.running():
+        await submit(pretence, "early", "at=2030-01-01T00:01:00Z,exit=1")
+        await pretence.started("early")
+        pretence.clock.advance(50.0)
+        await submit(pretence, "late", "at=2030-01-01T00:01:00Z,run=1h,exit=1")
+        await submit(pretence, "short", "at=2030-01-01T00:01:00Z,run=5s")
+        await pretence.started("late")
+        await pretence.started("short")
+        pretence.clock.advance(5.0)
+        assert (await pretence.ended("short")).status.phase == "Succeeded"
+        assert (await pretence.get("late")).status.phase == "Running"
+        pretence.clock.advance(5.0)
+        for name in ("early", "late"):
+            assert (await pretence.ended(name)).status.phase == "Failed"
 
 
 async def test_an_annotation_that_cannot_be_read_fails_the_pod(pretence: Cluster) -> None:

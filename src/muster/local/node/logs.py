@@ -31,6 +31,7 @@ RESERVE: Final = 32 * 2**20
 _LOOK: Final = 2**20  # bytes of output between two looks at how much is free
 CHUNK: Final = 2**16  # what a pipe holds
 _TAIL_BLOCK: Final = 2**16
+_LOST: Final = b"\n[muster: %d bytes of output lost: the disk was full]\n"
 #: What a reader sees in place of output that was removed before the reader came to it.
 LATE: Final = b"\n[muster: output may be missing here: it was written faster than it was read]\n"
 _ENDED: Final = "ended"  # a file in a pod's directory
@@ -58,6 +59,9 @@ class LogWriter:
             pass
         self._loop.remove_reader(self._fifo)
         os.close(self._fifo)
+        if self._lost and self._file >= 0:  # for these few bytes the reserve is there, too
+            with contextlib.suppress(OSError):
+                os.write(self._file, _LOST % self._lost)
         self._close_file()
         self._on_write()
 
@@ -74,8 +78,7 @@ class LogWriter:
 
     def _write(self, chunk: bytes) -> None:
         if self._lost:
-            note = f"\n[muster: {self._lost} bytes of output lost: the disk was full]\n".encode()
-            if not self._append(note):
+            if not self._append(_LOST % self._lost):
                 self._lost += len(chunk)
                 return
             self._lost = 0

@@ -1,8 +1,11 @@
 """Pods without processes, on nodes with `runtime=none`: running at once, ending as their annotation says.
 
 `muster.dev/pretend: "run=30s,exit=1"` lets each container end with code 1 after 30 s; without `run` it
-runs until it is deleted. One heap holds when which pod ends, and a bounded number of status writes is under
-way at a time, so that 10,000 such pods cost ten thousand writes and little else.
+runs until it is deleted. `at=2026-03-01T12:00:00Z` ends it at that time, however long it has run, as what
+befalls many pods at one moment does; of `run` and `at` the earlier holds.
+
+One heap holds when which pod ends, and a bounded number of status writes is under way at a time, so that
+10,000 such pods cost ten thousand writes and little else.
 """
 
 import asyncio
@@ -27,14 +30,20 @@ log = logging.getLogger(__name__)
 
 WRITES: Final = 16  # status writes under way at a time
 _RETRY: Final = (0.1, 10.0)
+_RIGHT: Final = 'write "run=30s,exit=1", or "at=2026-03-01T12:00:00Z,exit=1"'
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Play(msgspec.Struct, frozen=True):
-    """What the annotation says: seconds until the end (None: never), and the exit code."""
+    """What the annotation says: seconds until the end, or when (None: never), and the exit code."""
 
     run: float | None = None
     exit: int = 0
+    at: datetime | None = None
+
+    def end(self, begun: datetime) -> datetime | None:
+        ends = [] if self.run is None else [begun + timedelta(seconds=self.run)]
+        return min(ends if self.at is None else [*ends, self.at], default=None)
 
 
 def play(annotations: Mapping[str, str]) -> Play:
@@ -44,13 +53,14 @@ def play(annotations: Mapping[str, str]) -> Play:
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = part.partition("=")
         if not equals or key not in ("run", "exit", "at"):
-            raise ValueError(f'{names.PRETEND}: {part!r}: write "run=30s,exit=1"')
+            raise ValueError(f"{names.PRETEND}: {part!r}: {_RIGHT}")
         values[key] = value
     try:
         run = _seconds(values["run"]) if "run" in values else None
-        return Play(run, int(values.get("exit", 0)))
+        at = _time(values["at"]) if "at" in values else None
+        return Play(run, int(values.get("exit", 0)), at)
     except ValueError:
-        raise ValueError(f'{names.PRETEND}: {text!r}: write "run=30s,exit=1"') from None
+        raise ValueError(f"{names.PRETEND}: {text!r}: {_RIGHT}") from None
 
 
 def _seconds(text: str) -> float:
@@ -58,6 +68,13 @@ def _seconds(text: str) -> float:
         if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
             return float(text[: -len(unit)]) * _UNITS[unit]
     return float(text)
+
+
+def _time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("without a time zone it is no moment")
+    return time
 
 
 class Pretence:
@@ -158,7 +175,7 @@ class Pretence:
             verdict = Verdict("InvalidAnnotation", str(error), failed=True)
             return status.document(pod, containers, now, now, verdict)
         begun = pod.status.start_time or now
-        ends = None if part.run is None else begun + timedelta(seconds=part.run)
+        ends = part.end(begun)
         if ends is not None and now >= ends:
             _end(containers, part.exit, begun, now)
         elif pod.status.phase != "Running":
