@@ -63,7 +63,8 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO = path.open("ab", buffering=0)
         self._size = _whole_lines(path)
-        self._file.truncate(self._size)
+        if self._size < self._file.tell():
+            self._file.truncate(self._size)
 
     def write(self, at: float, what: Event | Decision | Mark) -> None:
         if self._file.closed:

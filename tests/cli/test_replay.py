@@ -165,7 +165,7 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
     assert code == 1
     difference = json.loads(out)["difference"]
     assert (difference["at"], difference["number"]) == (1.0, 1)
-    assert (difference["logged"]["gang"], difference["decided"]["gang"]) == ("ns/b", "ns/a")
+    assert (difference["logged"]["what"]["gang"], difference["decided"]["what"]["gang"]) == ("ns/b", "ns/a")
 
 
 @pytest.mark.parametrize(

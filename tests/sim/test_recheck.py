@@ -83,18 +83,19 @@ def submit(name: str, pods: int) -> GangSubmitted:
 def record() -> Iterator[Entry]:
     """What a scheduler on one node of two CPUs says: one gang starts, another waits."""
     scheduler = Scheduler()
-    yield Entry(0, Began(1))
+    yield Entry(0.0, Began(1))
     told: list[list[Event]] = [
         [NodeChanged(NodeName("n"), (("cpu", 2000),)), submit("ns/a", 2)],
         [submit("ns/b", 3), submit("ns/c", 1)],
         [],
     ]
     for now, events in enumerate(told, 1):
+        at = float(now)
         for event in events:
             scheduler.apply(event)
-            yield Entry(now, event)
-        yield Entry(now, Cycle())
-        yield from (Entry(now, decision) for decision in scheduler.decide(now))
+            yield Entry(at, event)
+        yield Entry(at, Cycle())
+        yield from (Entry(at, decision) for decision in scheduler.decide(at))
 
 
 def save(path: Path, entries: list[Entry]) -> Path:
