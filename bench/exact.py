@@ -24,7 +24,7 @@ from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Amounts, NodeName, PodId, Shape
 from muster.core.placement import Part, Want, place
 from muster.core.scheduler import Scheduler
-from muster.core.solver import Program, prices
+from muster.core.solver import Program, optimum
 
 GPU: Final = "nvidia.com/gpu"
 #: cores, GiB and GPUs of a pod
@@ -40,7 +40,7 @@ Room = list[list[int]]
 def run() -> dict[str, float]:
     """Figures by name; every name says its unit."""
     none = np.zeros(0)
-    prices(Program(none, none, none, none, np.zeros(1, np.int32), np.zeros(0, np.int32), none))
+    optimum(Program(none, none, none, none, np.zeros(1, np.int32), np.zeros(0, np.int32), none))
     figures: dict[str, float] = {}
     for nodes in (1_000, 10_000):
         for fill, weights in FILLS.items():

@@ -15,7 +15,7 @@ from muster.core.gang import Code, Place, PodSet
 from muster.core.nodes import Columns
 from muster.core.placement import Part, Want, place
 from muster.core.scheduler import Scheduler
-from muster.core.solver import Floats, Integral, Program
+from muster.core.solver import Integral, Optimum, Program
 from tests.core.test_placement import Cluster, exactly_fits, one
 from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
@@ -109,6 +109,18 @@ def test_answers_agree_with_an_exhaustive_search() -> None:
     assert found["missed"] == 0
 
 
+@pytest.mark.parametrize("helpless", ["rounding", "relaxation"])
+def test_so_does_the_search_alone(monkeypatch: pytest.MonkeyPatch, helpless: str) -> None:
+    if helpless == "rounding":
+        monkeypatch.setattr(exact, "_rounded", lambda *args: None)
+    else:
+        monkeypatch.setattr(solver, "optimum", lambda program: None)
+    found = answers(range(500))
+    assert found["missed by greedy"] > 5
+    assert found["missed"] == 0
+    assert (found["search: none left"] > 5) == (helpless == "relaxation")
+
+
 LARGE, SMALL = shape(gpu=3, cpu=1000), shape(gpu=2, cpu=1000)
 #: On nodes of 4 and 5 GPUs greedy placement puts the large pod on the node of 4 and is one GPU short.
 MISSED = (PodSet("large", LARGE, 1, 1), PodSet("small", SMALL, 3, 3))
@@ -163,14 +175,14 @@ def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_little_of_a_resource_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("muster.core.solver.prices")
+    monkeypatch.delattr("muster.core.solver.optimum")
     sets = (((3, 1), 2, 2), ((2, 1), 2, 2))
     answer = ask(Cluster((4, 64), (5, 64)), wanted(sets, 4))
     assert answer == Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
 
 
 def test_pods_of_one_shape_need_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("muster.core.solver.prices")
+    monkeypatch.delattr("muster.core.solver.optimum")
     want = Want((one(1, LARGE, name="a"), one(2, LARGE, name="b")), 3)
     assert ask(Cluster((5, 64), (5, 64)), want) == Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
 
@@ -250,13 +262,13 @@ def test_a_proof_is_kept_while_it_holds(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def count_solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    count, original = [0], solver.prices
+    count, original = [0], solver.optimum
 
-    def counting(program: Program) -> tuple[float, Floats] | None:
+    def counting(program: Program) -> Optimum | None:
         count[0] += 1
         return original(program)
 
-    monkeypatch.setattr(solver, "prices", counting)
+    monkeypatch.setattr(solver, "optimum", counting)
     return count
 
 
@@ -289,7 +301,11 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
 
 def test_badly_rounded_prices_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the solver claims, a no that is called proven is one."""
-    monkeypatch.setattr(solver, "prices", lambda program: (1.0, np.ones(len(program.rows_lower))))
+
+    def claim(program: Program) -> Optimum:
+        return Optimum(1.0, np.zeros(len(program.cost)), np.ones(len(program.rows_lower)))
+
+    monkeypatch.setattr(solver, "optimum", claim)
     answer = ask(Cluster((4, 64), (5, 64)), wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4))
     assert not isinstance(answer, Verdict)
     monkeypatch.setattr(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import muster
-from muster.core.solver import Program, integral, prices
+from muster.core.solver import Program, integral, optimum
 
 
 def program(cost: list[float], at_least: float, most: float = 10.0) -> Program:
@@ -25,10 +25,10 @@ def program(cost: list[float], at_least: float, most: float = 10.0) -> Program:
 
 
 def test_the_least_cost_and_the_price_of_one_more() -> None:
-    found = prices(program([3.0, 1.0], at_least=5.0))
+    found = optimum(program([3.0, 1.0], at_least=5.0))
     assert found is not None
-    assert found[0] == 2.5
-    assert found[1].tolist() == [0.5]
+    assert found.cost == 2.5
+    assert found.prices.tolist() == [0.5]
 
 
 def test_whole_numbers() -> None:
@@ -42,7 +42,7 @@ def test_an_impossible_program_is_exhausted() -> None:
     found = integral(program([0.0], at_least=5.0, most=2.0), whole=1, nodes=10)
     assert found.x is None
     assert found.exhausted
-    assert prices(program([1.0], at_least=5.0, most=2.0)) is None
+    assert optimum(program([1.0], at_least=5.0, most=2.0)) is None
 
 
 def test_the_core_starts_without_it_and_one_module_names_it() -> None:

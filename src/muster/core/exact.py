@@ -9,7 +9,8 @@ that there is none. So when it has failed there are three more rungs:
    group of pods: all nodes together, each filled with whatever brings most, bring less than the
    minimum is worth. The solver only suggests the prices; they are rounded, and the comparison is made in
    integers, so that no rounding error can turn a yes into a no.
-3. *search*: the same program in whole numbers, with a budget of `SEARCH` nodes of the search tree. What it
+3. *search*: the same program in whole numbers, with a budget of `SEARCH` nodes of the search tree; first only
+   for what is left when the relaxation's solution is rounded down, then for the whole. What it
    finds is charged to the ledger, and taken only if it fits there.
 
 The bound of rung 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
@@ -21,7 +22,7 @@ that wait in a full cluster cost next to nothing (`refutes`). New problems are s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -220,18 +221,21 @@ class Exact:
         classes = self._patterns.classes([g.demand for g in problem.groups], caps)
         if classes is None:
             return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
-        relaxed = solver.prices(_program(problem, classes, relaxed=True))
-        if relaxed is not None and relaxed[0] > _LACKING:
-            proof = self._proof(problem, classes, relaxed[1])
+        relaxed = solver.optimum(_program(problem, classes, relaxed=True))
+        if relaxed is not None and relaxed.cost > _LACKING:
+            proof = self._proof(problem, classes, relaxed.prices)
             if proof.holds:
                 if remember is not None:
                     self._keep(remember, proof)
                 return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS)
-        kinds = sum(len(patterns) for patterns in classes.patterns)
-        found = solver.integral(_program(problem, classes, relaxed=False), kinds, SEARCH)
+        elif relaxed is not None:
+            counts = _rounded(problem, classes, relaxed.x, caps.shape)
+            if counts is not None:
+                return counts
+        found = _search(problem, classes)
         if found.x is None:
             return Verdict(Rung.SEARCH, Answer.NONE_LEFT if found.exhausted else Answer.NONE_FOUND)
-        counts = _on_nodes(classes, np.rint(found.x[:kinds]).astype(np.int64), caps.shape)
+        counts = _on_nodes(classes, _whole(classes, found.x), caps.shape)
         return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if counts is None else counts
 
     def _proof(self, problem: "Problem", classes: Classes, shadow: solver.Floats) -> "Proof":
@@ -352,6 +356,15 @@ class Problem:
     def size(self) -> int:
         return sum(group.need for group in self.groups) + self.rest
 
+    def without(self, placed: Sequence[int]) -> "Problem":
+        """What is left once so many pods of each group are placed; of use to solve, not to carry out."""
+        groups, rest = [], self.rest
+        for group, n in zip(self.groups, placed, strict=True):
+            need, count = max(group.need - n, 0), max(group.count - n, 0)
+            rest -= min(max(n - group.need, 0), group.count - group.need)
+            groups.append(replace(group, need=need, count=count))
+        return replace(self, groups=tuple(groups), rest=max(rest, 0))
+
     @property
     def group_of(self) -> dict[int, int]:
         return {p: g for g, group in enumerate(self.groups) for p in group.parts}
@@ -438,6 +451,41 @@ class Turns:
     @property
     def behind(self) -> bool:
         return bool(self._waiting)
+
+
+def _rounded(problem: Problem, classes: Classes, x: solver.Floats, shape: tuple[int, ...]) -> Longs | None:
+    """The relaxation's own solution rounded down, and a search for what is then left.
+
+    A corner of the relaxation has few fractions, so that is a small problem, and nearly always enough.
+    """
+    uses = np.floor(x[: sum(len(patterns) for patterns in classes.patterns)] + _LACKING).astype(np.int64)
+    sizes = [len(patterns) for patterns in classes.patterns]
+    by_class = np.split(uses, np.cumsum(sizes)[:-1])
+    left = [len(c) - int(used.sum()) for c, used in zip(classes.columns, by_class, strict=True)]
+    remaining = problem.without((uses @ np.concatenate(classes.patterns)).tolist())
+    if remaining.size:
+        some = Classes(
+            [columns[:n] for columns, n in zip(classes.columns, left, strict=True) if n > 0],
+            [patterns for patterns, n in zip(classes.patterns, left, strict=True) if n > 0],
+        )
+        found = _search(remaining, some) if some.columns else None
+        if found is None or found.x is None:
+            return None
+        uses[np.repeat(np.array(left) > 0, sizes)] += _whole(some, found.x)
+    counts = _on_nodes(classes, uses, shape)
+    if counts is None or problem.targets(counts.sum(axis=1).tolist()) is None:
+        return None
+    return counts
+
+
+def _search(problem: Problem, classes: Classes) -> solver.Integral:
+    whole = sum(len(patterns) for patterns in classes.patterns)
+    return solver.integral(_program(problem, classes, relaxed=False), whole, SEARCH)
+
+
+def _whole(classes: Classes, x: solver.Floats) -> Longs:
+    """How many nodes use each pattern."""
+    return np.rint(x[: sum(len(patterns) for patterns in classes.patterns)]).astype(np.int64)
 
 
 def _program(problem: Problem, classes: Classes, relaxed: bool) -> solver.Program:

@@ -48,6 +48,15 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Optimum:
+    """The least cost, an x that has it, and the shadow price of each row."""
+
+    cost: float
+    x: Floats
+    prices: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Integral:
     """`x` None: there is none (`exhausted`), or none was found within the budget."""
 
@@ -55,13 +64,14 @@ class Integral:
     exhausted: bool
 
 
-def prices(program: Program) -> tuple[float, Floats] | None:
-    """The least cost, and the shadow price of each row there. None if the solver gave up."""
+def optimum(program: Program) -> Optimum | None:
+    """The cheapest x, in fractions if need be. None if there is none, or the solver gave up."""
     solver = _solver(program)
     solver.run()
     if solver.getModelStatus().name != "kOptimal":
         return None
-    return solver.getInfo().objective_function_value, np.array(solver.getSolution().row_dual)
+    solution, cost = solver.getSolution(), solver.getInfo().objective_function_value
+    return Optimum(cost, np.array(solution.col_value), np.array(solution.row_dual))
 
 
 def integral(program: Program, whole: int, nodes: int) -> Integral:
