@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,19 @@ async def test_a_body_that_is_cut_off_writes_nothing(running: Running, client: H
     await asyncio.to_thread(ask)
     await client.create(kinds.POD, "default", pod("whole"))
     assert [item.metadata.name for item in (await client.list(kinds.POD)).items] == ["whole"]
+
+
+async def test_a_port_that_is_taken_is_replaced_and_one_that_is_free_is_kept(running: Running) -> None:
+    app = door(running.registry, Logs(), running.token)
+    async with serving(app, running.home, running.port) as url:
+        assert url.startswith("https://127.0.0.1:")
+        assert url != running.url
+        client = HttpClient(replace(running.connection(), server=url))
+        assert (await client.list(kinds.NODE)).items
+        await client.close()
+    port = int(url.rpartition(":")[2])
+    async with serving(app, running.home, port) as again:
+        assert again == url, "kubeconfigs in use stay true"
 
 
 async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(

@@ -541,6 +541,11 @@ async def test_shutdown_ends_all_and_says_so(cluster: Cluster) -> None:
         assert marked_processes(cluster.root) == []
 
 
+async def test_what_pods_have_is_private(cluster: Cluster) -> None:
+    async with cluster.running():
+        assert (cluster.root / "node").stat().st_mode & 0o777 == 0o700
+
+
 async def test_nodes_are_written_and_those_of_before_removed(cluster: Cluster) -> None:
     async with cluster.running():
         node = await cluster.client.get(NODE, "", "here")
