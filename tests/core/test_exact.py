@@ -220,6 +220,27 @@ def test_a_replacement_moves_if_nothing_fits_around_its_node() -> None:
     check(cluster, want, answer)
 
 
+def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
+    """Patterns at hand or not, other problems solved in between or not."""
+    problems = [drawn(seed) for seed in range(150)]
+
+    def asked(one: Exact, cluster: Cluster, want: Want) -> dict[Place, int] | Verdict:
+        mark = cluster.ledger.mark()
+        answer = one.place(want, [range(part.count) for part in want.parts], {}, None)
+        cluster.ledger.rollback(mark)
+        one.next_cycle()
+        return answer
+
+    cluster = Cluster(*problems[0][0], (4, 64), (5, 64))
+    wants = [wanted(sets, need) for _, sets, need in problems if need]
+    used = Exact(cluster.nodes, cluster.ledger, cluster.slots)
+    first = [asked(used, cluster, want) for want in wants]
+    again = [asked(used, cluster, want) for want in reversed(wants)][::-1]
+    fresh = [asked(Exact(cluster.nodes, cluster.ledger, cluster.slots), cluster, want) for want in wants]
+    assert first == again == fresh
+    assert {type(answer) for answer in first} == {dict, Verdict}
+
+
 def test_wants_take_turns() -> None:
     """Five different gangs that only a search can tell: four are told in the first cycle."""
     sizes = range(1, exact.TURNS + 2)
