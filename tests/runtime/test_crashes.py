@@ -1,12 +1,13 @@
 """A leader that dies after any single write, and leaders that overlap: nothing is left half done.
 
 Every history is run from its beginning: a gang is started (or takes the nodes of a victim), the leader
-is stopped after its i-th write, and another takes over. The number of histories is printed in each test's
-name; docs/committing.md has the table.
+is stopped after its i-th write, and another takes over. docs/committing.md says how many there are.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -326,3 +327,33 @@ def test_its_owner_cancels_it_while_its_pods_are_made_anew(size: int) -> None:
         leader.stop()
         assert remaking.cluster.bound("main") == 0
         assert not remaking.cluster.server.all(kinds.GANG_PLAN)
+
+
+def test_the_page_says_how_many_histories_there_are() -> None:
+    """Counted from how many writes each leader makes, as the loops above go."""
+    dies, overlap, twice = 0, 0, 0
+    for case in CASES:
+        for i in range(writes_of(case) + 1):
+            after = _writes_after(case, i)
+            dies += 2
+            overlap += after + 3  # from the take-over on, after each write, and at its end
+            twice += after + 2 if case.size <= 2 else 0
+    cancelled = sum(2 * (writes_of(case) + 1) for case in CASES if case.victim)
+    page = (Path(__file__).parents[2] / "docs" / "committing.md").read_text()
+    told = [
+        int(number.replace(",", "")) for number in re.findall(r"^\|.*\| ([\d,]+) \|$", page, re.MULTILINE)
+    ]
+    assert told == [dies, overlap, twice, cancelled]
+
+
+def _writes_after(case: Case, i: int) -> int:
+    """Writes of a second leader, touches among them, if the first stops after write i."""
+    cluster = case.cluster()
+    first = case.leader(cluster, 2)
+    first.quiesce(writes=i)
+    first.stop()
+    cluster.server.time += LEASE
+    second = case.leader(cluster, 3)
+    second.quiesce()
+    second.stop()
+    return second.writes
