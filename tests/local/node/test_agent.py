@@ -171,11 +171,13 @@ async def test_a_daemon_with_an_empty_environment_does_not_outlive_a_crash(clust
         assert not _named_on_a_command_line(flag)
 
 
-def _named_on_a_command_line(path: Path) -> list[str]:
-    lines = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
-    with contextlib.suppress(OSError):  # one that has just gone
-        return [line for file in lines if file.exists() and str(path) in (line := file.read_text())]
-    return _named_on_a_command_line(path)
+def _named_on_a_command_line(path: Path) -> list[bytes]:
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # one that has just gone
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            found += [line] if os.fsencode(path) in line else []
+    return found
 
 
 async def test_a_daemon_ends_with_the_deletion_of_its_pod(cluster: Cluster) -> None:
