@@ -340,6 +340,27 @@ async def test_a_shared_volume_outlives_the_pods_that_end_first(cluster: Cluster
                 await asyncio.sleep(0.02)
 
 
+async def test_a_shared_volume_ends_with_its_job_and_the_last_of_its_pods(cluster: Cluster) -> None:
+    shared, release = cluster.root / "shared/default/js", cluster.root / "release"
+    body = {"metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": str(shared)}}, "spec": {}}
+    async with cluster.running():
+        await cluster.client.create(JOBSET, "default", body)
+        await cluster.submit(
+            "one",
+            ["sh", "-c", f"while ! [ -e {release} ]; do sleep 0.02; done; test -d {shared}"],
+            volumes=[{"name": "shared", "hostPath": {"path": str(shared), "type": "DirectoryOrCreate"}}],
+            metadata={"labels": {"jobset.sigs.k8s.io/jobset-name": "js"}},
+        )
+        await cluster.until("one", lambda pod: pod.status.phase == "Running")
+        finished = {"status": {"terminalState": "Completed"}}
+        await cluster.client.patch(JOBSET, "default", "js", finished, subresource="status")
+        release.touch()
+        assert (await cluster.ended("one")).status.phase == "Succeeded", "it was there to the end"
+        async with asyncio.timeout(PATIENCE):
+            while shared.exists():  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.02)
+
+
 async def test_a_volume_at_the_root_of_the_file_system(cluster: Cluster) -> None:
     if not cluster.isolation.namespaces:
         pytest.skip("only with namespaces can a mount point be made in /")

@@ -23,7 +23,7 @@ import msgspec
 
 from muster.api.base import Object
 from muster.api.core_v1 import ConfigMap, Pod, Quantities, Secret
-from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET, SERVICE
 from muster.kube.client import Client
 from muster.kube.clock import Clock, SystemClock
@@ -100,9 +100,9 @@ class NodeAgent:
         self._workers: dict[str, Attendant] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
-        self._held: list[
-            int
-        ] = []  # the gate, and outputs that must not be lost before their worker reads them
+        #: the gate, and outputs that must not be lost before their worker reads them
+        self._held: list[int] = []
+        self._shared: dict[str, Path] = {}  # shared volumes, by `namespace/name` of their JobSet
         #: set once nodes are written and what an earlier agent left is taken over
         self.ready = asyncio.Event()
         self._live = False  # whether pods may be started: everything else has been read
@@ -200,6 +200,9 @@ class NodeAgent:
             self._attend(old, new)
         if old is not None and new is None and old.metadata.uid not in self._workers:
             self.logs.pod_ended(old.metadata.namespace, old.metadata.name, old.metadata.uid)
+        pod = new or old
+        if pod is not None and (jobset := _jobset_of(pod)) in self._shared:
+            self._end_shared(jobset)
 
     def _attend(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -295,23 +298,37 @@ class NodeAgent:
 
     def _jobset_changed(self, old: JobSet | None, new: JobSet | None) -> None:
         self._names.jobset_changed(old, new)
-        if old is not None and new is None:
-            directory = old.metadata.annotations.get(SHARED_VOLUME)
-            if directory:
-                self._remove_shared(Path(directory), old)
+        jobset = new or old
+        assert jobset is not None, "a change has at least one side"
+        if directory := jobset.metadata.annotations.get(SHARED_VOLUME):
+            self._shared[jobset.key] = Path(directory)
+            self._end_shared(jobset.key)
 
-    def _remove_shared(self, directory: Path, jobset: JobSet) -> None:
+    def _end_shared(self, key: str) -> None:
+        """A shared volume ends with its JobSet, once none of its pods uses it any more."""
+        jobset = self._jobsets.items.get(key)
+        if jobset is not None and not jobset.status.terminal_state:
+            return
+        if not any(_jobset_of(pod) == key and not pod.terminal for pod in self._pods.items.values()):
+            self._remove_shared(self._shared.pop(key), key)
+
+    def _remove_shared(self, directory: Path, jobset: str) -> None:
         """Only below our own root: an annotation is not a licence to remove anything else."""
         if self._root in directory.absolute().parents and ".." not in directory.parts:
             shutil.rmtree(directory, ignore_errors=True)
         else:
-            log.warning("%s: shared volume %s is not below %s and stays", jobset.key, directory, self._root)
+            log.warning("%s: shared volume %s is not below %s and stays", jobset, directory, self._root)
 
     async def _prune(self) -> None:
         while True:
             living = {pod.metadata.uid for pod in self._pods.items.values()}
             self.logs.prune(self._clock.now().timestamp(), living)
             await self._clock.sleep(PRUNE_SECONDS)
+
+
+def _jobset_of(pod: Pod) -> str:
+    """`namespace/name` of the JobSet that a pod belongs to."""
+    return f"{pod.metadata.namespace}/{pod.metadata.labels.get(JOBSET_NAME, '')}"
 
 
 def _open_gate(path: Path) -> int:
