@@ -11,7 +11,7 @@ import pytest
 from muster.core import exact, solver
 from muster.core.events import GangSubmitted, PodEnded
 from muster.core.exact import Answer, Exact, Rung, Verdict
-from muster.core.gang import Code, Place, PodSet
+from muster.core.gang import Code, GangId, Place, PodSet
 from muster.core.nodes import Columns
 from muster.core.placement import Part, Want, place
 from muster.core.scheduler import Scheduler
@@ -261,6 +261,34 @@ def test_wants_take_turns() -> None:
     assert muster.wake_at() is None
 
 
+def test_in_a_cluster_at_rest_each_want_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = count_solves(monkeypatch)
+    monkeypatch.setattr(exact, "PROOFS", 2)
+    labels = [{"pool": str(i)} for i in range(7)]
+    muster = Scheduler()
+    for i, label in enumerate(labels):
+        for name in ("a", "b"):
+            muster.apply(node(f"{name}{i}", gpu=4, labels=label))
+        pool = tuple(label.items())
+        sets = [PodSet(s.name, replace(s.shape, selector=pool), s.count, s.count) for s in SUBTLE]
+        muster.apply(GangSubmitted(gang(f"g{i}", *sets)))
+    told = [[w.gang for w in waits(muster.decide(float(now)))] for now in range(4)]
+    assert told == [[f"g{i}" for i in range(7)], ["g4", "g5", "g6"], [], []]
+    assert solved == [7]
+    assert muster.wake_at() is None
+
+
+def test_room_that_is_left_behind_in_a_cycle_ends_a_proof() -> None:
+    muster = two_of_four("x")
+    muster.decide(0.0)
+    want = muster.gangs[GangId("x")].want
+    assert want is not None
+    assert muster._exact.refutes(want)
+    muster.nodes.change(node("n0", gpu=5))
+    muster._exact.room_freed()
+    assert muster._exact.refutes(want) is None
+
+
 def test_equal_wants_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = count_solves(monkeypatch)
     muster = two_of_four(*(f"g{i}" for i in range(20)))
@@ -311,6 +339,7 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
             i = rng.randrange(len(now))
             now[i] = (rng.randint(0, 8), rng.randint(2, 16))
             cluster.nodes.change(node(f"n{i}", gpu=now[i][0], cpu=1000 * now[i][1]))
+            tried.next_cycle()
             if tried.refutes(want) is None:
                 let_go += 1
                 break

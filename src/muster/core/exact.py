@@ -22,7 +22,7 @@ that wait in a full cluster cost next to nothing (`refutes`). New problems are s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -94,11 +94,13 @@ class Exact:
         self._patterns = Patterns(nodes)
         self._turns = Turns()
         self._proofs: dict[Want, Proof] = {}
+        self._seen: Seen | None = None
         self._cycle = 0
 
     def next_cycle(self) -> None:
         self._cycle += 1
         self._turns.next_cycle()
+        self.room_freed()
 
     @property
     def behind(self) -> bool:
@@ -149,20 +151,37 @@ class Exact:
         del self._proofs[want]
         return None
 
+    def room_freed(self) -> None:
+        """Note for all proofs which nodes have changed since the last time.
+
+        Called at the start of a cycle, and when room is left behind within one: placements take room away
+        and leave proofs true. The log of changes would not do, as greedy trials run it over.
+        """
+        if not self._proofs:
+            self._seen = None
+            return
+        nodes, seen = self._nodes, self._seen
+        now = Seen(nodes)
+        facts = nodes.fact_changes.since(seen.facts) if seen is not None else None
+        if seen is None or facts is None or seen.layout != now.layout or seen.free.shape != now.free.shape:
+            self._proofs.clear()
+            self._seen = None
+            return
+        changed = {*seen.differences(now), *facts}
+        for proof in self._proofs.values():
+            proof.stale |= changed
+        self._seen = now
+
     def _catch_up(self, proof: "Proof") -> bool:
         """Work out what changed nodes bring now. False if that is not known."""
-        nodes = self._nodes
-        changed = nodes.changes.since(proof.position) if proof.layout == nodes.layout else None
-        if changed is None:
-            return False
-        if changed:
-            columns = np.unique(np.array(changed, np.intp))
+        if proof.stale:
+            columns = np.array(sorted(proof.stale), np.intp)
             brings = self._brings(proof, columns)
             if brings is None:
                 return False
             proof.total += int(brings.sum()) - int(proof.brings[columns].sum())
             proof.brings[columns] = brings
-            proof.position = nodes.changes.end
+            proof.stale.clear()
         return True
 
     def _place_around(
@@ -251,8 +270,6 @@ class Exact:
             problem.least(prices.tolist()),
             brings,
             sum(brings.tolist()),
-            self._nodes.layout,
-            self._nodes.changes.end,
             self._cycle,
         )
 
@@ -262,6 +279,12 @@ class Exact:
             for old in [w for w, p in self._proofs.items() if p.asked < self._cycle - 1]:
                 del self._proofs[old]
         if len(self._proofs) < PROOFS:
+            now = Seen(self._nodes)
+            if self._seen is None:
+                self._seen = now
+            elif (self._seen.layout, self._seen.free.shape) != (now.layout, now.free.shape):
+                return
+            proof.stale |= self._seen.differences(now)
             self._proofs[want] = proof
 
     def _brings(self, proof: "Proof", columns: Columns) -> Longs | None:
@@ -409,15 +432,27 @@ class Proof:
     #: the most that each node can bring, and the sum
     brings: Longs
     total: int
-    #: as of when
-    layout: int
-    position: int
     #: the cycle in which it was last asked for
     asked: int
+    #: columns that have changed since
+    stale: set[int] = field(default_factory=set)
 
     @property
     def holds(self) -> bool:
         return self.total < self.least
+
+
+class Seen:
+    """What was free when proofs were last told what has changed."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.layout = nodes.layout
+        self.facts = nodes.fact_changes.end
+        self.free = np.array([nodes.free(row) for row in nodes.resources.values()])
+
+    def differences(self, other: "Seen") -> set[int]:
+        """Columns; both of one layout."""
+        return set(np.flatnonzero((self.free != other.free).any(axis=0)).tolist())
 
 
 class Turns:

@@ -222,8 +222,10 @@ class Scheduler:
         self.nodes.settle()
         lapsed, releases = self._release(now)
         self._settle()
-        if self._as_of != self.nodes.revision or self._exact.behind:
+        if self._as_of != self.nodes.revision:
             self._misfits.clear()
+        elif self._exact.behind:
+            self._misfits = {w: v for w, v in self._misfits.items() if v is None or not v.postponed}
         self._exact.next_cycle()
         served = serve(self._lacking.values(), lapsed)
         placed = [self._place(state, now) for state in served]
@@ -338,6 +340,7 @@ class Scheduler:
             occupy(state, promise.node, promise.requests, -1)
         if untold:
             self._misfits.clear()  # a place that moved has left room behind
+            self._exact.room_freed()
         requests = {pod_set.name: pod_set.shape.requests for pod_set in state.gang.pod_sets}
         fresh = now + self.config.hold if state.pods else None
         for place_, column in placed.items():
