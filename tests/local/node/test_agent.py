@@ -531,8 +531,9 @@ async def test_what_a_container_did_while_muster_was_away_is_not_lost(cluster: C
 
 async def test_a_container_that_is_gone_when_muster_comes_back_is_reported(cluster: Cluster) -> None:
     async with cluster.running():
-        await cluster.submit("victim", ["sleep", "1000"])
-        await cluster.started("victim")
+        flag = cluster.root / "up"
+        await cluster.submit("victim", ["sh", "-c", f"touch {flag}; exec sleep 1000"])
+        await _exists(flag)  # while a process enters its namespaces nobody can see its environment
     async with asyncio.timeout(PATIENCE):
         while left := marked_processes(cluster.root):
             for pid in left:
