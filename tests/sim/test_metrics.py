@@ -96,3 +96,13 @@ def test_a_size_that_waited_before_counts_when_it_waits_again() -> None:
     metrics, _ = play(core, machine(8), [first, other, again])
     assert metrics.makespan == 60
     assert metrics.fragmentation == pytest.approx(6 * 20 / (8 * 60))
+
+
+def test_what_never_starts_counts_no_longer_than_the_makespan() -> None:
+    """Beside a job that ends at 10, two of 8 GPUs wait for ever, and another comes after the end."""
+    never, later = job(2, 0, 1, 2), job(3, 90, 1, 2)
+    core = Puppet([assign(runs := job(1, 0, 10, 4))], [], [], [])
+    metrics, left = play(core, machine(8), [runs, never, later])
+    assert left == [never, later]
+    assert metrics.makespan == 10
+    assert metrics.fragmentation == pytest.approx(4 * 10 / (8 * 10))

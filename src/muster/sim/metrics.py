@@ -75,6 +75,8 @@ class Recorder:
         self._now = self._first = self._last_end = 0.0
         # integrals over time
         self._allocated_time = self._wanted_time = self._wanted_allocated_time = self._stranded_time = 0.0
+        #: the integrals that grow while jobs only wait, as of the last end: what never starts waits for ever
+        self._makespan_wanted = self._makespan_wanted_allocated = self._makespan_stranded = 0.0
         self._waits = array("d")
         self._slowdowns = 0.0
         self._preemptions, self._work_lost = 0, 0.0
@@ -100,6 +102,9 @@ class Recorder:
         self.allocated -= job.size
         self._demand -= job.size
         self._last_end = now
+        self._makespan_wanted = self._wanted_time
+        self._makespan_wanted_allocated = self._wanted_allocated_time
+        self._makespan_stranded = self._stranded_time
         wait = started - job.submitted
         self._waits.append(wait)
         self._slowdowns += max(1.0, (wait + job.run_time) / max(job.run_time, TAU))
@@ -118,11 +123,11 @@ class Recorder:
         span, capacity = self._last_end - self._first, self._capacity
         waits = np.frombuffer(self._waits) if self._waits else None
         whole = capacity * span
-        wanted = capacity * self._wanted_time
+        wanted = capacity * self._makespan_wanted
         return Metrics(
-            allocation_ratio=self._wanted_allocated_time / wanted if wanted else None,
+            allocation_ratio=self._makespan_wanted_allocated / wanted if wanted else None,
             utilisation=self._allocated_time / whole if self.finished else None,
-            fragmentation=self._stranded_time / whole if self.finished else None,
+            fragmentation=self._makespan_stranded / whole if self.finished else None,
             wait_mean=float(waits.mean()) if waits is not None else None,
             wait_p95=float(np.percentile(waits, 95)) if waits is not None else None,
             avg_bounded_slowdown=self._slowdowns / self.finished if self.finished else None,
