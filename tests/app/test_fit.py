@@ -44,3 +44,21 @@ def test_what_has_to_fit_together(policy: str, depends: str, width: int, mode: s
 def test_a_stage_without_pods_fits_anywhere() -> None:
     text = JOBSET.replace("work, %s", "work, replicas: 0, %s") % (IN_ORDER, "", 100)
     assert not list(misfits(load("f.yaml", text=text, suffix="0" * 8, mode="gang"), NODES))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asks", "hinted"),
+    [
+        ("1 x cpu=8,memory=32Gi", "nvidia.com/gpu: 1", True),
+        ("1 x cpu=8,memory=32Gi,nvidia.com/gpu=0", "nvidia.com/gpu: 1", True),
+        ("1 x cpu=8,memory=32Gi,nvidia.com/gpu=1", "nvidia.com/gpu: 8", False),
+        ("1 x cpu=8,memory=32Gi", "cpu: 100", False),
+        ("1 x cpu=8,memory=32Gi", "memory: 100Gi", False),
+    ],
+)
+def test_gpus_are_hinted_at_only_where_they_are_what_is_missing(nodes: str, asks: str, hinted: bool) -> None:
+    text = JOBSET.replace("{requests: {cpu: 1}}", f"{{requests: {{{asks}}}, limits: {{{asks}}}}}")
+    job = load("f.yaml", text=text % ("", "", 1), suffix="0" * 8, mode="gang")
+    told = list(misfits(job, as_nodes(read(nodes))))
+    assert "can never start here" in told[0]
+    assert any("there are no GPUs here" in why for why in told) is hinted

@@ -23,8 +23,8 @@ def misfits(job: JobFile, nodes: Sequence[NodeChanged]) -> Iterator[str]:
         why = misfit(gang, nodes)
         if why is not None:
             yield f"{gang.id} can never start here: {why.code.value}. {why.message}"
-    if any(pod_set.gpus for pod_set in demand.demand(job)) and not any(
-        GPU in dict(n.capacity) for n in nodes
+    if any(pod_set.gpus and pod_set.count for pod_set in demand.demand(job)) and not any(
+        dict(n.capacity).get(GPU) for n in nodes
     ):
         yield (
             "there are no GPUs here; a cluster in pretence has some, for example "
