@@ -42,15 +42,19 @@ def four(pods: int = 110) -> list[NodeChanged]:
             four(),
             gang("x", of=shape(gpu=1, selector=A100)),
             Code.NOTHING_MATCHES,
-            "none of 4 nodes matches: selector nvidia.com/gpu.product=A100 "
-            "(no node has nvidia.com/gpu.product)",
+            (
+                "none of 4 nodes matches: selector nvidia.com/gpu.product=A100 "
+                "(no node has nvidia.com/gpu.product)"
+            ),
         ),
         (
             [node("a", taints=(Taint("k", "", Effect.NO_SCHEDULE),)), node("b", taints=())],
             gang("x", of=shape(gpu=1, selector=A100)),
             Code.NOTHING_MATCHES,
-            "none of 2 nodes matches: selector nvidia.com/gpu.product=A100 "
-            "(no node has nvidia.com/gpu.product), taint k",
+            (
+                "none of 2 nodes matches: selector nvidia.com/gpu.product=A100 "
+                "(no node has nvidia.com/gpu.product), taint k"
+            ),
         ),
         (
             [node("a", gpu=8, cpu=1000), node("b", gpu=1, cpu=64000)],
