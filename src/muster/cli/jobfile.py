@@ -3,7 +3,8 @@
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Final
 
 from muster.api.base import Object
@@ -14,7 +15,7 @@ from muster.cli.show import plural
 from muster.kube.client import Client
 from muster.workloads import load as loading
 from muster.workloads import source
-from muster.workloads.demand import demand
+from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Caller, JobFile
 
@@ -54,15 +55,28 @@ def load(
 
 
 def header(job: JobFile) -> str:
-    """`gang of 5: coordinator 1, worker 4 × 2 GPU`"""
+    """`gang of 5: coordinator 1, worker 4 × 2 GPU`; `gang of 1: prepare 1, then gang of 4: worker 4`"""
     sets = demand(job)
-    total = sum(pod_set.count for pod_set in sets)
-    mode = "pod" if job.gang is None else f"gang of {total}" if job.gang else "independent pod"
-    parts = ", ".join(
+    if job.gang:
+        jobs = groupby(sets, key=lambda pod_set: pod_set.owner if pod_set.stage else None)
+        return "; ".join(_gangs(members) for _, members in jobs)
+    mode = "pod" if job.gang is None else "independent pod"
+    return f"{plural(sum(pod_set.count for pod_set in sets), mode)}: {_parts(sets)}"
+
+
+def _gangs(sets: Iterable[PodSet]) -> str:
+    """One, or one for each stage of an order."""
+    stages = [list(members) for _, members in groupby(sets, key=lambda pod_set: pod_set.stage)]
+    return ", then ".join(
+        f"gang of {sum(member.count for member in members)}: {_parts(members)}" for members in stages
+    )
+
+
+def _parts(sets: Sequence[PodSet]) -> str:
+    return ", ".join(
         f"{pod_set.name} {pod_set.count}" + (f" × {pod_set.gpus} GPU" if pod_set.gpus else "")
         for pod_set in sets
     )
-    return f"{mode if job.gang else plural(total, mode)}: {parts}"
 
 
 def print_notes(job: JobFile) -> None:
