@@ -109,6 +109,7 @@ def test_pods_of_a_group_are_one_job_and_a_pod_alone_is_one_too() -> None:
     )
     assert (first.name, first.wanted, first.running, first.state) == ("g", 3, 1, State.RUNNING)
     assert (second.name, second.state, second.finished) == ("solo", State.FAILED, at(10))
+    assert second.reason is None, "its containers have failed, not the pod"
 
 
 def test_the_reason_is_the_gangs_else_what_most_pods_share() -> None:

@@ -255,7 +255,10 @@ def _pod(pod: Pod) -> JobView:
     state = {"Succeeded": State.SUCCEEDED, "Failed": State.FAILED}.get(pod.status.phase) or _live_state(
         [pod], phases
     )
-    reason = (pod.status.reason, pod.status.message) if state is State.FAILED else _reason([pod], ())
+    if state is not State.FAILED:
+        reason = _reason([pod], ())
+    else:  # of containers that failed the pod itself says nothing
+        reason = (pod.status.reason, pod.status.message) if pod.status.reason else None
     return JobView(
         kinds.POD,
         pod,
