@@ -7,7 +7,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.follow import Ended, Followed, News, Stand, follow
+from muster.app.follow import SILENCE, Ended, Followed, News, Stand, follow
 from muster.app.jobs import State
 from muster.app.logs import Line
 from muster.kube.errors import Unreachable
@@ -33,13 +33,31 @@ class Told:
         yield f"I am {pod_name}\n".encode()
 
 
+class Slow(Told):
+    """A log source that says many lines, each before the patience with the last one is over, and one that
+    never comes to its end."""
+
+    async def read(self, namespace: str, pod_name: str, *rest: object, **how: object) -> AsyncIterator[bytes]:
+        for number in range(100):
+            yield f"{number}\n".encode()
+            await asyncio.sleep(SILENCE - 1)
+        if pod_name == "endless":
+            await asyncio.Event().wait()
+        yield b"the end"
+
+
 @pytest.fixture
-def client() -> Iterator[LocalClient]:
+def registry() -> Iterator[Registry]:
     store = Store(":memory:")
     registry = Registry(store)
     registry.create(kinds.NODE, "", {"metadata": {"name": "n"}})
-    yield LocalClient(registry, Told())
+    yield registry
     store.close()
+
+
+@pytest.fixture
+def client(registry: Registry) -> LocalClient:
+    return LocalClient(registry, Told())
 
 
 async def pod(client: LocalClient, name: str) -> Followed:
@@ -114,3 +132,18 @@ async def test_a_cluster_that_is_not_alive_is_not_waited_for(client: LocalClient
     job = await pod(client, "mine")
     with pytest.raises(Unreachable, match="stopped"):
         await play(client, follow(client, [job], alive=lambda: False))
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("name", "last", "cut"), [("slow", "the end", ()), ("endless", "99", ("endless",))])
+async def test_lines_are_waited_for_as_long_as_they_come(
+    registry: Registry, name: str, last: str, cut: tuple[str, ...]
+) -> None:
+    client = LocalClient(registry, Slow())
+    job = await pod(client, name)
+    terminated = {"exitCode": 0, "finishedAt": "2026-03-01T12:00:09Z"}
+    await status(client, name, "Succeeded", terminated=terminated)
+    *_, line, end = [news async for news in follow(client, [job])]
+    assert line == Line(name, last)
+    assert isinstance(end, Ended)
+    assert end.cut == cut

@@ -62,6 +62,13 @@ def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "cancelled\njob · succeeded\n"
 
 
+def test_whose_output_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    show.cut((), ["job"])
+    show.cut(("worker-0", "worker-1"), ["job"])
+    said = "note: the end of the output of worker-0, worker-1 did not come; `muster logs job` may have it\n"
+    assert capsys.readouterr() == ("", said)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (86400, "1d")]
 )

@@ -3,7 +3,7 @@
 A follower watches the objects that make up jobs, works out the jobs' views from them (the same views
 that `list` shows), and reads the output of each pod from the moment its container starts. It tells
 three things, in order: `Line`s, `Stand`s whenever a view changes, and at last `Ended`, after every
-line that the pods wrote.
+line that the pods wrote. Only output whose end does not come is not waited for: `Ended` names its pods.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
 from muster.app.jobs import JobView, Objects, views
 from muster.app.logs import Line, lines
+from muster.app.pods import label, pod_order
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.reflector import Reflector
@@ -28,8 +29,8 @@ READERS: Final = 100
 BACKLOG: Final = 10_000
 #: seconds between two looks at a job that changes all the time: at first, doubling, and at most
 PACE: Final = (0.005, 0.05)
-#: seconds that the last lines of a job that has ended may take to arrive
-LAST_LINES: Final = 10.0
+#: seconds of silence after which no more lines of a job that has ended are waited for
+SILENCE: Final = 10.0
 #: seconds between two looks at whether the cluster is still there
 LOOK: Final = 0.5
 
@@ -56,6 +57,8 @@ class Ended:
 
     views: tuple[JobView, ...]
     pods: tuple[Pod, ...]
+    #: labels of pods of whose output the end has not come
+    cut: tuple[str, ...] = ()
 
 
 News = Line | Stand | Ended
@@ -108,6 +111,7 @@ class _Follower:
         self._changed = asyncio.Event()
         self._seen: dict[str, Pod] = {}  # every pod of the job, by uid, as it was last
         self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}  # by pod and container
+        self._told = 0  # lines
         self._slots = asyncio.Semaphore(READERS)
         watched = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD, kinds.GANG)
         self._caches: dict[Kind[Any], Reflector[Any]] = {
@@ -156,11 +160,8 @@ class _Follower:
                     if (key := (pod.metadata.uid, container)) not in self._readers:
                         self._readers[key] = group.create_task(self._read(pod, container))
             if all(view.state.finished for view in views) and not self._leaving(len(views)):
-                if self._readers:
-                    await asyncio.wait(self._readers.values(), timeout=LAST_LINES)
-                for reader in self._readers.values():
-                    reader.cancel()
-                await self._news.put(Ended(views, tuple(self._seen.values())))
+                cut = await self._last_lines()
+                await self._news.put(Ended(views, tuple(self._seen.values()), cut))
                 return
             if views != shown:
                 shown = views
@@ -168,6 +169,17 @@ class _Follower:
             await self._changed.wait()
             await asyncio.sleep(pace)
             pace = min(pace * 2, longest)
+
+    async def _last_lines(self) -> tuple[str, ...]:
+        """Lets the readers come to their ends for as long as lines come, and are taken; who did not?"""
+        left, told = set(self._readers.values()), -1
+        while left and (told != self._told or not self._news.empty()):
+            told = self._told
+            _, left = await asyncio.wait(left, timeout=SILENCE)
+        for reader in left:
+            reader.cancel()
+        cut = [self._seen[uid] for (uid, _), reader in self._readers.items() if reader in left]
+        return tuple(dict.fromkeys(label(pod) for pod in sorted(cut, key=pod_order)))
 
     def _views(self) -> tuple[JobView, ...]:
         """The views of the jobs that are there; one that has been deleted is not."""
@@ -204,6 +216,7 @@ class _Follower:
                     archive=self._reading.archive,
                 ):
                     await self._news.put(line)
+                    self._told += 1
 
 
 def _started(pod: Pod) -> list[str]:

@@ -61,9 +61,10 @@ async def _follow(
 ) -> None:
     from muster.app import jobs
     from muster.app.cluster import acting, alive, archive
-    from muster.app.follow import Followed, follow
+    from muster.app.follow import Ended, Followed, follow
     from muster.app.logs import Line
     from muster.app.pods import label
+    from muster.cli import show
 
     async with acting(target, endpoint) as client:
         view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
@@ -79,6 +80,8 @@ async def _follow(
             if isinstance(news, Line):
                 _print(news, width)
                 sys.stdout.flush()
+            elif isinstance(news, Ended):
+                show.cut(news.cut, [view.name])
 
 
 async def _recorded(

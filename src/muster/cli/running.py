@@ -50,6 +50,7 @@ class Runner:
                     "cluster does (muster up)",
                     UNREACHABLE,
                 ) from error
+        show.cut(ended.cut, [job.name for job in self._jobs])
         self._tell_the_end(ended)
         return self._exit_code(ended)
 

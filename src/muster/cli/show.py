@@ -123,6 +123,16 @@ def started(endpoint: "Endpoint | None") -> None:
         print(f"continuing what was unfinished: {', '.join(endpoint.continues)}", file=sys.stderr)
 
 
+def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
+    """Whose output was not waited for to its end, on stderr."""
+    if pods:
+        verbs = " or ".join(f"`muster logs {job}`" for job in jobs)
+        print(
+            f"note: the end of the output of {', '.join(pods)} did not come; {verbs} may have it",
+            file=sys.stderr,
+        )
+
+
 def _counts(view: JobView) -> list[str]:
     counts = [(view.succeeded, "succeeded"), (view.failed, "failed")]
     return [f"{count} {what}" for count, what in counts if count] + (
