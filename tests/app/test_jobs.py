@@ -112,6 +112,21 @@ def test_pods_of_a_group_are_one_job_and_a_pod_alone_is_one_too() -> None:
     assert second.reason is None, "its containers have failed, not the pod"
 
 
+def test_pods_that_name_a_group_which_is_not_there_are_a_job_that_says_so() -> None:
+    named = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "g"}
+    source = Source(kinds.POD_GROUP_X.api_version, kinds.POD_GROUP_X.kind, "g")
+    missing = GangStatus(reason=Reason("MembersMissing", "there is no PodGroup g"))
+    gang = Gang(metadata=meta("x-g"), spec=GangSpec(source=source), status=missing)
+    pods = [pod(name, labels=named) for name in ("a", "b")]
+    view = only(Objects(pods=pods, gangs=[gang]))
+    assert (view.kind, view.name, view.namespace) == (kinds.POD_GROUP_X, "g", "default")
+    assert (view.state, view.wanted, view.created) == (State.WAITING, 2, T0)
+    assert view.reason == ("MembersMissing", "there is no PodGroup g")
+    assert view.gangs == (gang,)
+    of_others = [pod("a", labels=named, owner="j"), pod("b", labels=named, deleted=1)]
+    assert not views(Objects(pods=of_others)), "they belong to a Job, or leave"
+
+
 def test_the_reason_is_the_gangs_else_what_most_pods_share() -> None:
     waits = [pod(f"p{i}", owner="j", waits=("Fragmented" if i else "Other", "why")) for i in range(3)]
     assert only(Objects(jobs=[job()], pods=waits)).reason == ("Fragmented", "2 of 3 waiting pods: why")

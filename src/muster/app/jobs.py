@@ -1,12 +1,12 @@
 """Jobs as people see them: one line each, whatever objects they are made of.
 
-A job is a JobSet, a Job that no JobSet owns, a PodGroup, or a pod on its own. Everything here is
-derived from objects that the API server has; nothing is remembered.
+A job is a JobSet, a Job that no JobSet owns, a PodGroup (also one that pods name and that is not there),
+or a pod on its own. Everything here is derived from objects that the API server has; nothing is remembered.
 """
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, Object, Resource, condition, controller_of
+from muster.api.base import Condition, Kind, Object, ObjectMeta, Resource, condition, controller_of
 from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import (
@@ -134,6 +134,7 @@ def views(objects: Objects) -> list[JobView]:
         _pod_group(kind, group, pods_of[_group_key(kind, group)], gangs_of[group.metadata.uid])
         for kind, group in objects.pod_groups
     ]
+    found += _absent_groups(objects, pods_of)
     found += [_pod(pod) for pod in alone]
     return sorted(found, key=lambda view: (view.created is None, view.created, view.namespace, view.name))
 
@@ -248,6 +249,26 @@ def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs
         gangs=tuple(gangs),
         pods=tuple(pods),
     )
+
+
+def _absent_groups(objects: Objects, pods_of: dict[str, list[Pod]]) -> Iterator[JobView]:
+    """The views of PodGroups that pods name and that are not there. Pods that leave name none any more."""
+    there = {_group_key(kind, group) for kind, group in objects.pod_groups}
+    for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):
+        gangs = {
+            f"{kind.group}/{gang.metadata.namespace}/{gang.spec.source.name}": gang
+            for gang in objects.gangs
+            if (gang.spec.source.api_version, gang.spec.source.kind) == (kind.api_version, kind.kind)
+        }
+        for key, named in pods_of.items():
+            pods = [pod for pod in named if not pod.metadata.deletion_timestamp]
+            if not key.startswith(f"{kind.group}/") or key in there or not pods:
+                continue
+            _, namespace, name = key.split("/")
+            created = min((t for pod in pods if (t := pod.metadata.creation_timestamp)), default=None)
+            meta = ObjectMeta(name=name, namespace=namespace, creation_timestamp=created)
+            gang = gangs.get(key)
+            yield _pod_group(kind, PodGroup(metadata=meta), pods, [gang] if gang else [])
 
 
 def _pod(pod: Pod) -> JobView:

@@ -17,13 +17,15 @@ def command(
     from muster.app.cluster import Target, reading
     from muster.cli import show
 
-    async def fetch() -> tuple[jobs.JobView, Object]:
+    async def fetch() -> tuple[jobs.JobView, Object | None]:
         async with reading(Target(kubeconfig, context)) as client:
             view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")), newest=True)
+            if output is Output.TABLE:
+                return view, None
             return view, await client.get_json(view.kind, view.namespace, view.name)
 
     view, whole = asyncio.run(fetch())
-    if output is not Output.TABLE:
+    if whole is not None:
         show.machine(whole, output)
         return
     print(show.headline(view))
