@@ -5,7 +5,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Condition, ObjectMeta, OwnerReference
-from muster.api.batch_v1 import Job, JobSpec, JobStatus
+from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
 from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
 from muster.api.muster_v1alpha1 import Gang, GangSpec, GangStatus, Reason, Source
@@ -70,6 +70,22 @@ def test_the_users_own_suspend_is_said_and_ours_is_waiting() -> None:
         State.SUSPENDED,
         "Gated",
     )
+
+
+@pytest.mark.parametrize(("manager", "left"), [("example.com/other", True), (CONTROLLER, False), ("", False)])
+def test_a_job_of_another_controller_says_so(manager: str, left: bool) -> None:
+    reason = ("Gated", "left to another controller (spec.managedBy: example.com/other)")
+    view = only(Objects(jobs=[Job(metadata=meta("j"), spec=JobSpec(managed_by=manager))]))
+    assert (view.state, view.reason, view.managed_by) == (
+        State.WAITING,
+        reason if left else None,
+        manager if left else "",
+    )
+    theirs = JobSet(metadata=meta("js"), spec=JobSetSpec(managed_by="example.com/other"))
+    assert only(Objects(jobsets=[theirs])).reason == reason
+    done = JobStatus(conditions=[Condition("Complete", "True")])
+    ended = Job(metadata=meta("j"), spec=JobSpec(managed_by=manager), status=done)
+    assert only(Objects(jobs=[ended])).reason is None
 
 
 def test_a_jobset_counts_over_its_jobs() -> None:

@@ -16,13 +16,11 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Condition, Kind, Object, ObjectMeta, Resource, condition, controller_of
+from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
-from muster.api.jobset_v1alpha2 import (
-    JOBSET_NAME,
-    RESTART_ATTEMPT,
-    JobSet,
-)
+from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
+from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT, JobSet
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.app.pods import first_failure
@@ -64,6 +62,8 @@ class JobView:
     #: its gangs; empty where its pods are independent
     gangs: tuple[Gang, ...] = ()
     pods: tuple[Pod, ...] = field(default=(), repr=False)
+    #: another controller that it is left to (spec.managedBy)
+    managed_by: str = ""
 
     @property
     def name(self) -> str:
@@ -166,6 +166,7 @@ def _jobset(
         restarts=status.restarts + sum(sum(each.job_restarts) for each in status.replicated_jobs_status),
         ended=ended,
         success="Completed",
+        managed_by=_other(jobset.spec.managed_by, JOBSET_CONTROLLER),
     )
 
 
@@ -185,6 +186,7 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
         restarts=0,
         ended=ended,
         success="Complete",
+        managed_by=_other(spec.managed_by, JOB_CONTROLLER),
     )
 
 
@@ -202,6 +204,7 @@ def _view(
     restarts: int,
     ended: Condition | None,
     success: str,
+    managed_by: str,
 ) -> JobView:
     """The view of a JobSet or a Job."""
     phases = Counter(pod.status.phase for pod in pods if not pod.metadata.deletion_timestamp)
@@ -213,6 +216,8 @@ def _view(
         state, reason = State.SUSPENDED, ("Gated", "suspended by its owner (spec.suspend)")
     else:
         state = _live_state(pods, phases)
+        if managed_by and not (pods and reason):
+            reason = ("Gated", f"left to another controller (spec.managedBy: {managed_by})")
     return JobView(
         kind,
         resource,
@@ -226,7 +231,13 @@ def _view(
         ended.last_transition_time if ended else None,
         tuple(gangs),
         pods,
+        managed_by,
     )
+
+
+def _other(managed_by: str, ours: str) -> str:
+    """The controller that a job is left to, if that is not the one that everybody has."""
+    return "" if managed_by == ours else managed_by
 
 
 def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:

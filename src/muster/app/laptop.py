@@ -142,8 +142,9 @@ def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type
 
 
 async def unfinished(client: LocalClient) -> tuple[str, ...]:
-    """The names of jobs that still have something to do."""
-    return tuple(view.name for view in jobs.views(await jobs.fetch(client)) if not view.state.finished)
+    """The names of jobs that this cluster still has something to do for."""
+    views = jobs.views(await jobs.fetch(client))
+    return tuple(view.name for view in views if not (view.state.finished or view.managed_by))
 
 
 async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.Event) -> None:

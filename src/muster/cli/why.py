@@ -46,5 +46,5 @@ def command(
     for gang in view.gangs:
         for line in show.explanation(gang):
             print(f"  {line}")
-    if not view.state.finished and not hosted(target):
+    if not (view.state.finished or view.managed_by or hosted(target)):
         print("  the embedded cluster is not running; `muster up` goes on with the job")
