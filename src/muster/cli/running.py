@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-from contextlib import suppress
 
 from muster.api.core_v1 import Pod
 from muster.app import runs
@@ -17,7 +16,7 @@ from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
 from muster.cli.screen import Screen
 from muster.kube.client import Client
-from muster.kube.errors import Unreachable
+from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.workloads.jobfile import JobFile
 
 
@@ -55,26 +54,36 @@ class Runner:
         return self._exit_code(ended)
 
     async def _follow(self, client: Client) -> Ended:
+        """Until the jobs have ended, or cannot be cancelled though they should."""
         with Screen() as screen:
             names = ", ".join(job.name for job in self._jobs)
             screen.say(f"{names} · {jobfile.header(self._job)}")
+            following = asyncio.create_task(self._show(client, screen))
             cancelling = asyncio.create_task(self._cancel_when_interrupted(client, screen))
+            following.add_done_callback(lambda _: cancelling.cancel())
+            tasks = {following, cancelling}
             try:
-                async for news in follow(
-                    client,
-                    self._jobs,
-                    archive=archive(self._target),
-                    alive=lambda: alive(self._endpoint),
-                ):
-                    if isinstance(news, Stand):
-                        self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
-                    screen.show(news)
-                    if isinstance(news, Ended):
-                        return news
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             finally:
-                cancelling.cancel()
-                with suppress(asyncio.CancelledError, Unreachable):
-                    await cancelling
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        if following.cancelled():
+            cancelling.result()  # raises why
+        return following.result()
+
+    async def _show(self, client: Client, screen: Screen) -> Ended:
+        async for news in follow(
+            client,
+            self._jobs,
+            archive=archive(self._target),
+            alive=lambda: alive(self._endpoint),
+        ):
+            if isinstance(news, Stand):
+                self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
+            screen.show(news)
+            if isinstance(news, Ended):
+                return news
         raise AssertionError("following a job ends with Ended")
 
     def _interrupt(self) -> None:
@@ -84,13 +93,21 @@ class Runner:
     async def _cancel_when_interrupted(self, client: Client, screen: Screen) -> None:
         await self._interrupted.wait()
         screen.say("cancelling: pods get their grace period; Ctrl-C again ends them at once")
-        for job in self._jobs:
-            await cancel(client, job, self._pods.values())
+        await self._cancel(client)
         while self._interrupts < 2:
             self._interrupted.clear()
             await self._interrupted.wait()
+        await self._cancel(client, at_once=True)
+
+    async def _cancel(self, client: Client, *, at_once: bool = False) -> None:
         for job in self._jobs:
-            await cancel(client, job, self._pods.values(), at_once=True)
+            try:
+                await cancel(client, job, self._pods.values(), at_once=at_once)
+            except (ApiError, Unanswered) as error:
+                raise Failure(
+                    f"{job.name} could not be cancelled: {error}. It may go on; `muster cancel {job.name}` "
+                    "tries again"
+                ) from error
 
     def _tell_the_end(self, ended: Ended) -> None:
         """How each job ended, and who ran when."""
