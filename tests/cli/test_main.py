@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from muster.app.cancel import StillThere
 from muster.cli import main as cli
 from muster.cli.errors import failure
-from muster.kube.errors import Conflict, Forbidden, Invalid, Unanswered, Unreachable
+from muster.kube.errors import Conflict, Forbidden, Invalid, ServerError, Unanswered, Unreachable
 
 Run = Callable[..., tuple[int, str]]
 JOB = """name: job
@@ -104,6 +105,8 @@ def test_a_home_that_cannot_be_made(run: Run, tmp_path: Path, monkeypatch: pytes
         (Unreachable("x"), 3),
         (Unanswered("x"), 3),
         (Forbidden("x"), 1),
+        (ServerError("the disk is full"), 1),
+        (StillThere("x"), 1),
         (Conflict("x"), 1),
         (Invalid("x"), 2),
         (PermissionError(13, "Permission denied", "/file"), 1),

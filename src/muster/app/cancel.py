@@ -13,6 +13,14 @@ from muster.kube.errors import NotFound
 
 #: seconds between two looks at whether pods have gone
 LOOK: Final = 0.1
+#: seconds beyond their grace after which pods that are still there are not waited for
+PATIENCE: Final = 30.0
+#: seconds of grace of a pod that does not say
+GRACE: Final = 30
+
+
+class StillThere(Exception):
+    """The job has been deleted, but pods of it do not go; the message names them."""
 
 
 async def cancel(client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False) -> None:
@@ -24,13 +32,31 @@ async def cancel(client: Client, job: Followed, pods: Iterable[Pod], *, at_once:
 
 
 async def gone(client: Client, job: Followed, pods: Iterable[Pod]) -> None:
-    """Returns when nothing is left of these pods, whose grace may be long."""
-    waited_for = {pod.metadata.uid for pod in pods}
+    """Returns when nothing is left of these pods, whose grace may be long.
+
+    Raises StillThere once it has long been over for all that are left, and none of them goes.
+    """
+    left = {pod.metadata.uid: pod for pod in pods}
+    waited = 0.0
     while True:
-        left = (await client.list(kinds.POD, job.namespace)).items
-        if waited_for.isdisjoint(pod.metadata.uid for pod in left):
+        there = {pod.metadata.uid for pod in (await client.list(kinds.POD, job.namespace)).items}
+        staying = {uid: pod for uid, pod in left.items() if uid in there}
+        if not staying:
             return
+        waited = 0.0 if len(staying) < len(left) else waited + LOOK
+        left = staying
+        if waited > PATIENCE + max(_grace(pod) for pod in left.values()):
+            names = sorted(pod.metadata.name for pod in left.values())
+            raise StillThere(
+                f"{job.name} has been deleted, but its pods do not end: {', '.join(names[:10])}"
+                + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+            )
         await asyncio.sleep(LOOK)
+
+
+def _grace(pod: Pod) -> int:
+    seconds = pod.spec.termination_grace_period_seconds
+    return GRACE if seconds is None else seconds
 
 
 async def _delete_pod(client: Client, pod: Pod, grace_period: int | None) -> None:

@@ -22,6 +22,7 @@ class Failure(Exception):
 def failure(error: Exception) -> Failure | None:
     """What to tell about an error of the rooms below; None if none of them raises it on purpose."""
     # imported here: when a verb has failed there is time
+    from muster.app.cancel import StillThere
     from muster.app.host import HostError, OtherNodes
     from muster.app.jobs import UnknownJob
     from muster.kube.config import ConfigError
@@ -33,6 +34,8 @@ def failure(error: Exception) -> Failure | None:
     match error:
         case Failure():
             return error
+        case StillThere():
+            return Failure(str(error))
         case JobFileError() | InvalidNodes() | OtherNodes() | UnknownJob():
             return Failure(str(error), BAD_INPUT)
         case HostError() | StoreError() | ConfigError():

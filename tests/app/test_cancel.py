@@ -1,0 +1,42 @@
+"""Ending a job from outside."""
+
+import asyncio
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.app.cancel import PATIENCE, StillThere, cancel, gone
+from muster.app.follow import Followed
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+
+@pytest.mark.looptime
+async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> None:
+    store = Store(":memory:")
+    client = LocalClient(Registry(store))
+    await client.create(kinds.NODE, "", {"metadata": {"name": "n"}})
+    container: Object = {"name": "c", "image": "i"}
+    for name in ("quick", "stuck"):
+        spec: Object = {"containers": [container], "nodeName": "n", "terminationGracePeriodSeconds": 100}
+        await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+    pods = (await client.list(kinds.POD)).items
+    job = Followed(kinds.POD, "default", "stuck")
+    await cancel(client, job, pods)
+
+    async def quick_goes() -> None:
+        await asyncio.sleep(60)
+        await client.delete(kinds.POD, "default", "quick", grace_period=0)
+
+    now = asyncio.get_running_loop().time
+    began = now()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(quick_goes())
+        with pytest.raises(StillThere, match=r"stuck has been deleted, but its pods do not end: stuck$"):
+            await gone(client, job, pods)
+    assert now() - began == pytest.approx(60 + 100 + PATIENCE, abs=1)
+    await client.delete(kinds.POD, "default", "stuck", grace_period=0)
+    await gone(client, job, pods)
+    store.close()
