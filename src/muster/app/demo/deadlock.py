@@ -98,9 +98,12 @@ async def _outcome(client: LocalClient, namespace: str, pods: Sequence[Pod]) -> 
 
 
 async def _barrier(client: LocalClient, pod: Pod) -> float | None:
-    """When the worker passed its barrier, by its own word."""
-    text = b"".join([chunk async for chunk in client.log(pod.metadata.namespace, pod.metadata.name)]).decode()
-    for line in text.splitlines():
+    """When the worker passed its barrier, by its own word; None if it did not, or was removed before."""
+    text = b""
+    with suppress(NotFound):
+        async for chunk in client.log(pod.metadata.namespace, pod.metadata.name):
+            text += chunk
+    for line in text.decode().splitlines():
         word, _, time = line.partition(" ")
         if word == "barrier":
             return float(time)
