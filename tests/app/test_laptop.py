@@ -1,7 +1,15 @@
 """What keeps the embedded cluster up."""
 
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
 from muster.api import kinds
 from muster.api.base import Object
+from muster.app import laptop
+from muster.app.home import Home
 from muster.app.laptop import unfinished
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
@@ -16,4 +24,23 @@ async def test_jobs_of_other_controllers_keep_nobody_up() -> None:
         job: Object = {"metadata": {"name": name}, "spec": {"template": template, **manager}}
         await client.create(kinds.JOB, "default", job)
     assert await unfinished(client) == ("ours",)
+    store.close()
+
+
+async def test_a_host_whose_home_is_removed_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laptop, "LOOK", 0)
+    home, stop = Home(tmp_path / "home"), asyncio.Event()
+    home.make()
+    store = Store(":memory:")
+    client = LocalClient(Registry(store))
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    await client.create(kinds.JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": template}})
+    leaving = asyncio.create_task(laptop._when_nobody_needs_it(home, client, stop))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not stop.is_set(), "a job is unfinished"
+    shutil.rmtree(home.root)
+    async with asyncio.timeout(5):
+        await leaving
+    assert stop.is_set()
     store.close()

@@ -40,6 +40,12 @@ def test_a_restart_shares_the_row_and_is_noted() -> None:
     assert row.note == "restarted once: exit 137 on node-0"
 
 
+def test_a_pod_that_is_slow_to_end_gives_its_row_to_the_next_attempt() -> None:
+    runs = [ran("a", ended=9.0, deleted=True), ran("b", created=5.0, started=6.0, attempt=1)]
+    (row,) = timeline(runs, 0.0, 20.0).rows
+    assert row.spans == [Span(W, 0.0, 2.0), Span(R, 2.0, 5.0), Span(W, 5.0, 6.0), Span(R, 6.0, 10.0)]
+
+
 def test_notes() -> None:
     failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
     cases = [

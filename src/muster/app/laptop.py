@@ -148,14 +148,18 @@ async def unfinished(client: LocalClient) -> tuple[str, ...]:
 
 
 async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.Event) -> None:
-    while True:
+    """Sets `stop` once nobody is attached and no job is unfinished, or the home is gone under our feet."""
+    while not stop.is_set():
         await asyncio.sleep(LOOK)
-        with home.nobody_attached() as alone:
-            # None can attach while this is held, and who attaches later finds no endpoint any more.
-            if alone and not await unfinished(client) and not await _pods_left(client):
-                home.withdraw()
-                stop.set()
-                return
+        try:
+            with home.nobody_attached() as alone:
+                # None can attach while this is held, and who attaches later finds no endpoint any more.
+                if alone and not await unfinished(client) and not await _pods_left(client):
+                    home.withdraw()
+                    stop.set()
+        except FileNotFoundError:
+            log.warning("%s has been removed; nobody can reach this cluster any more", home.root)
+            stop.set()
 
 
 async def _pods_left(client: LocalClient) -> bool:

@@ -73,7 +73,14 @@ def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Tim
         name = f"{group} {index}" if group else alone
         lanes = _lanes(members)
         for number, lane in enumerate(lanes):
-            spans = [span for position, run in enumerate(lane) for span in _spans(run, position, begin, now)]
+            follow = [run.created for run in lane[1:]] + [now]
+            spans = [
+                span
+                for position, run in enumerate(lane)
+                for span in _spans(
+                    run, run.created if position else begin, max(run.created, follow[position])
+                )
+            ]
             rows.append(Row(name if len(lanes) == 1 else f"{name}/{number}", spans, _note(lane)))
     first = min((run.started for run in ordered if run.started is not None), default=None)
     return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
@@ -84,12 +91,18 @@ def _order(run: PodRun) -> tuple[float, str, int, int]:
 
 
 def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
-    """Runs that do not overlap, in as few lanes as they need; a restarted pod stays in its own."""
+    """Runs that follow each other, in as few lanes as they need; a restarted pod stays in its own."""
     lanes: list[list[PodRun]] = []
     for run in runs:
         free = [lane for lane in lanes if (lane[-1].ended or float("inf")) <= run.created]
         same = [lane for lane in free if lane[-1].completion_index == run.completion_index]
-        lane = next(iter(same or free), None)
+        # The next attempt is made while the last one's pods still end.
+        again = [
+            lane
+            for lane in lanes
+            if lane[-1].completion_index == run.completion_index and lane[-1].attempt < run.attempt
+        ]
+        lane = next(iter(again or same or free), None)
         if lane is None:
             lanes.append([run])
         else:
@@ -97,13 +110,14 @@ def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
     return lanes
 
 
-def _spans(run: PodRun, position: int, begin: float, now: float) -> Iterable[Span]:
-    since = run.created if position else begin
-    started = run.started if run.started is not None else run.ended if run.ended is not None else now
+def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
+    """Waiting counts from `since`; what still runs `until` its successor is made, or until now, is cut."""
+    ended = until if run.ended is None else min(run.ended, until)
+    started = ended if run.started is None else min(run.started, ended)
     if started > since:
         yield Span(Phase.WAITING, since, started)
     if run.started is not None:
-        yield Span(Phase.RUNNING, run.started, run.ended if run.ended is not None else now, failed(run))
+        yield Span(Phase.RUNNING, started, ended, failed(run))
 
 
 def failed(run: PodRun) -> bool:
