@@ -1,11 +1,13 @@
-"""Which pod has which GPU of this machine. Written down per pod, so that a restart of muster knows it."""
+"""Which container has which GPU of this machine. Written down per pod, so that a restart of muster knows it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 _FILE: Final = "gpus.json"
+_RECORD: Final = msgspec.json.Decoder(dict[str, list[str]])  # by container
 
 
 class Gpus:
@@ -14,23 +16,24 @@ class Gpus:
     def __init__(self, real: list[str], nodes: set[str], directory: Callable[[str], Path]) -> None:
         """`nodes` are those that are this machine; `directory` is where a pod keeps its state."""
         self._real, self._nodes, self._directory = real, nodes, directory
-        self._taken: dict[str, list[str]] = {}
+        self._taken: dict[str, dict[str, list[str]]] = {}  # by pod and container
 
-    def take(self, pod_uid: str, node: str, count: int) -> list[str]:
-        """`count` GPUs for a container of the pod: the lowest that are free; fewer if there are no more.
+    def take(self, pod_uid: str, container: str, node: str, count: int) -> list[str]:
+        """`count` GPUs for a container: the lowest that are free; fewer if there are no more.
 
-        A container that starts again gets what its pod has.
+        A container that starts again gets what it had, and no two containers the same.
         """
-        if node not in self._nodes or not self._real:
+        if node not in self._nodes or not self._real or not count:
             return []
-        own = self._taken.get(pod_uid) or self._recorded(pod_uid)
+        of_pod = self._taken.setdefault(pod_uid, self._recorded(pod_uid))
+        own = of_pod.get(container, [])
         if len(own) < count:
-            busy = {index for indices in self._taken.values() for index in indices} | set(own)
+            busy = {index for pod in self._taken.values() for indices in pod.values() for index in indices}
             own = own + [index for index in self._real if index not in busy][: count - len(own)]
+            of_pod[container] = own
             path = self._directory(pod_uid) / _FILE
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(own))
-        self._taken[pod_uid] = own
+            path.write_bytes(msgspec.json.encode(of_pod))
         return own[:count]
 
     def restore(self, pod_uid: str) -> None:
@@ -41,8 +44,8 @@ class Gpus:
     def give_back(self, pod_uid: str) -> None:
         self._taken.pop(pod_uid, None)
 
-    def _recorded(self, pod_uid: str) -> list[str]:
+    def _recorded(self, pod_uid: str) -> dict[str, list[str]]:
         try:
-            return [str(index) for index in json.loads((self._directory(pod_uid) / _FILE).read_text())]
-        except (OSError, ValueError):
-            return []
+            return _RECORD.decode((self._directory(pod_uid) / _FILE).read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}

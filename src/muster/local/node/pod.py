@@ -467,7 +467,9 @@ class PodWorker:
         wanted = status.gpus(container.spec)
         if not wanted:
             return {}
-        indices = self._place.devices.take(self.pod.metadata.uid, self.pod.spec.node_name, wanted)
+        indices = self._place.devices.take(
+            self.pod.metadata.uid, container.spec.name, self.pod.spec.node_name, wanted
+        )
         return {"CUDA_VISIBLE_DEVICES": ",".join(indices)} if indices else {}
 
     def _writer(self, container: Observed, files: Files) -> LogWriter:

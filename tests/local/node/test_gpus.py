@@ -1,0 +1,57 @@
+"""GPUs of this machine: who has which, also after a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.local.node.gpus import Gpus
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> Gpus:
+    return machine(tmp_path)
+
+
+def machine(directory: Path) -> Gpus:
+    return Gpus(["0", "1", "2", "3"], {"here"}, lambda uid: directory / uid)
+
+
+def test_the_lowest_that_are_free(gpus: Gpus) -> None:
+    assert gpus.take("a", "main", "here", 2) == ["0", "1"]
+    assert gpus.take("b", "main", "here", 1) == ["2"]
+    gpus.give_back("a")
+    assert gpus.take("c", "main", "here", 2) == ["0", "1"]
+    assert gpus.take("d", "main", "here", 2) == ["3"], "no more than there are"
+
+
+def test_a_container_that_starts_again_has_what_it_had(gpus: Gpus) -> None:
+    assert gpus.take("a", "main", "here", 2) == gpus.take("a", "main", "here", 2) == ["0", "1"]
+
+
+def test_no_two_containers_share_one(gpus: Gpus) -> None:
+    assert gpus.take("a", "one", "here", 1) == ["0"]
+    assert gpus.take("a", "two", "here", 2) == ["1", "2"]
+    assert gpus.take("b", "one", "here", 1) == ["3"]
+
+
+def test_nodes_in_pretence_give_none(gpus: Gpus) -> None:
+    assert gpus.take("a", "main", "pretended", 2) == []
+    assert gpus.take("a", "main", "here", 0) == []
+    assert Gpus([], set(), Path).take("a", "main", "here", 1) == []
+
+
+def test_a_restart_knows_who_has_which(tmp_path: Path, gpus: Gpus) -> None:
+    gpus.take("a", "main", "here", 2)
+    later = machine(tmp_path)
+    later.restore("a")
+    assert later.take("b", "main", "here", 1) == ["2"]
+    assert later.take("a", "main", "here", 2) == ["0", "1"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "5", "[1]", '{"main": 1}'])
+def test_a_damaged_record_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "gpus.json").write_text(text)
+    gpus = machine(tmp_path)
+    gpus.restore("a")
+    assert gpus.take("a", "main", "here", 1) == ["0"]
