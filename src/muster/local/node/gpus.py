@@ -1,4 +1,4 @@
-"""Which container has which GPU of this machine. Written down per pod, so that a restart of muster knows it."""
+"""Which container has which GPU of this machine; written down per pod, so that a restart knows it."""
 
 from collections.abc import Callable
 from pathlib import Path
