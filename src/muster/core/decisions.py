@@ -59,6 +59,8 @@ class Assign:
 
     gang: GangId
     nodes: Mapping[Place, NodeName]
+    #: for places that share a GPU: which device of the node
+    devices: Mapping[Place, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, Taint
+from muster.core.decisions import Victim
+from muster.core.gang import (
+    Amounts,
+    Gang,
+    GangId,
+    HostPort,
+    Labels,
+    Layer,
+    NodeName,
+    Place,
+    PodId,
+    PodTerm,
+    Queue,
+    Requirement,
+    Taint,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,23 @@ class GangRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class Presence:
+    """What a pod on a node means to other pods, besides the amounts that it takes."""
+
+    namespace: str = ""
+    labels: Labels = ()
+    ports: tuple[HostPort, ...] = ()
+    #: its required anti-affinity, which holds against newcomers too
+    apart: tuple[PodTerm, ...] = ()
+    #: thousandths of one GPU device, and which device of the node, if that is on record
+    gpu_share: int = 0
+    device: int | None = None
+
+
+NOTHING: Final = Presence()
+
+
+@dataclass(frozen=True, slots=True)
 class PodBound:
     """A live pod occupies a node: a member at its place, or a foreign pod (`gang` is None).
 
@@ -52,6 +85,9 @@ class PodBound:
     requests: Amounts
     gang: GangId | None = None
     place: Place | None = None
+    presence: Presence = NOTHING
+    #: since when, in seconds since the epoch; 0 = not known
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +113,13 @@ class PlacesRetired:
 class PlanFound:
     """An open plan of an earlier leader: its unfilled places are held as it says, if they still fit.
 
-    Answered by an `Assign` as usual; places that no longer fit are assigned anew.
+    Answered by an `Assign` as usual; places that no longer fit are assigned anew. `victims` are leaving
+    for it: whole gangs, or some of their pods.
     """
 
     gang: GangId
     nodes: Mapping[Place, NodeName]
+    victims: tuple[Victim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +145,57 @@ class CommitFailed:
     excluded: frozenset[NodeName] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class LayersChanged:
+    """The layers of the network topology, from the widest to the narrowest; nodes are below the last."""
+
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChanged:
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRemoved:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """A namespace's ResourceQuota: what pods that are still to be created may ask for, all together.
+
+    `room` is hard minus used as the API server says; `pods` counts pods. A resource not named is not limited.
+    """
+
+    namespace: str
+    name: str
+    room: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRemoved:
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChanged:
+    """A PodDisruptionBudget: of the namespace's pods that match, so many may be evicted now."""
+
+    namespace: str
+    name: str
+    labels: tuple[Requirement, ...]
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRemoved:
+    namespace: str
+    name: str
+
+
 Event = (
     NodeChanged
     | NodeRemoved
@@ -118,4 +207,11 @@ Event = (
     | PlanFound
     | PlacesLost
     | CommitFailed
+    | LayersChanged
+    | QueueChanged
+    | QueueRemoved
+    | QuotaChanged
+    | QuotaRemoved
+    | BudgetChanged
+    | BudgetRemoved
 )

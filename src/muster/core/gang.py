@@ -78,6 +78,46 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
 
+#: Labels of a pod or a node, sorted by key.
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node itself. "" and 0.0.0.0 are every address, and collide with each of them."""
+
+    number: int
+    protocol: str = "TCP"
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Pods of these namespaces (None = all) whose labels satisfy every requirement, per domain of `key`.
+
+    A domain is all nodes with the same value of the node label `key`; nodes without it are in none.
+    """
+
+    key: str
+    labels: tuple[Requirement, ...]
+    namespaces: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Topology spread: no domain of `key` may have more than `max_skew` more matching pods than the least."""
+
+    key: str
+    max_skew: int
+    labels: tuple[Requirement, ...]
+    #: DoNotSchedule; else ScheduleAnyway, which only orders nodes
+    required: bool = True
+    min_domains: int = 1
+    #: whether domains of nodes that the pod may not use count: nodeAffinityPolicy, nodeTaintsPolicy = Honor
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What one pod asks of a node. Pods of equal shape are interchangeable to the scheduler."""
@@ -88,6 +128,18 @@ class Shape:
     #: any one term must hold; None = no affinity. An empty tuple matches no node.
     affinity: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    #: thousandths of one GPU device (names.GPU); 0 = none
+    gpu_share: int = 0
+    #: for each bound volume the nodes it can be used on: any one term of each must hold
+    volumes: tuple[tuple[NodeTerm, ...], ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    #: weight and term: nodes that satisfy more weight come first
+    preferred: tuple[tuple[int, NodeTerm], ...] = ()
+    #: required pod affinity and anti-affinity, and preferred (weight; negative = away from)
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    drawn: tuple[tuple[int, PodTerm], ...] = ()
+    spread: tuple[Spread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +148,65 @@ class PodSet:
     shape: Shape
     count: int
     min_count: int = 0
+    #: of its pods, as far as others' affinity and spread can see them
+    labels: Labels = ()
+    #: by index of the set, its place in the gang's own order: who sits next to whom. () = set after set
+    ranks: tuple[int, ...] = ()
+    #: places whose pod no API server has charged to a ResourceQuota yet
+    uncreated: int = 0
+
+
+class Strategy(Enum):
+    MUST_GATHER = "MustGather"
+    PREFER_GATHER = "PreferGather"
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """All of a gang in one domain of a topology layer, or as near to it as goes.
+
+    Source: koordinator, apis/extension/network_topology.go.
+    """
+
+    layer: str
+    #: None: only `multiple` counts
+    strategy: Strategy | None
+    #: pods in any one domain of the layer are a multiple of this
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of the network topology: the node labels that name its domains, the first that is there."""
+
+    name: str
+    keys: tuple[str, ...]
+
+
+class QueueOrder(Enum):
+    PRIORITY = "priority"
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue's rules (docs/names.md). A resource that an amount does not name is not limited by it."""
+
+    name: str
+    parent: str = "root"
+    weight: int = 1
+    guarantee: Amounts = ()
+    #: None: computed
+    deserved: Amounts | None = None
+    capability: Amounts = ()
+    order: QueueOrder = QueueOrder.PRIORITY
+    reclaimable: bool = True
+    closed: bool = False
+    #: empty: all
+    namespaces: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    max_gangs: int | None = None
 
 
 class Code(Enum):
@@ -140,3 +251,23 @@ class Gang:
     priority: int = 0
     queue: str = "default"
     gate: Gate | None = None
+    namespace: str = ""
+    #: "" = not known
+    user: str = ""
+    gather: tuple[Gather, ...] = ()
+    #: the layer of which it has a domain to itself; "" = none
+    exclusive: str = ""
+    #: seconds after which it is ended by force, from its start; None = never
+    limit: float | None = None
+    #: seconds it is thought to run; None = as its limit says
+    estimate: float | None = None
+    #: seconds between checkpoints, or when the last one was (seconds since the epoch)
+    checkpoint_every: float | None = None
+    checkpointed: float | None = None
+    #: seconds lost by a restart besides lost work
+    restart_cost: float = 0.0
+    #: seconds from its start in which it is no victim
+    min_run_time: float = 0.0
+    preemptible: bool = True
+    #: it may make others leave; False: preemptionPolicy Never
+    preempts: bool = True

@@ -26,8 +26,9 @@ from muster.core.events import (
     PodBound,
     PodEnded,
 )
-from muster.core.exact import Exact, Verdict
+from muster.core.exact import Verdict
 from muster.core.explain import Explainer
+from muster.core.fit import Claim, Fit
 from muster.core.gang import Code, GangId, Place, PodId
 from muster.core.gangs import (
     BackOff,
@@ -46,7 +47,7 @@ from muster.core.gangs import (
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.order import serve
-from muster.core.placement import Want, place
+from muster.core.placement import Want
 from muster.core.slots import Slots
 
 
@@ -67,7 +68,7 @@ class Scheduler:
         self.slots = Slots(self.nodes, self.eligibility)
         self.gangs: dict[GangId, GangState] = {}
         self.pods: dict[PodId, PodBound] = {}
-        self._exact = Exact(self.nodes, self.ledger, self.slots)
+        self.fit = Fit(self.nodes, self.ledger, self.slots)
         self._wants = Wants()
         self._explainer = Explainer(self.nodes, self.eligibility, self.slots, self.ledger)
         #: gangs whose state changed since the last cycle
@@ -224,9 +225,9 @@ class Scheduler:
         self._settle()
         if self._as_of != self.nodes.revision:
             self._misfits.clear()
-        elif self._exact.behind:
+        elif self.fit.exact.behind:
             self._misfits = {w: v for w, v in self._misfits.items() if v is None or not v.postponed}
-        self._exact.next_cycle()
+        self.fit.exact.next_cycle()
         served = serve(self._lacking.values(), lapsed)
         placed = [self._place(state, now) for state in served]
         self._settle()
@@ -236,7 +237,7 @@ class Scheduler:
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, or a postponed search has its turn: something new may be said."""
         times = [time for gang in self._timed for time in self.gangs[gang].deadlines if time != inf]
-        if self._exact.behind:
+        if self.fit.exact.behind:
             times.append(self._decided + self.config.turn)
         return min(times, default=None)
 
@@ -296,18 +297,13 @@ class Scheduler:
         plain = not (untold or state.planned or state.avoids)
         if plain and want in self._misfits:
             return None
-        if plain and (known := self._exact.refutes(want)):
+        if plain and (known := self.fit.exact.refutes(want)):
             self._misfits[want] = known
             return None
         mark = self.ledger.mark()
         for promise in untold.values():
             self.ledger.give(promise.node, promise.requests)
-        preferred = self._preferred(state, untold)
-        avoided = self._avoided(state)
-        placed: Mapping[Place, int] | Verdict | None
-        placed = place(want, state.vacant, preferred, avoided, self.ledger, self.slots)
-        if placed is None:
-            placed = self._exact.place(want, state.vacant, preferred, avoided)
+        placed = self.fit.fit(self._claim(state, want, untold))
         if isinstance(placed, Verdict) or not (placed or untold):
             self.ledger.rollback(mark)
             if plain:
@@ -315,6 +311,18 @@ class Scheduler:
             return None
         self.ledger.commit(mark)
         return self._assign(state, placed, untold, now)
+
+    def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
+        column = self.nodes.column
+        nodes = {p: self.pods[pod].node for pod, p in state.pods.items() if p is not None}
+        nodes.update({p: promise.node for p, promise in state.holds.items() if promise.told})
+        return Claim(
+            want,
+            state.vacant,
+            preferred=self._preferred(state, untold),
+            settled={p: column[node] for p, node in nodes.items() if node in column},
+            excluded=self._avoided(state),
+        )
 
     def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
         """Columns of the places that have a node of their own: held since they were vacated, or planned."""
@@ -340,7 +348,7 @@ class Scheduler:
             occupy(state, promise.node, promise.requests, -1)
         if untold:
             self._misfits.clear()  # a place that moved has left room behind
-            self._exact.room_freed()
+            self.fit.exact.room_freed()
         requests = {pod_set.name: pod_set.shape.requests for pod_set in state.gang.pod_sets}
         fresh = now + self.config.hold if state.pods else None
         for place_, column in placed.items():
