@@ -283,10 +283,10 @@ def test_room_that_is_left_behind_in_a_cycle_ends_a_proof() -> None:
     muster.decide(0.0)
     want = muster.gangs[GangId("x")].want
     assert want is not None
-    assert muster._exact.refutes(want)
+    assert muster.fit.exact.refutes(want)
     muster.nodes.change(node("n0", gpu=5))
-    muster._exact.room_freed()
-    assert muster._exact.refutes(want) is None
+    muster.fit.exact.room_freed()
+    assert muster.fit.exact.refutes(want) is None
 
 
 def test_equal_wants_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
