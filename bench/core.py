@@ -1,4 +1,4 @@
-"""The core alone: placement, refusal, pod by pod, and whole cycles, on 10,000 nodes partly in use.
+"""The core alone: placement, refusal, pod by pod, and whole cycles, on nodes partly in use.
 
 Times are medians in microseconds of process-local work, next to a floor that is timed in the same run: bare
 NumPy that divides every node's free amounts by one request and selects the best nodes. The ratio is
@@ -8,19 +8,22 @@ what stays comparable between machines.
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound
-from muster.core.gang import Gang, GangId, NodeName, PodId, PodSet, Shape
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, QueueChanged
+from muster.core.gang import Gang, GangId, NodeName, PodId, PodSet, Queue, Shape
 from muster.core.nodes import Ints
 from muster.core.placement import Part, Want, place, tightest_group
 from muster.core.scheduler import Scheduler
 
 NODES: Final = 10_000
 GROUP: Final = 512
+GROUPS: Final = (8, 64, 512)
 GANGS: Final = 10_000
+QUEUES: Final = 20
 GPU: Final = "nvidia.com/gpu"
 SHAPE: Final = Shape((("cpu", 8_000), ("memory", 65_536), (GPU, 1)))
 
@@ -30,23 +33,24 @@ def run() -> dict[str, float]:
     scheduler = cluster()
     floor = bare_numpy(scheduler)
     figures = {"floor: bare NumPy, µs": floor}
-    for name, measure in (
-        ("group of 512, nodes and counts", selection),
-        ("group of 512, charged and by place", whole_placement),
-        ("cold shape: eligibility, slots and order", cold_shape),
-        ("refusal of what cannot fit", refusal),
-    ):
-        figures[f"{name}, µs"] = took = measure(scheduler)
-        figures[f"{name}, × floor"] = took / floor
+    for pods in GROUPS:
+        took = selection(scheduler, pods)
+        figures[f"group of {pods}, nodes and counts, µs"] = took
+        figures[f"group of {pods}, nodes and counts, × floor"] = took / floor
+    figures["group of 512, charged and by place, µs"] = whole_placement(scheduler)
+    figures["cold shape: eligibility, slots and order, µs"] = cold_shape(scheduler)
+    figures["refusal of what cannot fit, µs"] = refusal(scheduler)
     figures["pods placed one by one, 1/s"] = one_by_one(scheduler)
+    large = cluster(10 * NODES)
+    figures["100,000 nodes: group of 512, µs"] = selection(large, 512)
     return figures | cycles()
 
 
-def cluster() -> Scheduler:
+def cluster(nodes: int = NODES) -> Scheduler:
     """Nodes of 8 GPUs, 96 CPUs and 768 GiB, between empty and full."""
     scheduler = Scheduler()
     random = np.random.default_rng(1)
-    for i, used in enumerate(random.integers(0, 9, NODES).tolist()):
+    for i, used in enumerate(random.integers(0, 9, nodes).tolist()):
         name = NodeName(f"node-{i:05}")
         capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
         scheduler.apply(NodeChanged(name, capacity))
@@ -74,16 +78,16 @@ def bare_numpy(scheduler: Scheduler) -> float:
     return median(once)
 
 
-def selection(scheduler: Scheduler) -> float:
+def selection(scheduler: Scheduler, pods: int) -> float:
     """From the shape to node indices and counts, after 64 nodes have changed."""
-    columns = np.arange(0, NODES, NODES // 64)
+    columns = np.arange(0, len(scheduler.nodes), len(scheduler.nodes) // 64)
     demand = scheduler.nodes.demand(SHAPE.requests)
 
     def change() -> None:
         times = np.zeros(len(columns), np.int64)
         scheduler.ledger.take_at(columns, demand, times)
 
-    return median(lambda: tightest_group(scheduler.slots.of(SHAPE), GROUP), before=change)
+    return median(lambda: tightest_group(scheduler.slots.of(SHAPE), pods), before=change)
 
 
 def whole_placement(scheduler: Scheduler) -> float:
@@ -140,9 +144,12 @@ def cycles() -> dict[str, float]:
     for i in range(GANGS):
         scheduler.apply(GangRemoved(GangId(f"default/single-{i}")))
     scheduler.decide(0.0)
+    for q in range(QUEUES):
+        scheduler.apply(QueueChanged(Queue(f"queue-{q:02}", weight=1 + q % 3)))
     for i in range(1_000):
-        scheduler.apply(GangSubmitted(gang(f"default/eight-{i}", 8, float(i))))
-    figures["decide: 1,000 gangs of eight, µs per gang"] = 1e6 * timed(scheduler) / 1_000
+        eight = gang(f"default/eight-{i}", 8, float(i))
+        scheduler.apply(GangSubmitted(replace(eight, queue=f"queue-{i % QUEUES:02}")))
+    figures["decide: 1,000 gangs of eight in 20 queues, µs per gang"] = 1e6 * timed(scheduler) / 1_000
     for i in range(GANGS):
         scheduler.apply(GangSubmitted(gang(f"default/large-{i}", 8 * NODES, float(i))))
     figures["decide: 10,000 gangs begin to wait, ms"] = 1e3 * timed(scheduler)
