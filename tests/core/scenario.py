@@ -6,7 +6,7 @@ import random
 from muster.core.decisions import Decision
 from muster.core.events import Event, GangSubmitted, PodBound
 from muster.core.gang import NodeName, PodId, PodSet
-from muster.core.scheduler import Scheduler
+from muster.core.scheduler import Config, Scheduler
 from tests.core.words import GPU, amounts, gang, node, shape
 
 
@@ -39,8 +39,8 @@ def facts(seed: int, scale: int = 1, prefix: str = "n") -> list[Event]:
     return told
 
 
-def decide(told: list[Event]) -> list[Decision]:
-    muster = Scheduler()
+def decide(told: list[Event], config: Config | None = None) -> list[Decision]:
+    muster = Scheduler(config)
     for event in told:
         muster.apply(event)
     return muster.decide(0.0)

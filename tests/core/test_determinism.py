@@ -8,7 +8,9 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.core.decisions import Wait
 from muster.core.gang import GangId
+from muster.core.scheduler import Config
 from tests.core.scenario import decide, digest, facts
 from tests.core.words import assigns, gang, node, scheduler, shape, started
 
@@ -26,6 +28,13 @@ def test_the_order_of_facts_does_not_matter(seed: int, order: random.Random) -> 
 @settings(max_examples=25, deadline=None)
 def test_scale_does_not_matter(seed: int, scale: int) -> None:
     assert assigns(decide(facts(seed, scale))) == assigns(decide(facts(seed)))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_without_explanations_the_rest_is_the_same(seed: int) -> None:
+    explained = [decision for decision in decide(facts(seed)) if not isinstance(decision, Wait)]
+    assert decide(facts(seed), Config(explain=False)) == explained
 
 
 @given(st.integers(0, 10_000))

@@ -114,7 +114,7 @@ def _recheck(path: "Path", policy: str, output: Output) -> None:
     from muster.sim import policies, recheck
 
     with Progress("cycles") as progress:
-        verdict = recheck.recheck(path, policies.policy(policy), progress.step)
+        verdict = recheck.recheck(path, policies.policy(policy, explain=True), progress.step)
     if output is not Output.TABLE:
         show.machine(_verdict(policy, verdict), output)
     else:

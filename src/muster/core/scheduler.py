@@ -57,6 +57,8 @@ class Config:
     hold: float = 300.0
     #: seconds until the next cycle if exact searches had to be put off
     turn: float = 1.0
+    #: say why gangs wait (`Wait`); a replay that nobody asks has no use for it
+    explain: bool = True
 
 
 class Scheduler:
@@ -231,7 +233,8 @@ class Scheduler:
         served = serve(self._lacking.values(), lapsed)
         placed = [self._place(state, now) for state in served]
         self._settle()
-        waits = self._explain(served)
+        waits = self._explain(served) if self.config.explain else []
+        self._as_of = self.nodes.revision
         return [*releases, *(assign for assign in placed if assign is not None), *waits]
 
     def wake_at(self) -> float | None:
@@ -371,7 +374,6 @@ class Scheduler:
             if explanation is not None and not same:
                 waits.append(Wait(state.id, explanation))
             state.explanation = explanation
-        self._as_of = self.nodes.revision
         return waits
 
     def _reason(self, state: GangState, earlier: Mapping[Want, Explanation]) -> Explanation | None:
