@@ -21,8 +21,9 @@ from muster.api.muster_v1alpha1 import Gang
 from muster.core.gang import GangId
 from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
-from muster.runtime.mirror import WATCHED, Mirror
+from muster.runtime.mirror import WATCHED
 from muster.runtime.plan import decode
+from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import PARALLEL, Write
 from muster.translate.pods import live
 from tests.runtime.planner import Planner
@@ -269,7 +270,7 @@ class Running:
     cluster: Cluster
     epoch: int
     client: ServerClient = field(init=False)
-    mirror: Mirror = field(init=False)
+    mirror: WatchedMirror = field(init=False)
     leader: Leader = field(init=False)
     writes: int = 0
     seen: int = 0
@@ -287,7 +288,7 @@ class Running:
         server = self.cluster.server
         self.client = self.wrap(ServerClient(server))
         clock = ServerClock(server)
-        self.mirror = Mirror(self.client, clock)
+        self.mirror = WatchedMirror(self.client, clock)
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, fresh=lambda: self.fresh)
         self.leader = Leader(self.client, clock, term, self.mirror, core)

@@ -4,7 +4,7 @@
 is known. Both are pure: the same events and times give the same decisions on any machine.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -85,6 +85,8 @@ class Scheduler:
         self._as_of = -1
         #: when the last cycle was
         self._decided = 0.0
+        #: what lacked something in the last cycle, in the order in which it was served
+        self.served: Sequence[GangState] = ()
 
     # Events
 
@@ -230,7 +232,7 @@ class Scheduler:
         elif self.fit.exact.behind:
             self._misfits = {w: v for w, v in self._misfits.items() if v is None or not v.postponed}
         self.fit.exact.next_cycle()
-        served = serve(self._lacking.values(), lapsed)
+        self.served = served = serve(self._lacking.values(), lapsed)
         placed = [self._place(state, now) for state in served]
         self._settle()
         waits = self._explain(served) if self.config.explain else []

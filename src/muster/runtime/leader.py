@@ -32,8 +32,8 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import EPOCH
 from muster.runtime.commit import Limits
 from muster.runtime.committer import Committer, Observed
-from muster.runtime.mirror import Mirror
 from muster.runtime.plan import PlanTooLarge
+from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import AnyKind, Touch, Write, perform
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Leader:
         client: Client,
         clock: Clock,
         term: Term,
-        mirror: Mirror,
+        mirror: WatchedMirror,
         core: Core,
         limits: Limits | None = None,
         journal: Journal | None = None,

@@ -18,7 +18,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.runtime.commit import Limits
 from muster.runtime.leader import Deposed, Leader, Term
-from muster.runtime.mirror import Mirror
+from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import PARALLEL, Write
 
 #: Seconds between two looks, so that a burst of changes is one.
@@ -41,7 +41,7 @@ async def run(
     `schedulers`: values of `spec.schedulerName` that make a pod ours, None = all. `leading` is set once
     this leader has recovered and decides.
     """
-    mirror = Mirror(client, clock, schedulers)
+    mirror = WatchedMirror(client, clock, schedulers)
     leader = Leader(client, clock, term, mirror, scheduler or Scheduler(), limits, journal)
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -1,20 +1,21 @@
-"""What the cluster looks like, kept true by watching, and what has changed since the last look.
+"""What the cluster looks like, and what has changed since the last look.
 
-Reflectors put objects into `translate`'s world as they come; a change only notes which groups it
-touches. `drain` then reads each touched group once, however many of its pods have changed meanwhile,
-compares it with the last reading, and tells the differences as events for the core. A burst of 500 pods
-of one gang therefore costs a few readings of 500, not 500 of them.
+Objects are put into `translate`'s world as they come; a change only notes which groups it touches.
+`drain` then reads each touched group once, however many of its pods have changed meanwhile, compares it
+with the last reading, and tells the differences as events for the core. A burst of 500 pods of one gang
+therefore costs a few readings of 500, not 500 of them.
 
 A pod that occupies a node is always charged to someone: to its gang, or to nobody (a foreign pod) when
 no gang is left to charge, as after its JobSet has finished. Capacity is never made up.
+
+A mirror does not know where objects come from: `watched.py` keeps one true by watching an API server, and
+`muster plan` fills one from a file.
 """
 
-import asyncio
 import logging
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Resource
@@ -30,9 +31,6 @@ from muster.core.events import (
     PodEnded,
 )
 from muster.core.gang import GangId, NodeName, Place, PodId
-from muster.kube.client import Client
-from muster.kube.clock import Clock
-from muster.kube.reflector import Reflector
 from muster.names import EPOCH
 from muster.runtime.plan import Plan, decode
 from muster.runtime.writes import AnyKind
@@ -45,7 +43,7 @@ from muster.translate.world import KINDS, World
 
 log = logging.getLogger(__name__)
 
-#: Kinds that are watched: what groups are read from, nodes, and the scheduler's own records.
+#: Kinds that a mirror shows: what groups are read from, nodes, and the scheduler's own records.
 WATCHED: Final[tuple[AnyKind, ...]] = (*KINDS, kinds.NODE, kinds.GANG, kinds.GANG_PLAN)
 
 
@@ -58,17 +56,14 @@ class Changes:
 
 
 class Mirror:
-    def __init__(self, client: Client, clock: Clock, schedulers: frozenset[str] | None = None) -> None:
+    """`schedulers`: values of `spec.schedulerName` that make a pod ours; None = all."""
+
+    def __init__(self, schedulers: frozenset[str] | None = None) -> None:
         self.world = World(schedulers)
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
-        #: set when there is something to drain
-        self.changed = asyncio.Event()
         #: the highest epoch that any object tells of
         self.epoch_seen = 0
-        self.reflectors: dict[AnyKind, Reflector[Any]] = {  # Any: of many kinds
-            kind: Reflector(client, kind, partial(self._change, kind), clock=clock) for kind in WATCHED
-        }
         self._by_key: dict[GroupKey, Group] = {}
         self._ids: dict[tuple[str, str], GangId] = {}  # by namespace and name of the record
         self._of_owner: dict[str, dict[GangId, None]] = {}
@@ -78,25 +73,7 @@ class Mirror:
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
 
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for kind, reflector in self.reflectors.items():
-                group.create_task(reflector.run(), name=f"watch {kind.plural}")
-
-    async def synced(self) -> None:
-        for reflector in self.reflectors.values():
-            await reflector.synced.wait()
-
     # -- what the committer reads
-
-    @property
-    def nodes(self) -> Container[str]:
-        return self.reflectors[kinds.NODE].items
-
-    def find(self, kind: AnyKind, key: str) -> Resource | None:
-        found: Resource | None = self.reflectors[kind].items.get(key)
-        return found
 
     def plans(self, gang: GangId) -> list[Plan]:
         group = self.groups.get(gang)
@@ -116,7 +93,6 @@ class Mirror:
 
     def drain(self, now: float) -> Changes:
         """Reads what has changed since the last drain; `now` dates the ends of pods."""
-        self.changed.clear()
         changes, self._pending = self._pending, Changes()
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
@@ -126,7 +102,8 @@ class Mirror:
             self._charge(uid, pod, now, changes)
         return changes
 
-    def _change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
+    def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
+        """Takes in an object of a `WATCHED` kind: `old` is None for a new one, `new` for one that is gone."""
         latest = new or old
         assert latest is not None, "a change has an object"
         if text := latest.metadata.annotations.get(EPOCH):
@@ -145,7 +122,6 @@ class Mirror:
             self._stale.update(dict.fromkeys(keys_touched(kind, old, new, self.world)))
             if kind is kinds.POD:
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
-        self.changed.set()
 
     def _node(self, old: Resource | None, new: Resource | None) -> None:
         if isinstance(new, Node):
