@@ -4,7 +4,8 @@ import pytest
 
 from muster.core.decisions import Explanation
 from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodEnded
-from muster.core.explain import BLOCKERS, show
+from muster.core.explain.amounts import show
+from muster.core.explain.case import BLOCKERS
 from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Taint
 from muster.core.offline import misfit
 from tests.core.words import GPU, amounts, assigns, bind, foreign, gang, node, pod, scheduler, shape, waits

@@ -62,6 +62,8 @@ class GangState:
     #: places whose hold has run out: no longer claimed as surplus until something stirs in the gang
     lapsed: set[Place] = field(default_factory=set)
     back_off: BackOff | None = None
+    #: why it was not tried in this cycle, or not given what would fit: left by whoever refused it
+    refusal: Explanation | None = None
     #: what was last told about why it waits
     explanation: Explanation | None = None
     #: what it still wants, and the indices of each part's vacant places; set by `settle`

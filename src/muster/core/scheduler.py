@@ -4,14 +4,13 @@
 is known. Both are pure: the same events and times give the same decisions on any machine.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final
 
 import numpy as np
 
-from muster.core.decisions import Assign, Decision, Explanation, Release, Wait
+from muster.core.decisions import Assign, Decision, Release
 from muster.core.eligibility import Eligibility
 from muster.core.events import (
     CommitFailed,
@@ -28,8 +27,9 @@ from muster.core.events import (
 )
 from muster.core.exact import Verdict
 from muster.core.explain import Explainer
+from muster.core.explain.case import Cluster
 from muster.core.fit import Claim, Fit
-from muster.core.gang import Code, GangId, Place, PodId
+from muster.core.gang import GangId, Place, PodId
 from muster.core.gangs import (
     BackOff,
     GangState,
@@ -72,16 +72,15 @@ class Scheduler:
         self.pods: dict[PodId, PodBound] = {}
         self.fit = Fit(self.nodes, self.ledger, self.slots)
         self._wants = Wants()
-        self._explainer = Explainer(self.nodes, self.eligibility, self.slots, self.ledger)
+        self._explainer = Explainer(Cluster(self.nodes, self.eligibility, self.slots, self.ledger))
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
         #: gangs that lack something
         self._lacking: dict[GangId, GangState] = {}
         #: gangs with a hold or a back-off that ends
         self._timed: set[GangId] = set()
-        #: wants that did not fit (with what was found out about it), and explanations, both as of `_as_of`
+        #: wants that did not fit as of `_as_of`, with what was found out about it
         self._misfits: dict[Want, Verdict | None] = {}
-        self._explained: dict[Want, Explanation] = {}
         self._as_of = -1
         #: when the last cycle was
         self._decided = 0.0
@@ -235,7 +234,9 @@ class Scheduler:
         self.served = served = serve(self._lacking.values(), lapsed)
         placed = [self._place(state, now) for state in served]
         self._settle()
-        waits = self._explain(served) if self.config.explain else []
+        waits = (
+            self._explainer.explain(served, self.gangs.values(), self._misfits) if self.config.explain else []
+        )
         self._as_of = self.nodes.revision
         return [*releases, *(assign for assign in placed if assign is not None), *waits]
 
@@ -295,7 +296,7 @@ class Scheduler:
         self._touched.clear()
 
     def _place(self, state: GangState, now: float) -> Assign | None:
-        want = state.want
+        want, state.refusal = state.want, None
         if want is None or (state.back_off is not None and state.back_off.gang):
             return None
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
@@ -364,52 +365,7 @@ class Scheduler:
         self._touched.add(state.id)
         return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}) if placed else None
 
-    def _explain(self, served: Iterable[GangState]) -> list[Wait]:
-        """What changed in the reasons of gangs that wait. Equal wants share one explanation."""
-        earlier = self._explained
-        if self._as_of != self.nodes.revision:
-            self._explained = {}
-        waits = []
-        for state in served:
-            explanation = self._reason(state, earlier)
-            same = explanation is state.explanation or explanation == state.explanation
-            if explanation is not None and not same:
-                waits.append(Wait(state.id, explanation))
-            state.explanation = explanation
-        return waits
-
-    def _reason(self, state: GangState, earlier: Mapping[Want, Explanation]) -> Explanation | None:
-        gang, want = state.gang, state.want
-        if gang is None:
-            return None
-        if gang.gate is not None:
-            return None if stands(state) else Explanation(gang.gate.code, "gate", gang.gate.message)
-        if want is None or not state.waits:
-            return None
-        explanation = self._explained.get(want)
-        if explanation is None:
-            explanation = self._explainer.explain(want, self.gangs.values(), self._misfits.get(want))
-            if explanation == (known := earlier.get(want)):
-                explanation = known  # the same object: gangs that share it are told nothing, fast
-            self._explained[want] = explanation
-        if state.id in explanation.blockers:
-            others = tuple(gang for gang in explanation.blockers if gang != state.id)
-            explanation = replace(explanation, blockers=others)
-        back_off = state.back_off
-        if back_off is None or explanation.code in _BEFORE_COMMIT_FAILED:
-            return explanation
-        if back_off.gang:
-            return Explanation(Code.COMMIT_FAILED, "commit", back_off.message, explanation.pod_sets)
-        if all(pod_set.fits >= pod_set.wanted for pod_set in explanation.pod_sets):
-            message = f"{', '.join(sorted(back_off.excluded))} failed and must wait; nothing else fits"
-            return Explanation(Code.COMMIT_FAILED, "commit", message, explanation.pod_sets)
-        return explanation
-
 
 def _undone(state: GangState) -> bool:
     """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
     return state.back_off is not None and state.back_off.gang and not stands(state)
-
-
-#: Reasons that stand before a failed commit in the order of docs/names.md, as far as the core finds them.
-_BEFORE_COMMIT_FAILED: Final = (Code.INVALID, Code.NOTHING_MATCHES)

@@ -1,0 +1,41 @@
+"""Amounts of resources as people say them: "16 GPUs", "1.5 CPUs", "2 GiB memory"."""
+
+from typing import Final
+
+from muster.core.nodes import PODS
+
+_BYTES: Final = ("memory", "ephemeral-storage", "storage")
+
+
+def show(resource: str, amount: int) -> str:
+    """An amount with its unit."""
+    number = bare(resource, amount)
+    if resource == "cpu":
+        return f"{number} {'CPU' if amount == 1000 else 'CPUs'}"
+    if resource == PODS:
+        return f"{number} {'pod' if amount == 1 else 'pods'}"
+    if resource.endswith("/gpu"):
+        return f"{number} {'GPU' if amount == 1 else 'GPUs'}"
+    return f"{number} {resource}"
+
+
+def bare(resource: str, amount: int) -> str:
+    """The number alone, where the unit has just been said."""
+    if resource == "cpu":
+        return f"{amount / 1000:g}"
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        for unit, size in (("TiB", 2**20), ("GiB", 2**10)):
+            if amount >= size:
+                return f"{amount / size:.4g} {unit}"
+        return f"{amount} MiB"
+    return str(amount)
+
+
+def are(resource: str, amount: int) -> str:
+    """ "1 is", "19 are": the number with its verb."""
+    single = resource not in _BYTES and amount == (1000 if resource == "cpu" else 1)
+    return f"{bare(resource, amount)} {'is' if single else 'are'}"
+
+
+def nodes_(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,154 @@
+"""What is asked of every explanation of a placement that failed: the want, and the ledger as it is now.
+
+The functions here only read numbers off it: what one pod asks, what the minimum takes at least, which
+nodes count, how far each pod set gets, and what keeps the next pod off each node. All reasons tell these
+same numbers, so they are found once per case.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from muster.core.decisions import PodSetExplanation
+from muster.core.eligibility import Eligibility, Obstacle
+from muster.core.exact import Verdict
+from muster.core.explain.amounts import bare, show
+from muster.core.gang import GangId
+from muster.core.gangs import GangState
+from muster.core.ledger import Ledger
+from muster.core.nodes import PODS, Bools, Nodes
+from muster.core.placement import Part, Trial, Want
+from muster.core.slots import Slots, Vector
+
+#: Gangs named as blockers, largest holders first.
+BLOCKERS: Final = 5
+
+_LIMITS: Final = (
+    (Obstacle.SELECTOR, "selector"),
+    (Obstacle.AFFINITY, "affinity"),
+    (Obstacle.TAINT, "taint"),
+    (Obstacle.CORDON, "cordon"),
+    (Obstacle.NOT_READY, "notReady"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where explanations look: views of one ledger."""
+
+    nodes: Nodes
+    eligibility: Eligibility
+    slots: Slots
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Case:
+    """A want whose minimum does not fit. `gangs` are searched for blockers.
+
+    `verdict` is what is known beyond greedy placement.
+    """
+
+    cluster: Cluster
+    want: Want
+    gangs: Iterable[GangState] = ()
+    verdict: Verdict | None = None
+
+    @cached_property
+    def pod_sets(self) -> tuple[PodSetExplanation, ...]:
+        """How far each part gets, in the order of a placement."""
+        want, ledger, slots = self.want, self.cluster.ledger, self.cluster.slots
+        mark = ledger.mark()
+        trial = Trial(want.parts, None, ledger, slots)
+        trial.fill_minimum(want.need)
+        wanted = [max(part.need, n) for part, n in zip(want.parts, trial.placed, strict=True)]
+        missing = want.need - sum(wanted)
+        for p, part in enumerate(want.parts):
+            more = min(max(missing, 0), part.count - wanted[p])
+            wanted[p] += more
+            missing -= more
+        sets = tuple(
+            PodSetExplanation(
+                part.pod_set,
+                wanted[p],
+                trial.placed[p],
+                self._limits(slots.of(part.shape)) if trial.placed[p] < wanted[p] else {},
+            )
+            for p, part in enumerate(want.parts)
+            if wanted[p]
+        )
+        ledger.rollback(mark)
+        return sets
+
+    def _limits(self, vector: Vector) -> Mapping[str, int]:
+        """Nodes by what keeps the next pod off them; each node counts once."""
+        obstacles = self.cluster.eligibility.of(vector.shape).obstacles
+        left = obstacles & Obstacle.GONE == 0
+        limits: dict[str, int] = {}
+
+        def count(name: str, nodes: Bools) -> None:
+            nonlocal left
+            number = int(np.count_nonzero(nodes & left))
+            if number:
+                limits[name] = number
+            left &= ~nodes
+
+        for flag, name in _LIMITS:
+            count(name, obstacles & flag != 0)
+        for resource, row, amount in self.asked(vector):
+            count(resource, self.cluster.nodes.free(row) < amount)
+        return limits
+
+    def asked(self, vector: Vector) -> list[tuple[str, int, int]]:
+        """(resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
+        asked = [(self.cluster.nodes.resource(row), row, amount) for row, amount in vector.demand]
+        return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS, item[0]))
+
+    def at_least(self, row: int) -> int:
+        """What the minimum takes of a resource, whichever places it is made of."""
+        want = self.want
+        amounts = [self.amount(part, row) for part in want.parts]
+        needed = sum(part.need * amount for part, amount in zip(want.parts, amounts, strict=True))
+        rest = want.need - sum(part.need for part in want.parts)
+        choice = [a for part, a in zip(want.parts, amounts, strict=True) if part.count > part.need]
+        return needed + rest * min(choice, default=0)
+
+    def amount(self, part: Part, row: int) -> int:
+        """What one pod of a part takes of a resource."""
+        return dict(self.cluster.nodes.demand(part.shape.requests)).get(row, 0)
+
+    def usable(self, row: int) -> Bools:
+        """Nodes that some part which asks for this resource may use."""
+        usable = np.zeros(len(self.cluster.nodes), np.bool_)
+        for part in self.want.parts:
+            if self.amount(part, row):
+                usable |= self.cluster.eligibility.of(part.shape).eligible
+        return usable
+
+    def free(self, row: int, usable: Bools) -> int:
+        return int(np.maximum(self.cluster.nodes.free(row)[usable], 0).sum(dtype=np.int64))
+
+    def total(self, resource: str, row: int, demanded: int) -> str:
+        """ "16 GPUs asked as 4 × 4"."""
+        terms = [
+            f"{part.need} × {bare(resource, amount)}"
+            for part in self.want.parts
+            if (amount := self.amount(part, row)) and part.need
+        ]
+        if resource == PODS or not terms:
+            return f"{show(resource, demanded)} asked"
+        return f"{show(resource, demanded)} asked as {' + '.join(terms)}"
+
+    def holders(self, resource: str, usable: Bools) -> tuple[GangId, ...]:
+        """The gangs that use most of a resource and use some of these nodes."""
+        names = self.cluster.nodes.names
+        nodes = {names[column] for column in np.flatnonzero(usable).tolist()}
+        holders = (s for s in self.gangs if s.usage[resource] > 0 and not nodes.isdisjoint(s.nodes))
+        return tuple(s.id for s in sorted(holders, key=lambda s: (-s.usage[resource], s.id))[:BLOCKERS])
+
+    def named(self, part: Part, message: str) -> str:
+        """The message, with the pod set's name where there are several."""
+        return f"{part.pod_set}: {message}" if len(self.want.parts) > 1 else message

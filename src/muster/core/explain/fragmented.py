@@ -1,0 +1,55 @@
+"""Fragmented: totals suffice, and still there is no placement, or none was found. What remains of reasons."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from muster.core.decisions import Explanation
+from muster.core.exact import Answer
+from muster.core.explain.amounts import are, bare, nodes_, show
+from muster.core.explain.case import Case
+from muster.core.gang import Code
+
+
+def fragmented(case: Case) -> Explanation:
+    want = case.want
+    sets = case.pod_sets
+    short = next((pod_set for pod_set in sets if pod_set.fits < pod_set.wanted), sets[0])
+    part = next(part for part in want.parts if part.pod_set == short.name)
+    vector = case.cluster.slots.of(part.shape)
+    asked_by_pod = case.asked(vector)
+    limiting = [item for item in asked_by_pod if item[0] in short.limited_by] or asked_by_pod[:1]
+    resource, row, asked = limiting[0]
+    usable = case.usable(row)
+    holding = int(np.count_nonzero(vector.slots))
+    pod = (
+        " and ".join(show(name, amount) for name, _, amount in limiting)
+        if len(limiting) > 1
+        else bare(resource, asked)
+    )
+    if not holding:
+        but = f"no node has {pod} free at once"
+    elif vector.total == holding and len(want.parts) == 1:
+        but = f"only {nodes_(holding)} {'has' if holding == 1 else 'have'} {pod} free at once"
+    else:
+        but = f"in pieces that take only {short.fits} of {short.wanted} pods"
+    asks = case.total(resource, row, case.at_least(row))
+    message = f"{asks}; {are(resource, case.free(row, usable))} free, but {but}{_certainty(case)}"
+    return Explanation(
+        Code.FRAGMENTED, "placement", case.named(part, message), sets, case.holders(resource, usable)
+    )
+
+
+def _certainty(case: Case) -> str:
+    """Whether another placement may exist. For pods of one shape greedy placement leaves no doubt."""
+    if case.verdict is None or len({part.shape for part in case.want.parts}) == 1:
+        return ""
+    return _CERTAINTY[case.verdict.answer]
+
+
+_CERTAINTY: Final[Mapping[Answer, str]] = {
+    Answer.NONE_EXISTS: "; no placement exists",
+    Answer.NONE_LEFT: "; an exhaustive search found none",
+    Answer.NONE_FOUND: "; none was found within the search budget",
+}

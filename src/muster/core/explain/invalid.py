@@ -1,0 +1,22 @@
+"""Invalid: a minimum above what the gang has places for. Other invalid gangs come with a gate."""
+
+from muster.core.decisions import Explanation
+from muster.core.explain.case import Case
+from muster.core.gang import Code
+
+
+def invalid(case: Case) -> Explanation | None:
+    want = case.want
+    for part in want.parts:
+        if part.need > part.count:
+            return _refused(case.named(part, _short(part.need, part.count)))
+    size = sum(part.count for part in want.parts)
+    return _refused(_short(want.need, size)) if want.need > size else None
+
+
+def _short(need: int, count: int) -> str:
+    return f"{need} more pods are required, but only {count} more can be"
+
+
+def _refused(message: str) -> Explanation:
+    return Explanation(Code.INVALID, "placement", message)
