@@ -1,14 +1,14 @@
 """Why a gang waits: one code, the numbers that show it, and who holds what it lacks.
 
-The code is the first that applies, in the order of docs/names.md, which is the order of `Code`. Two kinds of
-reasons compete for that:
+The code is the first that applies, in the order of docs/names.md. `Explainer._reason` reads like that list;
+its links are of two kinds:
 
-- what kept *this gang* from being tried, or from having what it was promised: its gate, a failed commit,
-  and `GangState.refusal`, which whoever refused it in this cycle has left there (its queue, victims that
-  are still leaving, somebody's reservation);
-- why *what it wants* does not fit (`FITTING`, a function per code). That depends only on the want and on
-  the ledger, so equal wants share one explanation until a node changes: ten thousand equal gangs are
-  explained once, and the others are told nothing if it says the same as before.
+- what kept *this gang* from being tried, or from having what would fit: its gate, a failed commit, and
+  `GangState.refusal`, which whoever refused it in this cycle has left there (its queue, victims that are
+  still leaving, somebody's reservation);
+- why *what it wants* does not fit (`NEVER` and `NOW`, a function per code). That depends only on the want
+  and on the ledger, so equal wants share one explanation until a node changes: ten thousand equal gangs
+  are explained once, and the others are told nothing if it says the same as before.
 
 The totals behind `InsufficientCapacity` are those of nodes that the gang's pods may use at all, so "8 are
 free" never means eight on nodes that they cannot use.
@@ -25,22 +25,18 @@ from muster.core.explain.fragmented import fragmented
 from muster.core.explain.insufficient_capacity import insufficient_capacity
 from muster.core.explain.invalid import invalid
 from muster.core.explain.nothing_matches import nothing_matches
-from muster.core.gang import Code
+from muster.core.gang import Code, GangId
 from muster.core.gangs import BackOff, GangState, stands
 from muster.core.placement import Want
 
 __all__ = ["Explainer"]
 
-#: Why a want does not fit: the first that has something to say. The last always has.
-FITTING: Final[tuple[Callable[[Case], Explanation | None], ...]] = (
-    invalid,
-    nothing_matches,
-    insufficient_capacity,
-    fragmented,
-)
+_Reasons = tuple[Callable[[Case], Explanation | None], ...]
 
-#: The order of codes: the first that applies is told.
-_ORDER: Final[Mapping[Code, int]] = {code: place for place, code in enumerate(Code)}
+#: Why a want fits no empty cluster like this one: the first that has something to say.
+NEVER: Final[_Reasons] = (invalid, nothing_matches)
+#: Why it does not fit now. The last always has something to say.
+NOW: Final[_Reasons] = (insufficient_capacity, fragmented)
 
 
 class Explainer:
@@ -48,8 +44,9 @@ class Explainer:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        #: explanations of wants as of a revision of the nodes
-        self._explained: dict[Want, Explanation] = {}
+        #: by want and reasons that were asked, as of a revision of the nodes; None: nothing to say
+        self._explained: _Explained = {}
+        self._earlier: _Explained = {}
         self._as_of = -1
 
     def explain(
@@ -62,12 +59,15 @@ class Explainer:
 
         `gangs` are searched for blockers; `verdicts` are what is known beyond greedy placement.
         """
-        earlier = self._explained
+
+        def case_of(want: Want) -> Case:
+            return Case(self._cluster, want, gangs, verdicts.get(want))
+
         if self._as_of != self._cluster.nodes.revision:
-            self._explained = {}
+            self._earlier, self._explained = self._explained, {}
         waits = []
         for state in served:
-            explanation = self._reason(state, gangs, verdicts, earlier)
+            explanation = self._reason(state, case_of)
             same = explanation is state.explanation or explanation == state.explanation
             if explanation is not None and not same:
                 waits.append(Wait(state.id, explanation))
@@ -75,50 +75,57 @@ class Explainer:
         self._as_of = self._cluster.nodes.revision
         return waits
 
-    def _reason(
-        self,
-        state: GangState,
-        gangs: Collection[GangState],
-        verdicts: Mapping[Want, Verdict | None],
-        earlier: Mapping[Want, Explanation],
-    ) -> Explanation | None:
+    def _reason(self, state: GangState, case_of: Callable[[Want], Case]) -> Explanation | None:
+        """The first code that applies; the order is that of docs/names.md."""
         gang, want = state.gang, state.want
         if gang is None:
             return None
-        if gang.gate is not None:
+        if gang.gate is not None:  # Invalid, Gated, MembersMissing
             return None if stands(state) else Explanation(gang.gate.code, "gate", gang.gate.message)
         if want is None or not state.waits:
             return None
-        explanation = self._explained.get(want)
-        if explanation is None:
-            explanation = self._misfit(Case(self._cluster, want, gangs, verdicts.get(want)))
-            if explanation == (known := earlier.get(want)):
-                explanation = known  # the same object: gangs that share it are told nothing, fast
-            self._explained[want] = explanation
-        if state.id in explanation.blockers:
-            others = tuple(gang for gang in explanation.blockers if gang != state.id)
-            explanation = replace(explanation, blockers=others)
-        if state.refusal is not None:
-            explanation = _first(state.refusal, explanation)
-        if state.back_off is not None:
-            explanation = _first(_commit_failed(state.back_off, explanation), explanation)
-        return explanation
+        return (
+            _refused(state, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED)
+            or self._first(NEVER, want, case_of)  # Invalid, NothingMatches
+            or _refused(state, Code.OVER_SHARE)
+            or (_commit_failed(state.back_off, case_of(want)) if state.back_off is not None else None)
+            or _refused(state, Code.WAITING_FOR_VICTIMS, Code.HELD_FOR_RESERVATION)
+            or _without(state.id, self._first(NOW, want, case_of))
+        )
 
-    def _misfit(self, case: Case) -> Explanation:
-        return next(found for reason in FITTING if (found := reason(case)) is not None)
-
-
-def _first(one: Explanation | None, other: Explanation) -> Explanation:
-    """The one whose code comes first; of equal codes the first."""
-    return other if one is None or _ORDER[other.code] < _ORDER[one.code] else one
+    def _first(self, reasons: _Reasons, want: Want, case_of: Callable[[Want], Case]) -> Explanation | None:
+        """The first of these reasons that has something to say. Found once for equal wants."""
+        key = (want, reasons)
+        if key in self._explained:
+            return self._explained[key]
+        case = case_of(want)
+        found = next((told for reason in reasons if (told := reason(case)) is not None), None)
+        if found == (known := self._earlier.get(key)):
+            found = known  # the same object: gangs that share it are told nothing, fast
+        self._explained[key] = found
+        return found
 
 
-def _commit_failed(back_off: BackOff, fitting: Explanation) -> Explanation | None:
+_Explained = dict[tuple[Want, _Reasons], Explanation | None]
+
+
+def _refused(state: GangState, *codes: Code) -> Explanation | None:
+    return state.refusal if state.refusal is not None and state.refusal.code in codes else None
+
+
+def _commit_failed(back_off: BackOff, case: Case) -> Explanation | None:
     """The whole gang backs off; or some nodes must be kept off for a while, and nothing else is wrong."""
     if back_off.gang:
         message = back_off.message
-    elif all(pod_set.fits >= pod_set.wanted for pod_set in fitting.pod_sets):
+    elif all(pod_set.fits >= pod_set.wanted for pod_set in case.pod_sets):
         message = f"{', '.join(sorted(back_off.excluded))} failed and must wait; nothing else fits"
     else:
         return None
-    return Explanation(Code.COMMIT_FAILED, "commit", message, fitting.pod_sets)
+    return Explanation(Code.COMMIT_FAILED, "commit", message, case.pod_sets)
+
+
+def _without(gang: GangId, explanation: Explanation | None) -> Explanation | None:
+    """Nobody is his own blocker."""
+    if explanation is None or gang not in explanation.blockers:
+        return explanation
+    return replace(explanation, blockers=tuple(other for other in explanation.blockers if other != gang))
