@@ -478,3 +478,27 @@ def test_a_plan_that_cannot_be_completed_holds_nothing() -> None:
     decisions = made.decide(0.0)
     assert started(decisions) == ["y"]
     assert [w.gang for w in waits(decisions)] == ["x"]
+
+
+def test_a_promise_that_is_kept_changes_nothing_on_the_ledger() -> None:
+    made = scheduler([node("a", gpu=2)], gang("x", count=2))
+    (assign,) = assigns(made.decide(0.0))
+    before = made.nodes.revision
+    bind(made, assign)
+    assert made.nodes.revision == before
+    assert made.gangs[X].holds == {}
+    assert made.gangs[X].usage[GPU] == 2
+    end(made, 0, 1, at=1.0)
+    made.apply(GangRemoved(X))
+    assert made.nodes.used.sum() == 0
+
+
+def test_what_did_not_fit_is_tried_again_when_room_is_given() -> None:
+    made = scheduler([node("a", gpu=4), node("b", gpu=4)], gang("x", count=4), gang("y", count=6))
+    (assign,) = assigns(made.decide(0.0))
+    bind(made, assign)
+    made.apply(PodBound(PodId("other"), NodeName("b"), amounts({GPU: 2})))
+    assert started(made.decide(1.0)) == []
+    made.apply(GangRemoved(X))
+    end(made, 0, 1, 2, 3, at=2.0)
+    assert started(made.decide(2.0)) == ["y"]

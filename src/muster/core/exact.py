@@ -79,6 +79,11 @@ class Verdict:
         return self.answer is Answer.NONE_EXISTS
 
     @property
+    def open(self) -> bool:
+        """There may be one, and another look at what is free may find it, even if there is less of it."""
+        return self.answer is Answer.NONE_FOUND
+
+    @property
     def postponed(self) -> bool:
         """Only greedy placement was tried: another want's turn."""
         return self.rung is Rung.GREEDY and not self.proven

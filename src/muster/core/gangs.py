@@ -86,6 +86,13 @@ class GangState:
         return self.want is not None and (self.want.need > 0 or any(p.need for p in self.want.parts))
 
     @property
+    def plain(self) -> bool:
+        """Whether it fits depends on what it wants, and on nothing else of its own."""
+        if self.back_off is not None or self.planned:
+            return False
+        return all(promise.told for promise in self.holds.values())
+
+    @property
     def avoids(self) -> frozenset[NodeName]:
         return self.back_off.excluded if self.back_off is not None else frozenset()
 

@@ -22,6 +22,8 @@ class Mark:
 class Ledger:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
+        #: how often something was given back for good; as long as it stays the same, room is only taken
+        self.given = 0
         self._trial: list[tuple[int | Columns, Demand, int | npt.NDArray[np.int64]]] = []
         self._marks = 0
 
@@ -39,6 +41,7 @@ class Ledger:
         """What was tried since the mark lasts (unless an earlier mark is rolled back)."""
         self._marks -= 1
         if not self._marks:
+            self.given += any(_gives(times) for _, _, times in self._trial)
             self._trial.clear()
 
     def take(self, node: NodeName, requests: Amounts, times: int = 1) -> None:
@@ -57,6 +60,8 @@ class Ledger:
         self._charge(columns, demand, times)
         if self._marks:
             self._trial.append((columns, demand, times))
+        else:
+            self.given += _gives(times)
 
     def _charge(self, columns: int | Columns, demand: Demand, times: int | npt.NDArray[np.int64]) -> None:
         if isinstance(columns, np.ndarray):
@@ -65,3 +70,7 @@ class Ledger:
         else:
             assert isinstance(times, int)
             self.nodes.charge(columns, demand, times)
+
+
+def _gives(times: int | npt.NDArray[np.int64]) -> bool:
+    return times < 0 if isinstance(times, int) else bool((times < 0).any())

@@ -42,6 +42,11 @@ class Want:
     parts: tuple[Part, ...]
     need: int
 
+    @property
+    def sociable(self) -> bool:
+        """A pod that comes can make room for it: by affinity towards it, or by evening out a spread."""
+        return any(part.shape.near or part.shape.spread for part in self.parts)
+
 
 def place(
     want: Want,

@@ -46,7 +46,7 @@ from muster.core.gangs import (
 )
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
-from muster.core.order import serve
+from muster.core.order import Line
 from muster.core.placement import Want
 from muster.core.slots import Slots
 
@@ -76,11 +76,13 @@ class Scheduler:
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
         #: gangs that lack something
-        self._lacking: dict[GangId, GangState] = {}
-        #: gangs with a hold or a back-off that ends
-        self._timed: set[GangId] = set()
-        #: wants that did not fit as of `_as_of`, with what was found out about it
+        self._line = Line()
+        #: gangs with a hold or a back-off that ends, and when the first of them does
+        self._timed: dict[GangId, float] = {}
+        #: wants that did not fit when there was as much room as in `_room`, with what was found out about it
         self._misfits: dict[Want, Verdict | None] = {}
+        self._room = (-1, -1)
+        #: `Nodes.revision` after the last cycle
         self._as_of = -1
         #: when the last cycle was
         self._decided = 0.0
@@ -125,6 +127,15 @@ class Scheduler:
         known = self.pods.get(event.pod)
         if known == event:
             return
+        if known is None and event.gang is not None and event.place is not None:
+            state = self._state(event.gang)
+            promise = state.holds.get(event.place)
+            if promise is not None and (promise.node, promise.requests) == (event.node, event.requests):
+                # The promise is kept: what the place takes is charged already, and stays so.
+                del state.holds[event.place]
+                self.pods[event.pod] = event
+                fill(state, event.pod, event.place)
+                return
         vacated = self._remove_pod(known) if known is not None else None
         self.pods[event.pod] = event
         self.ledger.take(event.node, event.requests)
@@ -208,7 +219,10 @@ class Scheduler:
     def _state(self, gang: GangId) -> GangState:
         """The state of a gang that an event is about."""
         self._touched.add(gang)
-        return self.gangs.setdefault(gang, GangState(gang))
+        state = self.gangs.get(gang)
+        if state is None:
+            state = self.gangs[gang] = GangState(gang)
+        return state
 
     # Decisions
 
@@ -226,13 +240,14 @@ class Scheduler:
         self.nodes.settle()
         lapsed, releases = self._release(now)
         self._settle()
-        if self._as_of != self.nodes.revision:
-            self._misfits.clear()
-        elif self.fit.exact.behind:
-            self._misfits = {w: v for w, v in self._misfits.items() if v is None or not v.postponed}
+        self._forget_misfits()
         self.fit.exact.next_cycle()
-        self.served = served = serve(self._lacking.values(), lapsed)
-        placed = [self._place(state, now) for state in served]
+        self.served = served = []
+        placed = []
+        # Who is explained is looked at, hopeless or not: what keeps him may be his own.
+        for state in self._line.serve(lapsed, _never if self.config.explain else self._hopeless):
+            served.append(state)
+            placed.append(self._place(state, now))
         self._settle()
         waits = (
             self._explainer.explain(served, self.gangs.values(), self._misfits) if self.config.explain else []
@@ -242,7 +257,7 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, or a postponed search has its turn: something new may be said."""
-        times = [time for gang in self._timed for time in self.gangs[gang].deadlines if time != inf]
+        times = [time for time in self._timed.values() if time != inf]
         if self.fit.exact.behind:
             times.append(self._decided + self.config.turn)
         return min(times, default=None)
@@ -251,7 +266,7 @@ class Scheduler:
         """Gangs whose hold has run out just now, and all promises that end."""
         lapsed: set[GangId] = set()
         releases = []
-        for gang in sorted(self._timed | self._touched):
+        for gang in sorted(self._touched.union(g for g, time in self._timed.items() if time <= now)):
             state = self.gangs[gang]
             if state.holds:
                 if stands(state):
@@ -282,25 +297,47 @@ class Scheduler:
             state = self.gangs[gang]
             self._wants.settle(state)
             if state.want is not None or (state.gang is not None and state.gang.gate is not None):
-                self._lacking[gang] = state
+                self._line.put(state)
             else:
-                self._lacking.pop(gang, None)
+                self._line.drop(gang)
                 state.explanation = None
-            if state.deadlines:
-                self._timed.add(gang)
+            if deadlines := state.deadlines:
+                self._timed[gang] = min(deadlines)
             else:
-                self._timed.discard(gang)
+                self._timed.pop(gang, None)
             if state.forgettable:
                 del self.gangs[gang]
-                self._timed.discard(gang)
+                self._timed.pop(gang, None)
         self._touched.clear()
+
+    def _forget_misfits(self) -> None:
+        """What did not fit does not fit until room is given, or a search that was put off has its turn.
+
+        Where affinity or spread decides, a pod that comes can make room as well.
+        """
+        room = (self.ledger.given, self.nodes.capacity_revision)
+        if room != self._room:
+            self._misfits.clear()
+            self._room = room
+            return
+        changed, behind = self._as_of != self.nodes.revision, self.fit.exact.behind
+        if changed or behind:
+            self._misfits = {
+                want: verdict
+                for want, verdict in self._misfits.items()
+                if not (changed and (want.sociable or (verdict is not None and verdict.open)))
+                and not (behind and verdict is not None and verdict.postponed)
+            }
+
+    def _hopeless(self, state: GangState) -> bool:
+        return state.want is None or (state.want in self._misfits and state.plain)
 
     def _place(self, state: GangState, now: float) -> Assign | None:
         want, state.refusal = state.want, None
         if want is None or (state.back_off is not None and state.back_off.gang):
             return None
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        plain = not (untold or state.planned or state.avoids)
+        plain = state.plain
         if plain and want in self._misfits:
             return None
         if plain and (known := self.fit.exact.refutes(want)):
@@ -364,6 +401,10 @@ class Scheduler:
         state.lapsed -= placed.keys()
         self._touched.add(state.id)
         return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}) if placed else None
+
+
+def _never(state: GangState) -> bool:
+    return False
 
 
 def _undone(state: GangState) -> bool:
