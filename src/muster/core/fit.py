@@ -7,7 +7,7 @@ victims, a reservation, a remedy. Who only wants to know takes a mark of the led
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.core.exact import Exact, Verdict
+from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
@@ -28,6 +28,8 @@ class Claim:
     settled: Mapping[Place, int] = field(default_factory=dict)
     #: columns to keep off
     excluded: Columns | None = None
+    #: whether to search where greedy placement finds none; without it, a no is no proof
+    search: bool = True
 
 
 class Fit:
@@ -46,4 +48,6 @@ class Fit:
         placed = place(claim.want, claim.vacant, claim.preferred, claim.excluded, self._ledger, self._slots)
         if placed is not None:
             return placed
+        if not claim.search:
+            return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)

@@ -48,6 +48,7 @@ from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.order import Line
 from muster.core.placement import Want
+from muster.core.remedies import Remedies
 from muster.core.slots import Slots
 
 
@@ -59,6 +60,9 @@ class Config:
     turn: float = 1.0
     #: say why gangs wait (`Wait`); a replay that nobody asks has no use for it
     explain: bool = True
+    #: say what would start them to so many gangs of each queue, and how many placements a cycle tries for it
+    remedies: int = 3
+    trials: int = 100
 
 
 class Scheduler:
@@ -72,7 +76,14 @@ class Scheduler:
         self.pods: dict[PodId, PodBound] = {}
         self.fit = Fit(self.nodes, self.ledger, self.slots)
         self._wants = Wants()
-        self._explainer = Explainer(Cluster(self.nodes, self.eligibility, self.slots, self.ledger))
+        self._explainer = Explainer(
+            Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
+            Remedies(
+                self.config.remedies,
+                self.config.trials,
+                lambda state, want: self._claim(state, want, {}),
+            ),
+        )
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
         #: gangs that lack something
@@ -249,9 +260,7 @@ class Scheduler:
             served.append(state)
             placed.append(self._place(state, now))
         self._settle()
-        waits = (
-            self._explainer.explain(served, self.gangs.values(), self._misfits) if self.config.explain else []
-        )
+        waits = self._explainer.explain(served, self._misfits) if self.config.explain else []
         self._as_of = self.nodes.revision
         return [*releases, *(assign for assign in placed if assign is not None), *waits]
 

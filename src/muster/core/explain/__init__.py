@@ -14,7 +14,7 @@ The totals behind `InsufficientCapacity` are those of nodes that the gang's pods
 free" never means eight on nodes that they cannot use.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.gang import Code, GangId
 from muster.core.gangs import BackOff, GangState, stands
 from muster.core.placement import Want
+from muster.core.remedies import Remedies
 
 __all__ = ["Explainer"]
 
@@ -42,32 +43,32 @@ NOW: Final[_Reasons] = (insufficient_capacity, fragmented)
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, remedies: Remedies) -> None:
         self._cluster = cluster
+        self._remedies = remedies
         #: by want and reasons that were asked, as of a revision of the nodes; None: nothing to say
         self._explained: _Explained = {}
         self._earlier: _Explained = {}
         self._as_of = -1
 
-    def explain(
-        self,
-        served: Iterable[GangState],
-        gangs: Collection[GangState],
-        verdicts: Mapping[Want, Verdict | None],
-    ) -> list[Wait]:
-        """What changed in the reasons of the gangs that wait. Each keeps its own in `explanation`.
+    def explain(self, served: Iterable[GangState], verdicts: Mapping[Want, Verdict | None]) -> list[Wait]:
+        """What changed in the reasons of the gangs that wait, in serving order.
 
-        `gangs` are searched for blockers; `verdicts` are what is known beyond greedy placement.
+        Each keeps its own in `explanation`. `verdicts` are what is known beyond greedy placement.
         """
 
         def case_of(want: Want) -> Case:
-            return Case(self._cluster, want, gangs, verdicts.get(want))
+            return Case(self._cluster, want, verdicts.get(want))
 
-        if self._as_of != self._cluster.nodes.revision:
+        changed = self._as_of != self._cluster.nodes.revision
+        if changed:
             self._earlier, self._explained = self._explained, {}
+        self._remedies.next_cycle(changed=changed)
         waits = []
         for state in served:
             explanation = self._reason(state, case_of)
+            if explanation is not None:
+                explanation = self._remedies.added(state, explanation, case_of)
             same = explanation is state.explanation or explanation == state.explanation
             if explanation is not None and not same:
                 waits.append(Wait(state.id, explanation))

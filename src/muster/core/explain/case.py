@@ -5,7 +5,7 @@ nodes count, how far each pod set gets, and what keeps the next pod off each nod
 same numbers, so they are found once per case.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,9 +14,11 @@ import numpy as np
 
 from muster.core.decisions import PodSetExplanation
 from muster.core.eligibility import Eligibility, Obstacle
+from muster.core.events import PodBound
 from muster.core.exact import Verdict
 from muster.core.explain.amounts import bare, show
-from muster.core.gang import GangId
+from muster.core.fit import Fit
+from muster.core.gang import GangId, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, Bools, Nodes
@@ -37,24 +39,23 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where explanations look: views of one ledger."""
+    """Where explanations look: the scheduler's own state, on one ledger."""
 
     nodes: Nodes
     eligibility: Eligibility
     slots: Slots
     ledger: Ledger
+    fit: Fit
+    gangs: Mapping[GangId, GangState]
+    pods: Mapping[PodId, PodBound]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A want whose minimum does not fit. `gangs` are searched for blockers.
-
-    `verdict` is what is known beyond greedy placement.
-    """
+    """A want whose minimum does not fit. `verdict` is what is known beyond greedy placement."""
 
     cluster: Cluster
     want: Want
-    gangs: Iterable[GangState] = ()
     verdict: Verdict | None = None
 
     @cached_property
@@ -146,7 +147,9 @@ class Case:
         """The gangs that use most of a resource and use some of these nodes."""
         names = self.cluster.nodes.names
         nodes = {names[column] for column in np.flatnonzero(usable).tolist()}
-        holders = (s for s in self.gangs if s.usage[resource] > 0 and not nodes.isdisjoint(s.nodes))
+        holders = (
+            s for s in self.cluster.gangs.values() if s.usage[resource] > 0 and not nodes.isdisjoint(s.nodes)
+        )
         return tuple(s.id for s in sorted(holders, key=lambda s: (-s.usage[resource], s.id))[:BLOCKERS])
 
     def named(self, part: Part, message: str) -> str:

@@ -1,0 +1,53 @@
+"""When a gang ends: the smallest of those that hold what is lacking whose end would be enough.
+
+Only gangs that use enough of the lacking resource to make up for the shortage can be that gang; few of
+them are tried, from the smallest on.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from muster.core.decisions import Remedy
+from muster.core.gangs import GangState
+from muster.core.nodes import Bools
+from muster.core.remedies.question import LATER, Question
+
+#: Gangs whose end is tried.
+TRIED: Final = 6
+
+
+def blocker_ends(question: Question) -> Iterator[Remedy]:
+    """At most one."""
+    for other in _candidates(question)[:TRIED]:
+        with question.gone(other):
+            enough = question.fits(question.want)
+        if enough:
+            yield Remedy(f"when {other.id} ends", LATER)
+            return
+
+
+def _candidates(question: Question) -> list[GangState]:
+    """Gangs on nodes that matter which use what is lacking in sum, the smallest first."""
+    case = question.case
+    lacking: dict[str, int] = {}
+    usable: Bools = np.zeros(len(case.cluster.nodes), np.bool_)
+    for resource, row in case.cluster.nodes.resources.items():
+        if demanded := case.at_least(row):
+            nodes = case.usable(row)
+            usable |= nodes
+            lacking[resource] = max(demanded - case.free(row, nodes), 0)
+    if not usable.any():
+        return []
+    names = {case.cluster.nodes.names[column] for column in np.flatnonzero(usable).tolist()}
+    found = [
+        other
+        for other in case.cluster.gangs.values()
+        if other is not question.state
+        and (other.pods or other.holds)
+        and all(other.usage[resource] >= amount for resource, amount in lacking.items())
+        and not names.isdisjoint(other.nodes)
+    ]
+    scarcest = max(lacking, key=lambda resource: (lacking[resource], resource))
+    return sorted(found, key=lambda other: (other.usage[scarcest], other.id))

@@ -1,0 +1,70 @@
+"""With fewer pods: one set smaller, as many of it as fit beside the others; else all sets that come short.
+
+How far greedy placement got is tried first. It is nearly always the answer, so that the search above it (by
+halves, as what fits with n pods fits with fewer) rarely has to take a second step.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from muster.core.decisions import PodSetExplanation, Remedy
+from muster.core.explain.amounts import bare, show
+from muster.core.nodes import PODS
+from muster.core.placement import Want
+from muster.core.remedies.question import NOW, Question
+
+
+def fewer_pods(question: Question) -> Iterator[Remedy]:
+    """At most one. Not for gangs that have begun: their size is what runs already."""
+    if question.state.begun:
+        return
+    sets = question.case.pod_sets
+    wanted = {told.name: told.wanted for told in sets}
+    for told in sorted(sets, key=lambda told: (told.fits >= told.wanted, -told.wanted)):
+        most = _most(question, wanted, told)
+        if most:
+            yield Remedy(_change(question, {told.name: most}), NOW)
+            return
+    short = {told.name: told.fits for told in sets if told.fits < told.wanted}
+    if len(short) > 1 and all(short.values()) and question.fits(_of_size(question.want, wanted | short)):
+        yield Remedy(_change(question, short), NOW)
+
+
+def _most(question: Question, wanted: Mapping[str, int], told: PodSetExplanation) -> int:
+    """The largest number of pods of one set, below what is wanted, that fits; 0 if none does."""
+
+    def fits(count: int) -> bool:
+        return question.fits(_of_size(question.want, {**wanted, told.name: count}))
+
+    low, high = 0, told.wanted
+    for guess in (told.fits, told.fits + 1):
+        if low < guess < high:
+            low, high = (guess, high) if fits(guess) else (low, guess)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _of_size(want: Want, counts: Mapping[str, int]) -> Want:
+    parts = tuple(
+        replace(part, count=counts[part.pod_set], need=counts[part.pod_set])
+        for part in want.parts
+        if part.pod_set in counts
+    )
+    return replace(want, parts=parts, need=sum(counts.values()))
+
+
+def _change(question: Question, counts: Mapping[str, int]) -> str:
+    """ "with 12 GPUs (3 × 4)", "with 3 instead of 4 pods of worker"."""
+    wanted = {told.name: told.wanted for told in question.case.pod_sets}
+    if len(question.want.parts) > 1:
+        changes = [f"{count} instead of {wanted[name]} pods of {name}" for name, count in counts.items()]
+        return f"with {' and '.join(changes)}"
+    (part,) = question.want.parts
+    count = counts[part.pod_set]
+    resource, _, amount = question.case.asked(question.case.cluster.slots.of(part.shape))[0]
+    least = "a minimum of " if wanted[part.pod_set] < part.count else ""
+    if resource == PODS:
+        return f"with {least}{show(PODS, count)}"
+    return f"with {least}{show(resource, count * amount)} ({count} × {bare(resource, amount)})"

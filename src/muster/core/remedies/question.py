@@ -1,0 +1,66 @@
+"""One gang that waits, and the means to try changes on the ledger without leaving a trace."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from muster.core.decisions import Explanation, PodSetExplanation
+from muster.core.exact import Verdict
+from muster.core.explain.case import Case
+from muster.core.fit import Claim
+from muster.core.gangs import GangState
+from muster.core.placement import Part, Want
+
+NOW: Final = "would start now"
+LATER: Final = "would start"
+
+
+@dataclass
+class Question:
+    """What would start this gang? `claim` is what it would be placed with, `case` why that does not fit."""
+
+    state: GangState
+    explanation: Explanation
+    claim: Claim
+    case: Case
+    #: how many placements were tried
+    trials: int = 0
+
+    @property
+    def want(self) -> Want:
+        return self.claim.want
+
+    @property
+    def short(self) -> list[tuple[Part, PodSetExplanation]]:
+        """The pod sets that do not get what they want."""
+        parts = {part.pod_set: part for part in self.want.parts}
+        return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
+
+    def fits(self, want: Want) -> bool:
+        """Whether this would start on the ledger as it is at this moment."""
+        self.trials += 1
+        ledger = self.case.cluster.ledger
+        # No vacant places: which pod would go where is nobody's question, and costs most of a trial.
+        nowhere: list[Sequence[int]] = [()] * len(want.parts)
+        claim = replace(self.claim, want=want, vacant=nowhere, preferred={}, search=False)
+        mark = ledger.mark()
+        found = self.case.cluster.fit.fit(claim)
+        ledger.rollback(mark)
+        return not isinstance(found, Verdict)
+
+    @contextmanager
+    def gone(self, other: GangState) -> Iterator[None]:
+        """With nothing of another gang on any node."""
+        ledger = self.case.cluster.ledger
+        mark = ledger.mark()
+        pods = self.case.cluster.pods
+        bound = [(pods[pod].node, pods[pod].requests) for pod in sorted(other.pods)]
+        held = [(promise.node, promise.requests) for _, promise in sorted(other.holds.items())]
+        for node, requests in [*bound, *held]:
+            if node in ledger.nodes.column:
+                ledger.give(node, requests)
+        try:
+            yield
+        finally:
+            ledger.rollback(mark)

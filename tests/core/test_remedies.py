@@ -1,0 +1,126 @@
+"""What would start a gang: each row is a cluster, what runs there, a gang, and what is said and true."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.decisions import Remedy
+from muster.core.events import GangSubmitted, NodeChanged, PodBound
+from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet
+from muster.core.scheduler import Config, Scheduler
+from tests.core.words import GPU, amounts, gang, node, scheduler, shape, started, waits
+
+
+def free(*gpus: int) -> list[NodeChanged]:
+    return [node(f"n{i}", gpu=g) for i, g in enumerate(gpus)]
+
+
+def running(made: Scheduler, name: str, **gpus: int) -> None:
+    """A gang that stands, with a pod of so many GPUs on each of these nodes."""
+    sets = tuple(PodSet(f"on-{n}", shape(gpu=g), 1, 1) for n, g in sorted(gpus.items()))
+    made.apply(GangSubmitted(Gang(GangId(name), sets, len(sets), 0.0)))
+    for n, g in sorted(gpus.items()):
+        pod = PodId(f"{name}-{n}")
+        made.apply(PodBound(pod, NodeName(n), amounts({GPU: g}), GangId(name), Place(f"on-{n}", 0)))
+
+
+def told(made: Scheduler, wanted: Gang) -> tuple[Remedy, ...]:
+    made.apply(GangSubmitted(wanted))
+    (wait,) = waits(made.decide(0.0))
+    assert wait.gang == wanted.id
+    return wait.explanation.remedies
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "changes"),
+    [
+        (
+            free(4, 4, 5, 3, 3),
+            gang("x", count=4, of=shape(gpu=4)),
+            ["with 12 GPUs (3 × 4)", "with 8 × 2 GPUs instead of 4 × 4"],
+        ),
+        (free(4, 4), gang("x", count=9, of=shape(gpu=1)), ["with 8 GPUs (8 × 1)"]),
+        (free(4, 4), gang("x", count=12, minimum=9), ["with a minimum of 8 GPUs (8 × 1)"]),
+        (free(8, 8), gang("x", count=1, of=shape(gpu=16)), ["with 2 × 8 GPUs instead of 1 × 16"]),
+        (free(4, 4), gang("x", count=1, of=shape(gpu=16)), []),
+        (
+            free(4, 4),
+            gang("x", PodSet("d", shape(gpu=1), 1, 1), PodSet("w", shape(gpu=4), 2, 2)),
+            ["with 1 instead of 2 pods of w"],
+        ),
+        (
+            free(7, 7),
+            gang("x", PodSet("d", shape(gpu=1), 2, 2), PodSet("w", shape(gpu=4), 3, 3)),
+            ["with 2 instead of 3 pods of w", "with w as 6 × 2 GPUs instead of 3 × 4"],
+        ),
+        ([], gang("x"), []),
+    ],
+)
+def test_changes_of_its_own_demand(nodes: list[NodeChanged], wanted: Gang, changes: list[str]) -> None:
+    found = told(scheduler(nodes), wanted)
+    assert [remedy.change for remedy in found] == changes
+    assert {remedy.effect for remedy in found} <= {"would start now"}
+
+
+def test_the_smallest_gang_whose_end_is_enough_is_named() -> None:
+    made = scheduler(free(8, 8, 8))
+    running(made, "small", n0=4)
+    running(made, "middle", n0=4, n1=4)
+    running(made, "large", n1=4, n2=8)
+    found = told(made, gang("x", count=2, of=shape(gpu=4)))
+    assert found[-1] == Remedy("when middle ends", "would start")
+
+
+def test_a_gang_that_has_begun_is_not_told_to_shrink() -> None:
+    made = scheduler(free(4))
+    made.apply(GangSubmitted(gang("x", count=6)))
+    made.apply(PodBound(PodId("p"), NodeName("n0"), amounts({GPU: 1}), GangId("x"), Place("main", 0)))
+    (wait,) = waits(made.decide(0.0))
+    assert wait.explanation.remedies == ()
+
+
+def test_only_the_first_gangs_of_a_queue_are_told() -> None:
+    made = Scheduler(Config(remedies=2))
+    for fact in free(4):
+        made.apply(fact)
+    for i in range(4):
+        made.apply(GangSubmitted(gang(f"g{i}", count=5 + i, submitted=float(i))))
+    assert [len(wait.explanation.remedies) for wait in waits(made.decide(0.0))] == [1, 1, 0, 0]
+
+
+def test_a_cycle_makes_a_bounded_number_of_trials() -> None:
+    made = Scheduler(Config(remedies=10, trials=1))
+    for fact in free(4):
+        made.apply(fact)
+    for i in range(3):
+        made.apply(GangSubmitted(gang(f"g{i}", count=5 + i, submitted=float(i))))
+    assert [len(wait.explanation.remedies) for wait in waits(made.decide(0.0))] == [1, 0, 0]
+
+
+SETS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=2)
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=5), SETS)
+@settings(max_examples=80, deadline=None)
+def test_fewer_pods_is_true_and_for_one_shape_the_most(gpus: list[int], sizes: list[tuple[int, int]]) -> None:
+    sets = [PodSet(f"s{i}", shape(gpu=g), n, n) for i, (g, n) in enumerate(sizes)]
+    made = scheduler(free(*gpus))
+    made.apply(GangSubmitted(gang("x", *sets)))
+    decided = waits(made.decide(0.0))
+    if not decided:
+        return
+    assert not made.nodes.used.any()
+    for remedy in decided[0].explanation.remedies:
+        if "(" in remedy.change:
+            count = int(remedy.change.split("(")[1].split(" ")[0])
+            most = sum(g // sizes[0][0] for g in gpus)
+            assert count == most
+            smaller = gang("y", PodSet("s0", sets[0].shape, count, count))
+            assert started(scheduler(free(*gpus), smaller).decide(0.0)) == ["y"]
+        elif " of s" in remedy.change:
+            counts = dict(enumerate(n for _, n in sizes))
+            for change in remedy.change.removeprefix("with ").split(" and "):
+                words = change.split(" ")
+                counts[int(words[-1][1:])] = int(words[0])
+            smaller_sets = [PodSet(s.name, s.shape, counts[i], counts[i]) for i, s in enumerate(sets)]
+            assert started(scheduler(free(*gpus), gang("y", *smaller_sets)).decide(0.0)) == ["y"]
