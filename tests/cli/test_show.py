@@ -81,15 +81,22 @@ def test_an_explanation_has_a_line_for_each_fact() -> None:
     told = {
         "podSets": [{"name": "worker", "wanted": 6, "fits": 2, "limitedBy": {"nvidia.com/gpu": 2}}],
         "blockers": ["default/other"],
-        "remedies": [{"change": "2 × 2 GPU", "effect": "starts now"}],
-        "expectedStart": {"at": "12:30", "basis": "other ends"},
+        "remedies": [
+            {"change": "with 2 GPUs (2 × 1)", "effect": "would start now"},
+            {"change": "with 2 × 2 GPUs instead of 1 × 4", "effect": "would start now"},
+        ],
+        "expectedStart": {"at": "2026-01-01T00:25:00Z", "basis": "when other ends"},
     }
-    assert show.explanation(Gang(status=GangStatus(explanation=told))) == [
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert show.explanation(Gang(status=GangStatus(explanation=told)), now) == [
         "worker: 2 of 6 fit; nvidia.com/gpu on 2 nodes",
         "held by default/other",
-        "2 × 2 GPU: starts now",
-        "expected to start 12:30 (other ends)",
+        "would start now   with 2 GPUs (2 × 1)",
+        "                  with 2 × 2 GPUs instead of 1 × 4",
+        "would start       in ~25m, when other ends",
     ]
+    late = show.explanation(Gang(status=GangStatus(explanation=told)), now + timedelta(hours=1))
+    assert late[-1] == "would start       at any moment, when other ends"
     assert show.explanation(Gang()) == []
 
 

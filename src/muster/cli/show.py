@@ -144,8 +144,16 @@ def _why(view: JobView) -> list[str]:
     return [": ".join(filter(None, view.reason))] if view.reason else []
 
 
-def explanation(gang: Gang) -> list[str]:
-    """What a gang's record says about why it waits, a line each."""
+def reason(view: JobView) -> str:
+    """`big-8c1d waits: Fragmented. 16 GPUs asked as 4 × 4; 19 are free, but …`; else the headline."""
+    if view.state is not State.WAITING or view.reason is None:
+        return headline(view)
+    code, message = view.reason
+    return f"{view.name} waits: {code}. {message}"
+
+
+def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
+    """What a gang's record says about why it waits, and what would start it: a line each."""
     told = gang.status.explanation
     if not told:
         return []
@@ -160,10 +168,27 @@ def explanation(gang: Gang) -> list[str]:
         )
     if told.get("blockers"):
         lines.append("held by " + ", ".join(told["blockers"]))
-    lines += [f"{remedy['change']}: {remedy['effect']}" for remedy in told.get("remedies", [])]
+    changes = [(remedy["effect"], remedy["change"]) for remedy in told.get("remedies", [])]
     if expected := told.get("expectedStart"):
-        lines.append(f"expected to start {expected['at']} ({expected['basis']})")
-    return lines
+        changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
+    return lines + _columns(changes)
+
+
+def _in(at: str, now: datetime | None) -> str:
+    """`in ~25m`"""
+    then = datetime.fromisoformat(at)
+    seconds = (then - (now or datetime.now(UTC))).total_seconds()
+    return f"in ~{age(now or datetime.now(UTC), then)}" if seconds > 0 else "at any moment"
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
+    """Effects on the left, each once, and what brings them about on the right."""
+    width = max((len(effect) for effect, _ in rows), default=0)
+    before = [""] + [effect for effect, _ in rows]
+    return [
+        f"{effect if effect != last else '':{width}}   {change}"
+        for (effect, change), last in zip(rows, before, strict=False)
+    ]
 
 
 def age(since: datetime | None, now: datetime | None = None) -> str:

@@ -42,7 +42,7 @@ def command(
             {**jobs.summary(view), "gangs": [jobs.gang_summary(gang) for gang in view.gangs]}, output
         )
         return
-    print(show.headline(view))
+    print(show.reason(view))
     for gang in view.gangs:
         for line in show.explanation(gang):
             print(f"  {line}")
