@@ -30,8 +30,13 @@ def load(
     volumes: Sequence[str] | None,
     embedded: bool,
     suffix: str | None = None,
+    content: bytes | None = None,
+    runs: bool = True,
 ) -> JobFile:
-    """The compiled file, named at random unless `suffix` is given; or JobFileError with every error in it."""
+    """The compiled file, named at random unless `suffix` is given; or JobFileError with every error in it.
+
+    `content`: what has been read of it already. `runs`: False if only placement is asked for.
+    """
     pairs = {}
     for volume in volumes or ():
         name, separator, directory = volume.partition("=")
@@ -41,17 +46,30 @@ def load(
             raise Failure(f"--volume {volume}: {directory} is not a directory", BAD_INPUT)
         pairs[name] = os.path.abspath(directory)
     home = Home.of_user()
+    if content is None and file == "-":
+        content = stdin()
     return loading.load(
-        "standard input" if file == "-" else file,
-        text=sys.stdin.buffer.read(source.MAX_BYTES + 1) if file == "-" else None,
+        called(file),
+        text=content,
         suffix=secrets.token_hex(4) if suffix is None else suffix,
         mode=None if gang is None else "gang" if gang else "independent",
         queue=queue,
         volumes=pairs,
         local=embedded,
         home=str(home.root) if embedded else "",
-        caller=_caller() if embedded else None,
+        caller=_caller() if embedded and runs else None,
+        runs=runs,
     )
+
+
+def called(file: str) -> str:
+    """How a file is called in messages."""
+    return "standard input" if file == "-" else file
+
+
+def stdin() -> bytes:
+    """What standard input holds; a byte more than is allowed at the most."""
+    return sys.stdin.buffer.read(source.MAX_BYTES + 1)
 
 
 def header(job: JobFile) -> str:

@@ -21,6 +21,7 @@ from muster.cli import (
     list_,
     logs,
     nodes,
+    plan,
     replay,
     run,
     submit,
@@ -49,6 +50,7 @@ app.command("timeline", help="Who ran when, as bars.")(timeline.command)
 app.command("logs", help="The output of a job's pods.")(logs.command)
 app.command("cancel", help="End a job and its pods.")(cancel.command)
 app.command("check", help="Validate a job file without a cluster.")(check.command)
+app.command("plan", help="What would happen if this were submitted now.")(plan.command)
 app.command("replay", help="Run a trace through the scheduler in virtual time.")(replay.command)
 app.command("nodes", help="The nodes and what is free on them.")(nodes.command)
 app.command("up", help="Start the embedded cluster.")(up.command)

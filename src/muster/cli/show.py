@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.jobs import JobView, State, last_failure
@@ -154,9 +155,11 @@ def reason(view: JobView) -> str:
 
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
     """What a gang's record says about why it waits, and what would start it: a line each."""
-    told = gang.status.explanation
-    if not told:
-        return []
+    return explained(gang.status.explanation, now) if gang.status.explanation else []
+
+
+def explained(told: Object, now: datetime | None = None) -> list[str]:
+    """The same of an explanation as JSON (docs/names.md)."""
     lines = []
     for pod_set in told.get("podSets", []):
         limits = ", ".join(

@@ -56,10 +56,10 @@ class Changes:
 
 
 class Mirror:
-    """`schedulers`: values of `spec.schedulerName` that make a pod ours; None = all."""
+    """`schedulers`, `whole`: see `World`."""
 
-    def __init__(self, schedulers: frozenset[str] | None = None) -> None:
-        self.world = World(schedulers)
+    def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
+        self.world = World(schedulers, whole=whole)
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
         #: the highest epoch that any object tells of

@@ -5,7 +5,8 @@ member of `Dialect`, and its lines in `_READ`, `group_of` and `keys_touched` her
 
 A pod belongs to the PodGroup that its label names; else to the JobSet or Job that controls it, if that
 is a gang; else it is a gang of one. A pod whose Job or JobSet has not been seen yet belongs to nobody:
-taking it for a gang of one would bind it alone a moment before its gang is known.
+taking it for a gang of one would bind it alone a moment before its gang is known. (In a world that is
+whole there is nothing to wait for.)
 """
 
 from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
         return alone
     parent = world.jobs.get((meta.namespace, controller.name))
     if parent is None or parent.metadata.uid != controller.uid:
-        return None
+        return alone if world.whole else None
     known, group = _group_of_job(parent, world)
     return (group or alone) if known else None
 
@@ -122,7 +123,7 @@ def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
         return True, GroupKey(Dialect.JOB, meta.namespace, meta.name) if job.is_gang(parent, world) else None
     owner = world.jobsets.get((meta.namespace, controller.name))
     if owner is None or owner.metadata.uid != controller.uid:
-        return False, None
+        return world.whole, None
     return True, jobset.key_of(owner, parent, world)
 
 

@@ -35,11 +35,13 @@ class World:
     """Objects by kind and name, and by what they belong to.
 
     `schedulers` are the values of `spec.schedulerName` that make a pod ours; None means all pods,
-    as on the embedded cluster, where nobody else schedules.
+    as on the embedded cluster, where nobody else schedules. `whole`: what is not here does not exist, as
+    in a snapshot; else it may not have been seen yet.
     """
 
-    def __init__(self, schedulers: frozenset[str] | None = None) -> None:
+    def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
         self.schedulers = schedulers
+        self.whole = whole
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         self._jobs_of: dict[str, dict[Name, Job]] = {}
         self._pods_of: dict[str, dict[Name, Pod]] = {}

@@ -36,6 +36,7 @@ def load(
     local: bool = True,
     home: str = "",
     caller: Caller | None = None,
+    runs: bool = True,
 ) -> JobFile:
     """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
 
@@ -44,6 +45,7 @@ def load(
     volumes    --volume name=DIR
     local      for the embedded cluster
     home       its state directory ($MUSTER_HOME), where shared volumes live
+    runs       False: only placement is asked for; images, commands and volumes may be missing
 
     Raises `JobFileError` with every error that was found.
     """
@@ -60,6 +62,7 @@ def load(
         local=local,
         home=home,
         caller=caller,
+        runs=runs,
     )
     if queue is not None:
         raise JobFileError.of(called, "queues are not supported yet; leave --queue out")
@@ -67,6 +70,17 @@ def load(
     job = _format(documents[0]).load(documents, options)
     hint = hints.rendezvous(job) if mode is None else None
     return job if hint is None else replace(job, notes=(*job.notes, hint))
+
+
+def is_job_file(content: str | bytes, called: str) -> bool:
+    """Whether `load` would take it: not if it holds a kind that job files have not, or nothing to run.
+
+    Raises `JobFileError` for what is not YAML, or of no format.
+    """
+    documents = source.parse(
+        source.decode(content, called) if isinstance(content, bytes) else content, called
+    )
+    return _format(documents[0]) is not kubernetes.FORMAT or kubernetes.runnable(documents)
 
 
 def _format(document: source.Document) -> Format:

@@ -97,7 +97,7 @@ def parse(text: str, file: str) -> list[Document]:
     try:
         documents = [Document(file, _value(node, file), node) for node in _compose(text, file)]
     except yaml.YAMLError as error:
-        raise _not_yaml(error, text, file) from None
+        raise not_yaml(error, text, file) from None
     documents = [document for document in documents if document.value is not None]
     if not documents:
         raise JobFileError.of(file, "is empty; a job file has at least one job")
@@ -272,7 +272,7 @@ def _too_deep(file: str, line: int) -> JobFileError:
     return JobFileError.of(file, f"is nested deeper than {MAX_DEPTH} levels", line)
 
 
-def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> JobFileError:
+def not_yaml(error: yaml.YAMLError, text: str, file: str) -> JobFileError:
     details: Mapping[str, Any] = vars(error)  # Any: PyYAML's errors are untyped
     mark = details.get("problem_mark") or details.get("context_mark")
     message = details.get("problem") or details.get("reason") or "cannot be read"

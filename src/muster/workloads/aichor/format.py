@@ -97,7 +97,9 @@ def _lengths(document: Document, manifest: Manifest, name: str) -> list[Finding]
 
 def _outside(document: Document, manifest: Manifest, options: Options) -> list[Finding]:
     """What depends on where the file is to run."""
-    errors = []
+    errors: list[Finding] = []
+    if not options.runs:
+        return errors
     if not options.local:
         if not manifest.image:
             errors.append(

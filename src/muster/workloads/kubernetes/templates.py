@@ -39,6 +39,8 @@ def _containers(job: Entry, path: Path, template: Object, options: Options) -> I
         yield job.report((*path, "spec", "containers"), "is missing or empty; name at least one container")
     for index, container in enumerate(containers):
         at: Path = (*path, "spec", "containers", index)
+        if not options.runs:
+            continue
         if not container.get("image") and not options.local:
             yield job.report((*at, "image"), "is missing; a cluster runs containers, so name an image")
         if options.local and not container.get("command"):
@@ -51,7 +53,7 @@ def _containers(job: Entry, path: Path, template: Object, options: Options) -> I
 
 def _claims(job: Entry, path: Path, template: Object, options: Options) -> Iterator[Finding]:
     """On the embedded cluster a directory of `--volume` stands for a PVC."""
-    if not options.local:
+    if not (options.local and options.runs):
         return
     for index, volume in enumerate(template.get("spec", {}).get("volumes", [])):
         claim = volume.get("persistentVolumeClaim")

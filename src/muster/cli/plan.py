@@ -1,0 +1,222 @@
+"""`muster plan FILE…`: what would happen if this were submitted, or a queue so edited, now."""
+
+import sys
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.options import Context, Gang, Kubeconfig, Output, OutputFormat, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.app.cluster import Target
+    from muster.app.plan import Decision, Plan
+    from muster.workloads.snapshot import Objects
+
+Files = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE…", help="Job files, or any Kubernetes objects; - for standard input."),
+]
+Snapshot = Annotated[
+    str | None,
+    typer.Option(
+        "--snapshot", metavar="CLUSTER", help="Plan on the cluster that this file describes: YAML or JSON."
+    ),
+]
+Now = Annotated[
+    str | None,
+    typer.Option("--now", metavar="TIME", help="When that is: 2026-01-31T08:00:00Z, or seconds since 1970."),
+]
+
+
+def command(
+    files: Files,
+    snapshot: Snapshot = None,
+    now: Now = None,
+    gang: Gang = None,
+    queue: Queue = None,
+    output: OutputFormat = Output.TABLE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    import time
+
+    from muster.app.cluster import Target
+    from muster.app.plan import plan
+    from muster.cli import show
+    from muster.names import SCHEDULER
+
+    target = Target(kubeconfig, context)
+    if snapshot is not None and not target.embedded:
+        raise Failure("--snapshot is a cluster of its own; leave --kubeconfig and --context out", BAD_INPUT)
+    at = _time(now) if now is not None else None
+    proposed = _proposed(files, gang, queue, target.embedded)
+    if snapshot is not None:
+        cluster, schedulers = _snapshot(snapshot), None
+    else:
+        cluster = _live(target)
+        at = time.time() if at is None else at
+        schedulers = None if target.embedded else frozenset({SCHEDULER})
+    found = plan(proposed, cluster, at, schedulers)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if output is not Output.TABLE:
+        show.machine({"decisions": found.decisions}, output)
+    else:
+        _print(found)
+
+
+def _proposed(files: list[str], gang: bool | None, queue: str | None, embedded: bool) -> "Objects":
+    """Job files as they would be submitted; files that hold anything else, as they are."""
+    from pathlib import Path
+
+    from muster.cli import jobfile
+    from muster.runtime.mirror import WATCHED
+    from muster.workloads import snapshot, source
+    from muster.workloads.load import is_job_file
+
+    found = snapshot.Objects()
+    for file in files:
+        called = jobfile.called(file)
+        content = jobfile.stdin() if file == "-" else source.read(Path(file)).encode()
+        if is_job_file(content, called):
+            job = jobfile.load(
+                file,
+                gang=gang,
+                queue=queue,
+                volumes=None,
+                embedded=embedded,
+                suffix="",
+                content=content,
+                runs=False,
+            )
+            jobfile.print_notes(job)
+            objects = snapshot.typed(job.objects, WATCHED, called)
+            objects.ignored.clear()  # config maps and the like: no part of any decision
+        else:
+            objects = snapshot.parse(content, called, WATCHED)
+        for name, resource in objects.items.items():
+            if name in found.items:
+                raise Failure(
+                    f"{called}: {name[0].kind} {resource.key} stands in another file too", BAD_INPUT
+                )
+            found.add(name[0], resource)
+        found.ignored += objects.ignored
+        found.repeated += objects.repeated
+    if not found.items:
+        kinds = ", ".join(f"{count} × {what}" for what, count in sorted(found.ignored.items()))
+        raise Failure(
+            f"{', '.join(map(jobfile.called, files))}: nothing to plan; there is {kinds}", BAD_INPUT
+        )
+    return found
+
+
+def _snapshot(file: str) -> "Objects":
+    from pathlib import Path
+
+    from muster.runtime.mirror import WATCHED
+    from muster.workloads import snapshot
+
+    if file == "-":
+        return snapshot.parse(sys.stdin.buffer.read(), "standard input", WATCHED)
+    return snapshot.read(Path(file), WATCHED)
+
+
+def _live(target: "Target") -> "Objects":
+    import asyncio
+
+    from muster.app.cluster import reading
+    from muster.app.observe import observe
+
+    async def look() -> "Objects":
+        async with reading(target) as client:
+            return await observe(client)
+
+    return asyncio.run(look())
+
+
+def _time(text: str) -> float:
+    """Seconds since the epoch."""
+    from datetime import UTC, datetime
+    from math import isfinite
+
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise Failure(
+                f"--now {text}: write a time such as 2026-01-31T08:00:00Z, or seconds since 1970", BAD_INPUT
+            ) from None
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not (isfinite(seconds) and 0 <= seconds < 1e11):
+        raise Failure(f"--now {text}: is out of range", BAD_INPUT)
+    return seconds
+
+
+def _print(found: "Plan") -> None:
+    from muster.cli import show
+
+    if not found.decisions:
+        print("nothing waits, and nothing would change")
+        return
+    alike = [*_alike(found.decisions[: found.proposed]), *_alike(found.decisions[found.proposed :])]
+    show.table(
+        ["GANG", "OUTCOME", "PODS", "WHERE, OR WHY NOT"],
+        [
+            [
+                each[0].gang if len(each) == 1 else f"{each[0].gang} … {each[-1].gang.rpartition('-')[2]}",
+                each[0].outcome.value,
+                str(sum(len(decision.assignments) for decision in each) or "-"),
+                _where(each)
+                if (reason := each[0].reason) is None
+                else f"{reason['code']}: {reason['message']}",
+            ]
+            for each in alike
+        ],
+        right=["PODS"],
+    )
+    for first, *_ in _alike(found.decisions[: found.proposed]):
+        lines = [*_consequences(first), *(show.explained(first.reason) if first.reason is not None else [])]
+        if lines:
+            print(f"\n{first.gang}", *(f"  {line}" for line in lines), sep="\n")
+
+
+def _alike(decisions: "Sequence[Decision]") -> "list[list[Decision]]":
+    """Pods of one job that are each on their own, and of which the same is said, are one line."""
+
+    def key(decision: "Decision") -> "tuple[object, ...]":
+        stem, _, number = decision.gang.rpartition("-")
+        single = number.isdecimal() and decision.gang.count("/") == 2 and not decision.victims
+        return (stem if single else decision.gang, decision.outcome, decision.reason)
+
+    return [list(same) for _, same in groupby(decisions, key)]
+
+
+#: nodes, or pods, that a line names
+NODES: Final = 6
+
+
+def _where(decisions: "Sequence[Decision]") -> str:
+    counts = Counter(node for decision in decisions for node in decision.assignments.values())
+    named = [f"{node} ×{count}" if count > 1 else node for node, count in sorted(counts.items())]
+    return ", ".join(named[:NODES]) + (f" and {len(named) - NODES} more nodes" if len(named) > NODES else "")
+
+
+def _consequences(decision: "Decision") -> list[str]:
+    from muster.cli.bars import clock
+    from muster.cli.show import plural
+
+    lines = []
+    if decision.victims:
+        some = ", ".join(decision.victims[:NODES])
+        more = f" and {len(decision.victims) - NODES} more" if len(decision.victims) > NODES else ""
+        lines.append(f"evicts {plural(len(decision.victims), 'pod')}: {some}{more}")
+        lines.append(f"loses {decision.cost.gpu_seconds / 3600:,.1f} GPU hours of work")
+    lines += [f"delays {each.gang} by {clock(each.by)}" for each in decision.delays]
+    return lines

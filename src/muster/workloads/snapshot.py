@@ -1,0 +1,308 @@
+"""A cluster as plain Kubernetes objects in a file: YAML documents, JSON, lists of any kind.
+
+What `kubectl get … -o yaml|json` prints, several of them one after the other, or a file written by hand.
+A snapshot may be large (50,000 pods are 40 to 300 MB), so it is not read like a job file: JSON is decoded
+straight into the slim structs; YAML takes twenty times as long, and only libyaml and its nesting guard see
+each node. Positions are looked for once something is wrong.
+
+Objects of kinds that nobody asks for are counted, not refused: a dump holds many. An object of a kind that is
+asked for and cannot be read is an error, for leaving out a pod would make up room.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from muster.api.base import Kind, Object, ObjectMeta, Resource
+from muster.api.fields import InvalidObject, convert
+from muster.kube.decode import object_decoder
+from muster.workloads import source
+from muster.workloads.findings import Finding, JobFileError
+
+#: Bytes of one file, and values in it with aliases expanded.
+MAX_BYTES: Final = 2**30
+MAX_VALUES: Final = 100_000_000
+#: Errors that are looked for in one file.
+MOST_ERRORS: Final = 20
+
+#: Any: kinds and objects of many types
+AnyKind = Kind[Any]
+Name = tuple[AnyKind, str, str]
+
+
+@dataclass(slots=True)
+class Objects:
+    """Objects by kind, namespace and name, and what was left out."""
+
+    items: dict[Name, Resource] = field(default_factory=dict)
+    #: objects of other kinds, by `apiVersion Kind`
+    ignored: Counter[str] = field(default_factory=Counter)
+    #: objects that came again: the last of each counts
+    repeated: int = 0
+
+    def add(self, kind: AnyKind, resource: Resource) -> None:
+        name = (kind, resource.metadata.namespace, resource.metadata.name)
+        self.repeated += name in self.items
+        self.items[name] = resource
+
+
+def read(file: FilePath, kinds: Iterable[AnyKind]) -> Objects:
+    """The objects of these kinds in a file; raises JobFileError with what is wrong with it, and where."""
+    try:
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise JobFileError.of(
+                str(file), f"is {size / 2**30:.1f} GiB; a snapshot may have {MAX_BYTES >> 30} GiB"
+            )
+        content = file.read_bytes()
+    except OSError as error:
+        raise JobFileError.of(str(file), f"cannot be read: {error.strerror or error}") from None
+    return parse(content, str(file), kinds)
+
+
+def parse(content: bytes, file: str, kinds: Iterable[AnyKind]) -> Objects:
+    """The same of a file's content, called `file` in errors."""
+    reading = _Reading(file, kinds)
+    if content.lstrip()[:1] in (b"{", b"["):
+        reading.take_json(content)
+    else:
+        reading.take_yaml(source.decode(content, file))
+    return reading.done()
+
+
+def typed(values: Iterable[Object], kinds: Iterable[AnyKind], called: str = "objects") -> Objects:
+    """The same of objects that a program has. Errors name them by their position."""
+    reading = _Reading(called, kinds)
+    for number, value in enumerate(values):
+        reading.take(value, (number,))
+    return reading.done()
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    """As much of an object as tells how to read the rest."""
+
+    api_version: str = ""
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+_HEADS: Final = msgspec.json.Decoder(_Head)
+_WHERE = tuple[str | int, ...]
+
+
+class _Reading:
+    def __init__(self, file: str, kinds: Iterable[AnyKind]) -> None:
+        self._file = file
+        self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
+        self._found = Objects()
+        self._errors: list[tuple[_WHERE, str]] = []
+        self._text: str | None = None
+
+    def done(self) -> Objects:
+        if self._errors:
+            raise JobFileError(self._findings())
+        return self._found
+
+    def take_json(self, content: bytes) -> None:
+        try:
+            if content.lstrip()[:1] == b"[":
+                for number, item in enumerate(msgspec.json.decode(content, type=list[msgspec.Raw])):
+                    self._take_raw(item, (number,), "", "")
+            else:
+                self._take_raw(content, (), "", "")
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise _not_json(error, content, self._file) from None
+
+    def _take_raw(self, raw: "bytes | msgspec.Raw", at: _WHERE, api_version: str, kind_name: str) -> None:
+        """`api_version`, `kind_name`: what an item of a typed list is, if it does not say."""
+        try:
+            head = _HEADS.decode(raw)
+        except msgspec.ValidationError as error:
+            self._fault(at, f"is not a Kubernetes object: {error}")
+            return
+        api_version, kind_name = head.api_version or api_version, head.kind or kind_name
+        if head.items is not None and kind_name.endswith("List"):
+            inner = (api_version, kind_name.removesuffix("List")) if kind_name != "List" else ("", "")
+            for number, item in enumerate(head.items):
+                self._take_raw(item, (*at, "items", number), *inner)
+            return
+        kind = self._kind(api_version, kind_name, at)
+        if kind is None:
+            return
+        try:
+            self._add(kind, object_decoder(kind).decode(raw), at)
+        except msgspec.ValidationError:
+            self._convert(kind, msgspec.json.decode(raw), at)  # for the field's path
+
+    def take_yaml(self, text: str) -> None:
+        self._text = text
+        try:
+            loader = _Loader(text, self._file)
+            number = 0
+            while loader.check_data():  # type: ignore[no-untyped-call]
+                value = loader.get_data()
+                if "&" in text:
+                    _bounded(value, self._file)
+                if value is not None:
+                    self.take(value, (number,))
+                number += 1
+        except yaml.YAMLError as error:
+            raise source.not_yaml(error, text, self._file) from None
+        except RecursionError:  # aliases of aliases
+            raise JobFileError.of(self._file, "is nested too deeply") from None
+        except ValueError as error:  # of numbers: 0o9
+            if isinstance(error, JobFileError):
+                raise
+            raise JobFileError.of(self._file, f"is not YAML: {error}") from None
+
+    def take(self, value: Any, at: _WHERE, api_version: str = "", kind_name: str = "") -> None:  # Any: JSON
+        if not isinstance(value, Mapping):
+            self._fault(at, "is not an object: a mapping with apiVersion and kind is needed")
+            return
+        api_version, kind_name = value.get("apiVersion") or api_version, value.get("kind") or kind_name
+        items = value.get("items")
+        if isinstance(items, list) and isinstance(kind_name, str) and kind_name.endswith("List"):
+            inner = (api_version, kind_name.removesuffix("List")) if kind_name != "List" else ("", "")
+            for number, item in enumerate(items):
+                self.take(item, (*at, "items", number), *inner)
+            return
+        kind = self._kind(api_version, kind_name, at)
+        if kind is not None:
+            self._convert(kind, dict(value), at)
+
+    def _kind(self, api_version: object, kind_name: object, at: _WHERE) -> AnyKind | None:
+        if not (isinstance(api_version, str) and api_version and isinstance(kind_name, str) and kind_name):
+            self._fault(at, "is not a Kubernetes object: it needs apiVersion and kind")
+            return None
+        kind = self._kinds.get((api_version, kind_name))
+        if kind is None:
+            self._found.ignored[f"{api_version} {kind_name}"] += 1
+        return kind
+
+    def _convert(self, kind: AnyKind, value: Object, at: _WHERE) -> None:
+        try:
+            resource = convert(value, kind.type)
+        except InvalidObject:
+            try:
+                resource = convert(_without_nulls(value), kind.type)
+            except InvalidObject as error:
+                for each in error.errors:
+                    self._fault((*at, *each.path), f"{kind.kind} {_name(value)}: {each}")
+                return
+        self._add(kind, resource, at)
+
+    def _add(self, kind: AnyKind, resource: Resource, at: _WHERE) -> None:
+        meta = resource.metadata
+        if not meta.name:
+            self._fault(at, f"{kind.kind} has no metadata.name")
+            return
+        namespace = (meta.namespace or "default") if kind.namespaced else ""
+        if not (meta.uid and meta.namespace == namespace):
+            uid = meta.uid or f"{kind.kind}/{namespace}/{meta.name}"
+            named: ObjectMeta = msgspec.structs.replace(meta, namespace=namespace, uid=uid)
+            resource = msgspec.structs.replace(resource, metadata=named)
+        self._found.add(kind, resource)
+
+    def _fault(self, at: _WHERE, message: str) -> None:
+        if len(self._errors) < MOST_ERRORS:
+            self._errors.append((at, message))
+
+    def _findings(self) -> Iterator[Finding]:
+        nodes = [*_nodes(self._text, self._file)] if self._text is not None else []
+        for at, message in self._errors:
+            line = 0
+            if nodes and isinstance(at[0], int):
+                document = source.Document(self._file, None, nodes[at[0]])
+                line = document.mark(at[1:]).line
+            else:
+                message = f"{_position(at)}{message}"
+            yield Finding(self._file, line, int(line > 0), (), message)
+
+
+class _Loader(yaml.CSafeLoader):
+    """libyaml's loader, which takes dates for text and stops at our depth."""
+
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text)
+        self._file, self._depth = file, 0
+
+    def descend_resolver(self, current_node: yaml.Node | None, current_index: object) -> None:
+        self._depth += 1
+        if self._depth > source.MAX_DEPTH:
+            line = current_node.start_mark.line + 1 if current_node is not None else 1
+            raise JobFileError.of(self._file, f"is nested deeper than {source.MAX_DEPTH} levels", line)
+
+    def ascend_resolver(self) -> None:
+        self._depth -= 1
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _nodes(text: str, file: str) -> Iterator[yaml.Node]:
+    loader = _Loader(text, file)
+    while loader.check_node():
+        node = loader.get_node()
+        assert node is not None, "check_node says that there is one"
+        yield node
+
+
+def _bounded(value: Any, file: str) -> None:  # Any: YAML
+    """Refuses a document whose aliases make it too much: each use of one counts."""
+    sizes: dict[int, int] = {}
+
+    def size(each: Any) -> int:  # Any: YAML
+        if not isinstance(each, dict | list):
+            return 1
+        known = sizes.get(id(each))
+        if known is None:
+            sizes[id(each)] = MAX_VALUES  # until it is known: an alias of what it is part of has no end
+            children: Collection[Any] = each.values() if isinstance(each, dict) else each
+            known = sizes[id(each)] = 1 + sum(map(size, children))
+        if known >= MAX_VALUES:
+            raise JobFileError.of(file, f"has more than {MAX_VALUES:,} values, its aliases expanded")
+        return known
+
+    size(value)
+
+
+def _not_json(error: Exception, content: bytes, file: str) -> JobFileError:
+    message = str(error)
+    before, found, position = message.rpartition("(byte ")
+    if not found:
+        return JobFileError.of(file, f"is not JSON: {message or 'it is nested too deeply'}")
+    at = int(position.rstrip(")"))
+    line = content.count(b"\n", 0, at) + 1
+    column = at - content.rfind(b"\n", 0, at)
+    return JobFileError.of(
+        file, f"is not JSON: {before.removeprefix('JSON is malformed: ').strip()} (column {column})", line
+    )
+
+
+def _name(value: Object) -> str:
+    meta = value.get("metadata")
+    name = meta.get("name") if isinstance(meta, Mapping) else None
+    return str(name)[:80] if name else "without a name"
+
+
+def _without_nulls(value: Any) -> Any:  # Any: JSON
+    """Null means absent, as it does to Kubernetes."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _position(at: _WHERE) -> str:
+    """`object 3: `; nothing for the only one."""
+    numbers = [step + 1 for step in at if isinstance(step, int)]
+    return f"object {'.'.join(map(str, numbers[:2]))}: " if numbers else ""

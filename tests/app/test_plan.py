@@ -1,0 +1,222 @@
+"""Plans: what the scheduler would do, told in Kubernetes' names."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from muster import names
+from muster.api.base import Object
+from muster.app.plan import Outcome, Plan, latest, plan
+from muster.names import GPU
+from muster.runtime.mirror import WATCHED
+from muster.workloads.snapshot import Objects, typed
+
+GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+def node(name: str, gpus: int = 4) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {
+            "allocatable": {"cpu": "8", GPU: gpus, "pods": 110},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def template(gpus: int, **spec: Any) -> Object:  # Any: JSON
+    return {
+        "metadata": {},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "resources": {"requests": {GPU: gpus}, "limits": {GPU: gpus}}}],
+            **spec,
+        },
+    }
+
+
+def pod(name: str, gpus: int, *, node: str = "", group: str = "", **spec: Any) -> Object:  # Any: JSON
+    labels = {GROUP: group} if group else {}
+    made = template(gpus, **({"nodeName": node} if node else {}), **spec)
+    meta = {"name": name, "labels": labels}
+    status = {"phase": "Running" if node else "Pending"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": made["spec"], "status": status}
+
+
+def pod_group(name: str, minimum: int) -> Object:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum},
+    }
+
+
+def job(name: str, count: int, gpus: int, *, gang: bool, **spec: Any) -> Object:  # Any: JSON
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {names.GANG: "true"} if gang else {}},
+        "spec": {"parallelism": count, "completions": count, "template": template(gpus), **spec},
+    }
+
+
+def jobset(name: str, jobs: dict[str, tuple[int, int]], *, gang: bool, **spec: Any) -> Object:
+    """`jobs`: replicas and GPUs by name. Any: JSON."""
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "labels": {names.GANG: "true"} if gang else {}},
+        "spec": {
+            "replicatedJobs": [
+                {"name": each, "replicas": count, "template": {"spec": {"template": template(gpus)}}}
+                for each, (count, gpus) in jobs.items()
+            ],
+            **spec,
+        },
+    }
+
+
+def objects(*values: Object) -> Objects:
+    return typed(values, WATCHED)
+
+
+def ask(proposed: list[Object], *cluster: Object) -> Plan:
+    return plan(objects(*proposed), objects(*cluster))
+
+
+def brief(found: Plan) -> list[tuple[str, str, dict[str, str]]]:
+    return [(each.gang, each.outcome.value, each.assignments) for each in found.decisions]
+
+
+def test_pods_of_a_group_are_placed_together() -> None:
+    proposed = [pod_group("g", 2), pod("a", 3, group="g"), pod("b", 3, group="g")]
+    found = ask(proposed, node("n-0"), node("n-1"))
+    assert brief(found) == [("default/g", "place", {"default/a": "n-0", "default/b": "n-1"})]
+    assert found.decisions[0].reason is None
+    assert found.proposed == 1
+
+
+def test_or_none_of_them_with_the_reason() -> None:
+    proposed = [pod_group("g", 2), pod("a", 3, group="g"), pod("b", 3, group="g")]
+    found = ask(proposed, node("n-0"), node("n-1"), pod("old", 2, node="n-1"))
+    (decision,) = found.decisions
+    assert (decision.outcome, decision.assignments) == (Outcome.WAIT, {})
+    assert decision.reason is not None
+    assert decision.reason["code"] == "Fragmented"
+    assert decision.reason["blockers"] == ["default/old"]
+
+
+def test_places_of_templates_have_names() -> None:
+    found = ask([job("j", 2, 2, gang=True)], node("n-0"))
+    assert brief(found) == [("default/j", "place", {"default/j/main-0": "n-0", "default/j/main-1": "n-0"})]
+    found = ask([jobset("s", {"a": (1, 1), "b": (2, 1)}, gang=True)], node("n-0"))
+    places = {f"default/s/{each}": "n-0" for each in ("a-0", "b-0", "b-1")}
+    assert brief(found) == [("default/s", "place", places)]
+
+
+def test_independent_jobs_are_pods_each_on_its_own() -> None:
+    found = ask([job("j", 3, 3, gang=False)], node("n-0"), node("n-1"))
+    assert brief(found) == [
+        ("default/j/main-0", "place", {"default/j/main-0": "n-0"}),
+        ("default/j/main-1", "place", {"default/j/main-1": "n-1"}),
+        ("default/j/main-2", "wait", {}),
+    ]
+
+
+def test_what_a_user_suspended_waits_gang_or_not() -> None:
+    for gang in (True, False):
+        (decision,) = ask([job("j", 1, 1, gang=gang, suspend=True)], node("n-0")).decisions
+        assert decision.reason is not None
+        assert (decision.gang, decision.outcome, decision.reason["code"]) == ("default/j", "wait", "Gated")
+
+
+def test_the_first_stage_of_an_order_starts_and_later_ones_say_what_they_wait_for() -> None:
+    order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
+    stages = {"a": (1, 1), "b": (2, 1)}
+    found = ask([jobset("s", stages, gang=True, **order)], node("n-0"))
+    assert [(each.gang, each.outcome.value) for each in found.decisions] == [
+        ("default/s/a", "place"),
+        ("default/s/b", "wait"),
+    ]
+    assert found.decisions[0].assignments == {"default/s/a-0": "n-0"}
+    found = ask([jobset("s", stages, gang=False, **order)], node("n-0"))
+    assert [each.gang for each in found.decisions] == ["default/s/a-0"]
+
+
+def test_a_namespace_that_makes_gangs_is_heeded() -> None:
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "default", "labels": {names.GANG: "true"}},
+    }
+    assert [d.gang for d in ask([job("j", 2, 1, gang=False)], node("n-0"), namespace).decisions] == [
+        "default/j"
+    ]
+
+
+def test_whoever_waits_in_the_cluster_is_older_and_told_after() -> None:
+    found = ask([pod("new", 3)], node("n-0"), pod("old", 3))
+    assert [(each.gang, each.outcome.value) for each in found.decisions] == [
+        ("default/new", "wait"),
+        ("default/old", "place"),
+    ]
+    assert found.proposed == 1
+
+
+def test_what_stands_is_not_decided_about() -> None:
+    cluster = [node("n-0"), pod_group("g", 1), pod("a", 1, node="n-0", group="g")]
+    assert ask([pod("new", 1)], *cluster).decisions[1:] == []
+    assert plan(Objects(), objects(*cluster)).decisions == []
+
+
+def test_pods_whose_job_is_not_in_the_snapshot_are_pods_on_their_own() -> None:
+    waiting = pod("w", 1)
+    waiting["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "x", "controller": True}
+    ]
+    found = plan(Objects(), objects(node("n-0"), waiting))
+    assert brief(found) == [("default/w", "place", {"default/w": "n-0"})]
+
+
+def test_a_job_that_is_there_already_is_planned_as_it_stands_there() -> None:
+    group = [pod_group("g", 2), pod("a", 1, node="n-0", group="g"), pod("b", 1, group="g")]
+    found = ask([pod("a", 4, group="g"), pod("b", 4, group="g")], node("n-0"), *group)
+    assert brief(found) == [("default/g", "place", {"default/b": "n-0"})]
+    assert found.notes == ["in the cluster already, and planned as they stand there: default/a, default/b"]
+
+
+def test_an_edit_takes_the_place_of_what_was() -> None:
+    waits = [pod_group("g", 3), pod("a", 1, group="g"), pod("b", 1, group="g")]
+    assert [d.outcome for d in plan(Objects(), objects(node("n-0"), *waits)).decisions] == [Outcome.WAIT]
+    found = ask([pod_group("g", 2)], node("n-0"), *waits)
+    assert brief(found) == [("default/g", "place", {"default/a": "n-0", "default/b": "n-0"})]
+
+
+def test_what_cannot_be_honoured_is_invalid() -> None:
+    found = ask([pod("a", 1, priorityClassName="nosuch")], node("n-0"))
+    assert [d.outcome for d in found.decisions] == [Outcome.INVALID]
+    broken = job("j", 1, 1, gang=False)
+    broken["spec"]["template"]["spec"]["nodeSelector"] = 4
+    (decision,) = ask([broken], node("n-0")).decisions
+    assert decision.reason is not None
+    assert (decision.gang, decision.outcome) == ("default/j", "invalid")
+    assert "nodeSelector" in decision.reason["message"]
+
+
+def test_the_order_of_a_snapshot_does_not_matter() -> None:
+    cluster = [node("n-0"), pod_group("g", 2), pod("a", 1, group="g"), pod("b", 1, group="g")]
+    assert plan(Objects(), objects(*cluster)) == plan(Objects(), objects(*reversed(cluster)))
+
+
+@pytest.mark.parametrize(
+    "times", [(None, None), ("2026-01-01T00:00:00Z", None), (None, "2026-01-02T00:00:00Z")]
+)
+def test_a_snapshot_is_as_old_as_the_newest_time_in_it(times: tuple[str | None, str | None]) -> None:
+    one, two = pod("a", 1), pod("b", 1)
+    one["metadata"]["creationTimestamp"], two["status"]["startTime"] = times
+    known = [datetime.fromisoformat(time).astimezone(UTC).timestamp() for time in times if time]
+    assert latest(objects(one, two)) == max(known, default=0.0)
