@@ -83,6 +83,8 @@ class Plan:
     decisions: list[Decision]
     #: how many of them were proposed
     proposed: int
+    #: when that is, seconds since the epoch
+    now: float
     #: what there is to say about the objects
     notes: list[str] = field(default_factory=list)
 
@@ -99,7 +101,7 @@ def plan(
     trial = _Trial(schedulers)
     trial.put_all(cluster)
     own, refusals = _propose(trial, proposed, at, notes)
-    return Plan(*_decisions(trial.decide(at), trial, own, refusals), notes)
+    return Plan(*_decisions(trial.decide(at), trial, own, refusals), at, notes)
 
 
 def latest(objects: Objects) -> float:

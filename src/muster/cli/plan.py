@@ -160,6 +160,8 @@ def _time(text: str) -> float:
 
 
 def _print(found: "Plan") -> None:
+    from datetime import UTC, datetime
+
     from muster.cli import show
 
     if not found.decisions:
@@ -182,7 +184,9 @@ def _print(found: "Plan") -> None:
         right=["PODS"],
     )
     for first, *_ in _alike(found.decisions[: found.proposed]):
-        lines = [*_consequences(first), *(show.explained(first.reason) if first.reason is not None else [])]
+        lines = _consequences(first)
+        if first.reason is not None:
+            lines += show.explained(first.reason, datetime.fromtimestamp(found.now, UTC))
         if lines:
             print(f"\n{first.gang}", *(f"  {line}" for line in lines), sep="\n")
 
