@@ -6,7 +6,6 @@
 Everything else is held at 10,000 nodes, 1,000 gangs, 1 queue and 1 shape.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
