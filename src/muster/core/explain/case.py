@@ -8,6 +8,7 @@ same numbers, so they are found once per case.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -145,12 +146,14 @@ class Case:
 
     def holders(self, resource: str, usable: Bools) -> tuple[GangId, ...]:
         """The gangs that use most of a resource and use some of these nodes."""
-        names = self.cluster.nodes.names
-        nodes = {names[column] for column in np.flatnonzero(usable).tolist()}
-        holders = (
-            s for s in self.cluster.gangs.values() if s.usage[resource] > 0 and not nodes.isdisjoint(s.nodes)
-        )
-        return tuple(s.id for s in sorted(holders, key=lambda s: (-s.usage[resource], s.id))[:BLOCKERS])
+        column = self.cluster.nodes.column
+
+        def there(state: GangState) -> bool:
+            return any(usable[column[node]] for node in state.nodes if node in column)
+
+        holding = (state for state in self.cluster.gangs.values() if state.usage[resource] > 0)
+        most_first = sorted(holding, key=lambda state: (-state.usage[resource], state.id))
+        return tuple(state.id for state in islice(filter(there, most_first), BLOCKERS))
 
     def named(self, part: Part, message: str) -> str:
         """The message, with the pod set's name where there are several."""
