@@ -92,10 +92,10 @@ def test_the_same_fact_again_is_no_change() -> None:
 
 
 def test_a_reader_too_far_behind_is_told_so() -> None:
-    log = Log()
+    log: Log[int] = Log()
     log.append(1)
     log.append(2)
     assert log.since(1) == [2]
-    log.extend([0] * Log.BOUND)
+    log.append(0, columns=Log.BOUND)
     assert log.since(1) is None
     assert log.since(log.end) == []

@@ -14,7 +14,7 @@ The resource `pods` is implicit: every pod takes one, whatever it requests, and 
 does not name `pods` sets no limit. Any other resource that a node does not name, it has none of.
 """
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from muster.core.gang import Amounts, NodeName
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 Columns = npt.NDArray[np.intp]
+
+Entry = TypeVar("Entry")
 
 #: What a pod takes, resolved: (row of the resource, amount above zero).
 Demand = tuple[tuple[int, int], ...]
@@ -40,9 +42,10 @@ _REMEMBERED: Final = 10_000
 class Nodes:
     """Capacity, use and facts of every node.
 
-    `layout` changes when columns move. `changes` is a log of columns whose amounts or facts changed,
-    and `fact_changes` of those whose facts (labels, taints, cordon, readiness) did; caches keep a
-    position in them and catch up when they are asked. `revision` counts every change.
+    `layout` changes when columns move. `changes` is a log of columns whose amounts or facts changed, one by
+    one or as arrays of distinct ones, and `fact_changes` of those whose facts (labels, taints, cordon,
+    readiness) did; caches keep a position in them and catch up when they are asked. `revision` counts
+    every change.
     """
 
     def __init__(self) -> None:
@@ -53,8 +56,8 @@ class Nodes:
         self.layout = 0
         self.revision = 0
         self.capacity_revision = 0
-        self.changes = Log()
-        self.fact_changes = Log()
+        self.changes: Log[int | Columns] = Log()
+        self.fact_changes: Log[int] = Log()
         self._new: set[NodeName] = set()
         #: use on nodes that have no column now: not merged in yet, removed, or not heard of yet
         self._elsewhere: dict[NodeName, dict[str, int]] = {}
@@ -147,7 +150,7 @@ class Nodes:
             self.used[row][columns] = used
             self._free[row][columns] = np.maximum(self._capacity[row][columns] - used, -1)
         self.revision += 1
-        self.changes.extend(columns.tolist())
+        self.changes.append(columns)
 
     def charge_elsewhere(self, name: NodeName, requests: Amounts, times: int) -> None:
         """As `charge`, for a node without a column."""
@@ -211,36 +214,34 @@ class Nodes:
         self.fact_changes.append(column)
 
 
-class Log:
-    """Columns in the order in which they changed. A reader that is too far behind starts afresh."""
+class Log(Generic[Entry]):
+    """What changed, in order. A reader that is too far behind starts afresh."""
 
-    #: entries kept; a reader that has missed more recomputes everything, which costs less
+    #: columns kept; a reader that has missed more recomputes everything, which costs less
     BOUND: Final = 65_536
 
     def __init__(self) -> None:
         self._start = 0
-        self._columns: list[int] = []
+        self._entries: list[Entry] = []
+        self._columns = 0
 
     @property
     def end(self) -> int:
-        return self._start + len(self._columns)
+        return self._start + len(self._entries)
 
-    def append(self, column: int) -> None:
-        self._columns.append(column)
-        if len(self._columns) > self.BOUND:
-            self.clear()
-
-    def extend(self, columns: list[int]) -> None:
-        self._columns.extend(columns)
-        if len(self._columns) > self.BOUND:
+    def append(self, entry: Entry, columns: int = 1) -> None:
+        """An entry that tells of so many columns."""
+        self._entries.append(entry)
+        self._columns += columns
+        if self._columns > self.BOUND:
             self.clear()
 
     def clear(self) -> None:
         self._start = self.end
-        self._columns = []
+        self._entries, self._columns = [], 0
 
-    def since(self, position: int) -> list[int] | None:
+    def since(self, position: int) -> list[Entry] | None:
         """What changed since, possibly repeated; None if that is no longer known."""
         if position < self._start:
             return None
-        return self._columns[position - self._start :]
+        return self._entries[position - self._start :]

@@ -11,13 +11,14 @@ each pod set's own minimum, then the gang's minimum, then whatever else fits.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.core.gang import Place, Shape
 from muster.core.ledger import Ledger
-from muster.core.nodes import Columns, Ints
+from muster.core.nodes import Bools, Columns, Ints
 from muster.core.slots import NO_SLOT, Slots, Vector
 
 
@@ -179,8 +180,8 @@ def tightest_group(
     candidates = np.flatnonzero(key < threshold)
     if threshold != NO_SLOT:
         # Of the nodes at the threshold those with the smallest names, as argpartition would not.
-        at_threshold = np.flatnonzero(key == threshold)[: count - len(candidates)]
-        candidates = np.concatenate((candidates, at_threshold))
+        at_threshold = _first(key == threshold, count - len(candidates))
+        candidates = np.concatenate((candidates, at_threshold)) if len(candidates) else at_threshold
     ordered = np.sort(key[candidates].astype(np.int64) << 32 | candidates) & 0xFFFF_FFFF
     times = vector.slots[ordered].astype(np.int64)
     filled = np.cumsum(times)
@@ -189,6 +190,17 @@ def tightest_group(
     if cut <= len(filled) and filled[cut - 1] > count:
         times[-1] -= filled[cut - 1] - count
     return ordered, times
+
+
+def _first(mask: Bools, count: int) -> Columns:
+    """The first `count` columns of a mask that has so many."""
+    head = mask[: _HEAD * count]
+    found = np.flatnonzero(head)
+    return (found if len(found) >= count else np.flatnonzero(mask))[:count]
+
+
+#: To find the first n of many, so many times n are looked at before all are.
+_HEAD: Final = 16
 
 
 def _allowed(key: Ints, excluded: Columns | None) -> Ints:

@@ -86,15 +86,28 @@ class Slots:
             vector.capacity_revision = nodes.capacity_revision
         if changed is None:
             self._compute(vector)
-        elif len(changed) <= _FEW:
-            eligible = self._eligibility.of(vector.shape).eligible
-            for column in changed:
-                self._update(vector, column, bool(eligible[column]))
-        elif len(changed) < len(nodes):
-            self._compute(vector, np.unique(np.array(changed, np.intp)))
         else:
-            self._compute(vector)
+            self._catch_up(vector, changed)
         vector.layout, vector.position = nodes.layout, nodes.changes.end
+
+    def _catch_up(self, vector: Vector, changed: list[int | Columns]) -> None:
+        together = [columns for columns in changed if not isinstance(columns, int)]
+        singly = [column for column in changed if isinstance(column, int)]
+        number = len(singly) + sum(map(len, together))
+        if number <= _FEW:
+            eligible = self._eligibility.of(vector.shape).eligible
+            for column in singly + [column for columns in together for column in columns.tolist()]:
+                self._update(vector, column, bool(eligible[column]))
+        elif number >= len(self._nodes):
+            self._compute(vector)
+        elif len(together) == 1 and not singly:
+            self._compute(vector, together[0])
+        else:
+            once = np.zeros(len(self._nodes), np.bool_)
+            once[singly] = True
+            for columns in together:
+                once[columns] = True
+            self._compute(vector, np.flatnonzero(once))
 
     def when_empty(self, shape: Shape, mask: Bools) -> Ints:
         """How many pods of this shape each node of the mask would take if nothing ran there."""
