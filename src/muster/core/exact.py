@@ -73,6 +73,8 @@ class Verdict:
 
     rung: Rung
     answer: Answer
+    #: level and number of the one domain (`topology.py`) in which the gang has to stay
+    home: tuple[int, int] | None = None
 
     @property
     def proven(self) -> bool:
@@ -118,11 +120,12 @@ class Exact:
         vacant: Sequence[Sequence[int]],
         preferred: Mapping[Place, int],
         excluded: Columns | None,
+        granted: bool = False,
     ) -> dict[Place, int] | Verdict:
         """As `placement.place`, which has found nothing: places → columns, charged to the ledger, or why not.
 
         Places with a node of their own keep it if the minimum can be placed so; otherwise as many do as
-        happen to.
+        happen to. `granted`: it is this want's turn, as `turn` has said; else that is asked here.
         """
         if len({part.shape for part in want.parts}) == 1:
             return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
@@ -132,7 +135,7 @@ class Exact:
             return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
         if len(problem.groups) == 1 and not preferred:
             return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
-        if not self._turns.take(want):
+        if not (granted or self.turn(want)):
             return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
         if preferred:
             placed = self._place_around(want, vacant, preferred, excluded)
@@ -144,6 +147,10 @@ class Exact:
         trial = Trial(want.parts, excluded, self._ledger, self._slots)
         placed = self._carry_out(trial, problem, counts, vacant, preferred)
         return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if placed is None else placed
+
+    def turn(self, want: Want) -> bool:
+        """Whether problems may be solved for this want in this cycle. Asked once per cycle."""
+        return self._turns.take(want)
 
     def refutes(self, want: Want) -> Verdict | None:
         """An earlier proof that this want does not fit, if it still holds."""

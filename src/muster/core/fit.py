@@ -4,39 +4,25 @@ Everybody who has that question asks it here, on the one ledger: a cycle that st
 victims, a reservation, a remedy. Who only wants to know takes a mark of the ledger first and rolls back.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
 from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Place
+from muster.core.gather import Gathering
 from muster.core.ledger import Ledger
-from muster.core.nodes import Columns, Nodes
-from muster.core.placement import Want, place
+from muster.core.nodes import Nodes
+from muster.core.placement import Claim, place
 from muster.core.slots import Slots
+from muster.core.topology import Topology
 
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What is to be placed now, for whom. Columns are those of `Nodes`, good for this cycle."""
-
-    want: Want
-    #: indices of each part's vacant places, ascending
-    vacant: Sequence[Sequence[int]]
-    #: places that have a node of their own, and keep it if they can: held since they were vacated, or planned
-    preferred: Mapping[Place, int] = field(default_factory=dict)
-    #: where the gang's other places are, that stay there: bound, or held
-    settled: Mapping[Place, int] = field(default_factory=dict)
-    #: columns to keep off
-    excluded: Columns | None = None
-    #: whether to search where greedy placement finds none; without it, a no is no proof
-    search: bool = True
+__all__ = ["Claim", "Fit"]
 
 
 class Fit:
-    """Places claims on the ledger: greedily, then exactly."""
+    """Places claims on the ledger: greedily, then exactly; those with rules about the topology domain by
+    domain."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots, topology: Topology) -> None:
         self.exact = Exact(nodes, ledger, slots)
+        self.gathering = Gathering(nodes, topology, ledger, slots, self.exact)
         self._ledger = ledger
         self._slots = slots
 
@@ -45,6 +31,8 @@ class Fit:
 
         A verdict, and the ledger as it was, if the minimum does not fit.
         """
+        if claim.want.rules is not None:
+            return self.gathering.place(claim)
         placed = place(claim.want, claim.vacant, claim.preferred, claim.excluded, self._ledger, self._slots)
         if placed is not None:
             return placed

@@ -14,14 +14,14 @@ A place is
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
 from muster.core.decisions import Explanation
 from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS
-from muster.core.placement import Part, Want
+from muster.core.placement import Part, Rules, Want
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class GangState:
     @property
     def plain(self) -> bool:
         """Whether it fits depends on what it wants, and on nothing else of its own."""
-        if self.back_off is not None or self.planned:
+        if self.back_off is not None or self.planned or (self.want is not None and self.want.bound):
             return False
         return all(promise.told for promise in self.holds.values())
 
@@ -212,7 +212,9 @@ class Wants:
     """Computes what gangs want; equal wants are one object."""
 
     def __init__(self) -> None:
-        self._known: WeakValueDictionary[tuple[tuple[Part, ...], int], Want] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Want] = (
+            WeakValueDictionary()
+        )
 
     def settle(self, state: GangState) -> None:
         """Bring `state.want` and `state.vacant` up to date. No want: nothing is lacking, or it is gated.
@@ -244,7 +246,7 @@ class Wants:
         )
         if not parts and not overall:
             return
-        key = (parts, max(overall, sum(needs)))
+        key = (parts, max(overall, sum(needs)), _rules(state, gang))
         want = self._known.get(key)
         if want is None:
             want = self._known[key] = Want(*key)
@@ -263,6 +265,19 @@ class Wants:
             for p, v in zip(state.gang.pod_sets, vacant, strict=True)
         ]
         return kept, needs
+
+
+def _rules(state: GangState, gang: Gang) -> Rules | None:
+    """What the gang asks of the topology. A gang that has begun is bound by its own places, like no other.
+
+    Once a place is retired multiples no longer count: what is left of the gang is no multiple of anything.
+    """
+    if not (gang.gather or gang.exclusive):
+        return None
+    gather = gang.gather
+    if state.retired:
+        gather = tuple(replace(rule, multiple=1) for rule in gather)
+    return Rules(gather, gang.exclusive, state.id if state.begun else None)
 
 
 def _vacant(count: int, taken: set[int] | None) -> Sequence[int]:

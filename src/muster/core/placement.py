@@ -10,13 +10,13 @@ each pod set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.gang import Place, Shape
+from muster.core.gang import GangId, Gather, Place, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Columns, Ints
 from muster.core.slots import NO_SLOT, Slots, Vector
@@ -32,6 +32,17 @@ class Part:
     need: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a gang asks of the network topology."""
+
+    gather: tuple[Gather, ...] = ()
+    #: the layer of which no other gang may share its domains; "" = none
+    exclusive: str = ""
+    #: the gang, once some of its places are filled or held, which is what its others are bound by
+    begun: GangId | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Want:
     """What a gang still wants; `need` is its minimum over all parts, at least the sum of theirs.
@@ -42,11 +53,36 @@ class Want:
 
     parts: tuple[Part, ...]
     need: int
+    rules: Rules | None = None
+
+    @property
+    def bound(self) -> bool:
+        """Where it may go depends on where the gang's other places are."""
+        return self.rules is not None and self.rules.begun is not None
 
     @property
     def sociable(self) -> bool:
         """A pod that comes can make room for it: by affinity towards it, or by evening out a spread."""
         return any(part.shape.near or part.shape.spread for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is to be placed now, for whom. Columns are those of `Nodes`, good for this cycle."""
+
+    want: Want
+    #: indices of each part's vacant places, ascending
+    vacant: Sequence[Sequence[int]]
+    #: places that have a node of their own, and keep it if they can: held since they were vacated, or planned
+    preferred: Mapping[Place, int] = field(default_factory=dict)
+    #: where the gang's other places are, that stay there: bound, or held
+    settled: Mapping[Place, int] = field(default_factory=dict)
+    #: columns to keep off
+    excluded: Columns | None = None
+    #: whether to search where greedy placement finds none; without it, a no is no proof
+    search: bool = True
+    #: by pod set, the rank of each index in the gang's own order; without any, one set after the other
+    ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def place(
@@ -82,9 +118,18 @@ def place(
 class Trial:
     """Pods put on nodes one part at a time; every step is charged to the ledger at once."""
 
-    def __init__(self, parts: Sequence[Part], excluded: Columns | None, ledger: Ledger, slots: Slots) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        excluded: Columns | None,
+        ledger: Ledger,
+        slots: Slots,
+        within: Columns | None = None,
+    ) -> None:
         self.parts = parts
         self._excluded = excluded
+        #: the only columns to use, ascending; None = all. May be widened between two steps.
+        self.within = within
         self._ledger = ledger
         self._slots = slots
         self._fixed: dict[Place, int] = {}
@@ -100,7 +145,8 @@ class Trial:
             if part.pod_set == place.pod_set and self.placed[p] < part.count:
                 vector = self._slots.of(part.shape)
                 barred = self._excluded is not None and column in self._excluded
-                if vector.slots.item(column) and not barred:
+                outside = self.within is not None and column not in self.within
+                if vector.slots.item(column) and not (barred or outside):
                     self._ledger.take_at(column, vector.demand)
                     self._fixed[place] = column
                     self.placed[p] += 1
@@ -125,17 +171,22 @@ class Trial:
             return
         vector = self._slots.of(part.shape)
         if count == 1:
-            column = tightest(vector, self._excluded)
+            column = tightest(vector, self._excluded, self.within)
             if column is not None:
                 self._ledger.take_at(column, vector.demand)
                 self._columns[p].append(column)
                 self.placed[p] += 1
             return
-        columns, times = tightest_group(vector, count, self._excluded)
+        columns, times = tightest_group(vector, count, self._excluded, self.within)
         if len(columns):
             self._ledger.take_at(columns, vector.demand, times)
             self._columns[p].extend(np.repeat(columns, times).tolist())
             self.placed[p] += int(times.sum())
+
+    @property
+    def columns(self) -> list[int]:
+        """Where all pods placed so far are, one entry for each."""
+        return [*self._fixed.values(), *(column for columns in self._columns for column in columns)]
 
     def put(self, p: int, columns: Columns) -> bool:
         """Put one more pod of a part on each of these columns, which may repeat. False: one does not fit."""
@@ -158,24 +209,26 @@ class Trial:
         return places
 
 
-def tightest(vector: Vector, excluded: Columns | None = None) -> int | None:
+def tightest(vector: Vector, excluded: Columns | None = None, within: Columns | None = None) -> int | None:
     """The column for one more pod."""
-    key = _allowed(vector.key, excluded)
+    key = _allowed(vector.key, excluded, within)
     if not len(key):
         return None
     column = int(key.argmin())
-    return None if key.item(column) == NO_SLOT else column
+    if key.item(column) == NO_SLOT:
+        return None
+    return column if within is None else within.item(column)
 
 
 def tightest_group(
-    vector: Vector, count: int, excluded: Columns | None = None
+    vector: Vector, count: int, excluded: Columns | None = None, within: Columns | None = None
 ) -> tuple[Columns, npt.NDArray[np.int64]]:
     """Distinct columns, and the pods for each, that hold `count` pods or as many as fit.
 
     A node has at least one slot, so the `count` smallest keys suffice: they are selected, not sorted,
     and only they are put in order.
     """
-    key = _allowed(vector.key, excluded)
+    key = _allowed(vector.key, excluded, within)
     threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else NO_SLOT
     candidates = np.flatnonzero(key < threshold)
     if threshold != NO_SLOT:
@@ -183,6 +236,8 @@ def tightest_group(
         at_threshold = _first(key == threshold, count - len(candidates))
         candidates = np.concatenate((candidates, at_threshold)) if len(candidates) else at_threshold
     ordered = np.sort(key[candidates].astype(np.int64) << 32 | candidates) & 0xFFFF_FFFF
+    if within is not None:
+        ordered = within[ordered]
     times = vector.slots[ordered].astype(np.int64)
     filled = np.cumsum(times)
     cut = int(np.searchsorted(filled, count)) + 1
@@ -203,9 +258,9 @@ def _first(mask: Bools, count: int) -> Columns:
 _HEAD: Final = 16
 
 
-def _allowed(key: Ints, excluded: Columns | None) -> Ints:
-    if excluded is None:
-        return key
-    key = key.copy()
-    key[excluded] = NO_SLOT
-    return key
+def _allowed(key: Ints, excluded: Columns | None, within: Columns | None) -> Ints:
+    """The keys to choose from: of the columns `within` (None = all), the `excluded` ones without a slot."""
+    if excluded is not None:
+        key = key.copy()
+        key[excluded] = NO_SLOT
+    return key if within is None else key[within]

@@ -17,6 +17,7 @@ from muster.core.events import (
     Event,
     GangRemoved,
     GangSubmitted,
+    LayersChanged,
     NodeChanged,
     NodeRemoved,
     PlacesLost,
@@ -50,6 +51,7 @@ from muster.core.order import Line
 from muster.core.placement import Want
 from muster.core.remedies import Remedies
 from muster.core.slots import Slots
+from muster.core.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Scheduler:
         self.slots = Slots(self.nodes, self.eligibility)
         self.gangs: dict[GangId, GangState] = {}
         self.pods: dict[PodId, PodBound] = {}
-        self.fit = Fit(self.nodes, self.ledger, self.slots)
+        self.topology = Topology(self.nodes)
+        self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology)
         self._wants = Wants()
         self._explainer = Explainer(
             Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
@@ -133,6 +136,9 @@ class Scheduler:
                 self._places_lost(event)
             case CommitFailed():
                 self._commit_failed(event)
+            case LayersChanged():
+                if self.topology.change(event.layers):
+                    self._misfits.clear()
 
     def _pod_bound(self, event: PodBound) -> None:
         known = self.pods.get(event.pod)
@@ -358,7 +364,7 @@ class Scheduler:
         placed = self.fit.fit(self._claim(state, want, untold))
         if isinstance(placed, Verdict) or not (placed or untold):
             self.ledger.rollback(mark)
-            if plain:
+            if plain or want.bound:
                 self._misfits[want] = placed if isinstance(placed, Verdict) else None
             return None
         self.ledger.commit(mark)
@@ -374,6 +380,7 @@ class Scheduler:
             preferred=self._preferred(state, untold),
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
+            ranks={s.name: s.ranks for s in state.gang.pod_sets if s.ranks} if state.gang is not None else {},
         )
 
     def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:

@@ -25,6 +25,7 @@ from muster.core.explain.fragmented import fragmented
 from muster.core.explain.insufficient_capacity import insufficient_capacity
 from muster.core.explain.invalid import invalid
 from muster.core.explain.nothing_matches import nothing_matches
+from muster.core.explain.topology_unsatisfied import topology_unsatisfied
 from muster.core.gang import Code, GangId
 from muster.core.gangs import BackOff, GangState, stands
 from muster.core.placement import Want
@@ -37,7 +38,7 @@ _Reasons = tuple[Callable[[Case], Explanation | None], ...]
 #: Why a want fits no empty cluster like this one: the first that has something to say.
 NEVER: Final[_Reasons] = (invalid, nothing_matches)
 #: Why it does not fit now. The last always has something to say.
-NOW: Final[_Reasons] = (insufficient_capacity, fragmented)
+NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, fragmented)
 
 
 class Explainer:

@@ -1,12 +1,20 @@
-"""Invalid: a minimum above what the gang has places for. Other invalid gangs come with a gate."""
+"""Invalid: a minimum above what the gang has places for, or a required topology layer that is not there.
+
+Other invalid gangs come with a gate.
+"""
 
 from muster.core.decisions import Explanation
 from muster.core.explain.case import Case
 from muster.core.gang import Code
+from muster.core.topology import resolve
 
 
 def invalid(case: Case) -> Explanation | None:
     want = case.want
+    if want.rules is not None:
+        layers = case.cluster.fit.gathering.topology.layers
+        if error := resolve(want.rules.gather, want.rules.exclusive, layers).error:
+            return _refused(error)
     for part in want.parts:
         if part.need > part.count:
             return _refused(case.named(part, _short(part.need, part.count)))

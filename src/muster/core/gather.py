@@ -1,0 +1,524 @@
+"""Placing a gang that has rules about the network topology.
+
+What is asked (koordinator, apis/extension/network_topology.go; the algorithm is described in its "Network
+Topology Aware Scheduling"):
+
+- `MustGather` LAYER: all pods in one domain of the layer. With several, all of them hold.
+- `PreferGather` LAYER: in one domain if that goes; chains are tried from the tightest layer to the loosest,
+  and then the whole cluster.
+- a multiple N of a LAYER: in any one domain of it the gang's pods are a multiple of N.
+
+Whatever the rule, the gang goes to the tightest domain that holds all of it, of any layer below the
+required one; among several to the fullest (fewest free slots for its largest pod, then the fullest
+surroundings), then to the first by path. If no permitted domain holds all of it and less would do, its
+minimum gathers, and the others come as near to it as they fit.
+
+One survey of the slots of every shape, summed over the domains, says for each domain of each layer whether it
+could hold the gang. For pods of one shape that is the answer. For several shapes it is a necessary
+condition, and the usual rungs decide inside a domain: greedy, then exact (`exact.py`), for at most
+`SEARCHES` domains. Multiples of one shape are decided by counting (`multiples.py`), exactly; those of
+several shapes only as far as filling one domain after the other goes, and then the verdict says so.
+
+Inside its domain a gang of one shape is spread over as few smaller domains as it can be: the one that
+holds what is left most tightly, else the largest first. Then pods of equal shape are put into the
+gang's own order, nodes into that of the tree, and the one laid along the other: neighbours share a node,
+else a block, else a spine.
+
+Places that are filled or held bind the others: a gang that must gather stays in the domain in which
+most of it is.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from muster.core.exact import Answer, Exact, Rung, Verdict
+from muster.core.gang import Place, Shape, Strategy
+from muster.core.ledger import Ledger
+from muster.core.multiples import Multiples, counted
+from muster.core.nodes import UNLIMITED, Bools, Columns, Nodes
+from muster.core.placement import Claim, Trial, Want, tightest_group
+from muster.core.slots import Slots
+from muster.core.topology import Longs, Topology, resolve
+
+#: Domains of one layer in which placement is tried; only gangs of several shapes ever need a second one.
+TRIES: Final = 64
+#: Domains for which an exact problem is solved, per claim.
+SEARCHES: Final = 8
+
+_NONE: Final = Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The domain that comes nearest to holding a minimum, and how many of its pods fit there."""
+
+    title: str
+    fits: int
+    #: of how many domains it is the best
+    among: int
+
+
+class Gathering:
+    """Places claims whose wants have rules, on one ledger."""
+
+    def __init__(self, nodes: Nodes, topology: Topology, ledger: Ledger, slots: Slots, exact: Exact) -> None:
+        self.nodes = nodes
+        self.topology = topology
+        self.ledger = ledger
+        self.slots = slots
+        self.exact = exact
+
+    def place(self, claim: Claim) -> dict[Place, int] | Verdict:
+        """As `Fit.fit`."""
+        self.topology.refresh()
+        mark = self.ledger.mark()
+        placed = _Search(self, claim).run()
+        if isinstance(placed, Verdict):
+            self.ledger.rollback(mark)
+            return placed
+        self.ledger.commit(mark)
+        return arrange(placed, claim, self.topology)
+
+    def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
+        """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
+        self.topology.refresh()
+        search = _Search(self, Claim(want, [range(part.count) for part in want.parts]))
+        return search.nearest(verdict.home if verdict is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Pods of one shape, of whichever parts."""
+
+    shape: Shape
+    parts: tuple[int, ...]
+    need: int
+    count: int
+
+
+class _Search:
+    """One claim's way through the domains."""
+
+    def __init__(self, gathering: Gathering, claim: Claim) -> None:
+        want = claim.want
+        assert want.rules is not None
+        self._of = gathering
+        self._claim = claim
+        self._want = want
+        topology = gathering.topology
+        self._topology = topology
+        found = resolve(want.rules.gather, "", topology.layers)
+        self._unknown = bool(found.error)
+        names = {name: level for level, name in enumerate(topology.names)}
+        musts = [names[r.layer] for r in found.gather if r.strategy is Strategy.MUST_GATHER]
+        prefers = [names[r.layer] for r in found.gather if r.strategy is Strategy.PREFER_GATHER]
+        #: the tightest level of which one domain must hold all
+        self._limit = max(musts, default=0)
+        #: the loosest level of which one domain should
+        self._loosest = min((p for p in prefers if p > self._limit), default=self._limit)
+        self._multiples = Multiples.of((names[r.layer], r.multiple) for r in found.gather)
+        required = {*musts, *self._multiples.by_level}
+        self._barred = self._bar(required - {0})
+        self._settled = np.array(sorted(claim.settled.values()), np.intp)
+        self._granted: bool | None = None
+        self._searches = 0
+        self._open: Verdict | None = None
+
+    def run(self) -> dict[Place, int] | Verdict:
+        """Places → columns, charged; or a verdict, and whatever is charged to be rolled back."""
+        if self._unknown:
+            return _NONE
+        want = self._want
+        size = sum(part.count for part in want.parts)
+        whole = want
+        if want.need < size:
+            whole = Want(tuple(replace(part, need=part.count) for part in want.parts), size)
+        if (placed := self._own_nodes()) is not None:
+            return placed
+        for level in range(len(self._topology.levels) - 1, self._loosest - 1, -1):
+            if (placed := self._try(level, whole)) is not None:
+                return placed
+        if whole is not want or self._loosest != self._limit:
+            for level in self._levels_for_minimum():
+                if (placed := self._try(level, want)) is not None:
+                    return placed
+        home = self._home(self._limit) if self._limit else None
+        verdict = self._open or Verdict(
+            Rung.GREEDY if len(self._groups) == 1 else Rung.TOTALS, Answer.NONE_EXISTS
+        )
+        return replace(verdict, home=(self._limit, home) if home is not None else None)
+
+    def _levels_for_minimum(self) -> Iterator[int]:
+        """If not all of it fits where all should be: the minimum, preferred levels first."""
+        if self._limit == 0 and self._want.need < sum(part.count for part in self._want.parts):
+            yield from range(len(self._topology.levels) - 1, max(self._loosest, 1) - 1, -1)
+        yield self._limit
+
+    def _own_nodes(self) -> dict[Place, int] | None:
+        """Places with a node of their own keep it, if the rest of the minimum then fits nearby."""
+        preferred = self._claim.preferred
+        if not preferred:
+            return None
+        levels = len(self._topology.levels)
+        columns = self._settled if len(self._settled) else np.array(sorted(preferred.values()), np.intp)
+        for level in range(levels - 1, self._limit - 1, -1):
+            number = self._most(level, columns)
+            if number is None:
+                continue
+            inside = set(self._topology.columns(level, number).tolist())
+            if level == self._limit or inside.issuperset(preferred.values()):
+                placed = self._attempt(level, number, self._want)
+                if placed is not None and any(placed.get(p) == c for p, c in preferred.items()):
+                    return placed
+                return None
+        return None
+
+    # Candidates
+
+    def _try(self, level: int, want: Want) -> dict[Place, int] | None:
+        """The first of the level's domains that holds the minimum of this want (the whole, or the gang's)."""
+        candidates = self._candidates(level, want)
+        for number in candidates[:TRIES].tolist():
+            if (placed := self._attempt(level, number, want)) is not None:
+                return placed
+        if len(candidates) > TRIES and level == self._limit and want is self._want:
+            self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
+        return None
+
+    def _candidates(self, level: int, want: Want) -> Columns:
+        """Domains that could hold the minimum, in the order in which they are to be tried."""
+        totals = self._totals(level)
+        needs = [sum(want.parts[p].need for p in group.parts) for group in self._groups]
+        counts = np.array([[group.count] for group in self._groups])
+        able: Bools = np.minimum(totals, counts).sum(axis=0) >= want.need
+        for row, need in zip(totals, needs, strict=True):
+            able &= row >= need
+        able &= self._topology.levels[level].labelled
+        if level and len(self._settled):
+            home = self._home(level)
+            if home is not None:
+                able[:home] = able[home + 1 :] = False
+            elif level > self._limit:
+                able[:] = False
+        numbers = np.flatnonzero(able)
+        if len(numbers) > 1 and len(self._groups) > 1:
+            numbers = numbers[self._hold_amounts(level, numbers, needs, want)]
+        if len(numbers) <= 1:
+            return numbers
+        elastic = want is self._want and level == self._limit and want.need < int(counts.sum())
+        return self._ordered(level, numbers, totals, most_first=elastic)
+
+    def _ordered(self, level: int, numbers: Columns, totals: Longs, most_first: bool) -> Columns:
+        """The fullest first, by slots of the largest pod, then by those of what is around it."""
+        row = totals[self._largest][numbers]
+        keys = [numbers]
+        for wider in range(1, level):
+            around = self._totals(wider)[self._largest]
+            keys.append(around[self._above(level, wider)[numbers]])
+        keys.append(row)
+        if most_first:
+            keys.append(-np.minimum(totals[:, numbers], self._counts).sum(axis=0))
+        return numbers[np.lexsort(keys)]
+
+    def _above(self, level: int, wider: int) -> Columns:
+        """For each domain of a level, the number of the wider one that it is part of."""
+        levels = self._topology.levels
+        first = levels[level].starts if level == len(levels) - 1 else levels[level].starts[:-1]
+        above: Columns = np.searchsorted(levels[wider].starts, first, side="right") - 1
+        return above
+
+    def _hold_amounts(self, level: int, numbers: Columns, needs: Sequence[int], want: Want) -> Bools:
+        """Of these domains, those in which enough of every resource is free for all groups together."""
+        nodes = self._of.nodes
+        asked = [dict(self._of.slots.of(group.shape).demand) for group in self._groups]
+        rest = want.need - sum(needs)
+        able = np.ones(len(numbers), np.bool_)
+        for row in sorted({row for amounts in asked for row in amounts}):
+            each = [amounts.get(row, 0) for amounts in asked]
+            least = sum(n * amount for n, amount in zip(needs, each, strict=True)) + rest * min(each)
+            free = np.maximum(nodes.free(row), 0)
+            if level == len(self._topology.levels) - 1:
+                able &= free[numbers] >= least
+            else:
+                able &= self._topology.totals(level, self._topology.sums(free))[numbers] >= least
+        return able
+
+    # Numbers of the survey
+
+    @cached_property
+    def _groups(self) -> list[_Group]:
+        by_shape: dict[Shape, list[int]] = {}
+        for p, part in enumerate(self._want.parts):
+            by_shape.setdefault(part.shape, []).append(p)
+        parts = self._want.parts
+        return [
+            _Group(shape, tuple(ps), sum(parts[p].need for p in ps), sum(parts[p].count for p in ps))
+            for shape, ps in by_shape.items()
+        ]
+
+    @cached_property
+    def _counts(self) -> Longs:
+        return np.array([[group.count] for group in self._groups])
+
+    @cached_property
+    def _largest(self) -> int:
+        sizes = [self._of.slots.of(group.shape).size for group in self._groups]
+        return max(range(len(sizes)), key=sizes.__getitem__)
+
+    @cached_property
+    def _caps(self) -> Longs:
+        """Groups × columns: how many pods of each could matter there."""
+        caps = np.empty((len(self._groups), len(self._of.nodes)), np.int64)
+        for row, group in zip(caps, self._groups, strict=True):
+            np.minimum(self._of.slots.of(group.shape).slots, group.count, out=row)
+        if self._barred is not None:
+            caps[:, self._barred] = 0
+        return caps
+
+    @cached_property
+    def _sums(self) -> Longs:
+        return self._topology.sums(self._caps)
+
+    def _totals(self, level: int) -> Longs:
+        """Groups × domains of a level."""
+        if level == len(self._topology.levels) - 1:
+            return self._caps
+        return self._topology.totals(level, self._sums)
+
+    def _bar(self, levels: set[int]) -> Bools | None:
+        """Columns that must not be used: excluded ones, and those in no domain of a required layer."""
+        excluded = self._claim.excluded
+        if excluded is None and not levels:
+            return None
+        barred = np.zeros(len(self._of.nodes), np.bool_)
+        if excluded is not None:
+            barred[excluded] = True
+        for level in levels:
+            barred |= self._topology.levels[level].domains < 0
+        return barred if barred.any() else None
+
+    def _home(self, level: int) -> int | None:
+        """The domain in which most of what stays where it is is, inside that of the required layer."""
+        settled = self._settled
+        if level > self._limit > 0 and (home := self._most(self._limit, settled)) is not None:
+            settled = settled[self._topology.levels[self._limit].domains[settled] == home]
+        return self._most(level, settled)
+
+    def _most(self, level: int, columns: Columns) -> int | None:
+        domains = self._topology.levels[level].domains[columns]
+        found = Counter(domains[domains >= 0].tolist())
+        return min(found, key=lambda number: (-found[number], number), default=None)
+
+    # Inside a domain
+
+    def _attempt(self, level: int, number: int, want: Want) -> dict[Place, int] | None:
+        """Put the minimum of `want` into this domain, and then as many more as near as they fit."""
+        ledger = self._of.ledger
+        columns = self._columns(level, number)
+        mark = ledger.mark()
+        trial = Trial(want.parts, None, ledger, self._of.slots, columns)
+        for place, column in sorted(self._claim.preferred.items()):
+            trial.prefer(place, column)
+        if len(self._groups) == 1:
+            fits = self._spread(trial, level, number, want)
+        elif self._multiples:
+            fits = self._fill_multiples(trial, want)
+        else:
+            fits = trial.fill_minimum(want.need)
+        if not fits:
+            ledger.rollback(mark)
+            return self._search(columns, want) if len(self._groups) > 1 else None
+        if not self._multiples:
+            for wider in range(level, self._limit - 1, -1):
+                if wider < level:
+                    trial.within = self._columns(wider, self._topology.above(number, level, wider))
+                for p in trial.larger_first:
+                    trial.fill(p, want.parts[p].count)
+        ledger.commit(mark)
+        return trial.places(self._claim.vacant)
+
+    def _columns(self, level: int, number: int) -> Columns | None:
+        """The columns of a domain that may be used; None = all there are."""
+        if level == 0 and self._barred is None:
+            return None
+        columns = self._topology.columns(level, number)
+        return columns if self._barred is None else columns[~self._barred[columns]]
+
+    def _search(self, columns: Columns | None, want: Want) -> dict[Place, int] | None:
+        """The exact rungs, where the greedy one has failed."""
+        if self._multiples:
+            self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
+            return None
+        if self._granted is None and not self._claim.search:
+            self._granted = False
+        elif self._granted is None:
+            self._granted = self._of.exact.turn(self._want)
+        if not self._granted or self._searches >= SEARCHES:
+            self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
+            return None
+        self._searches += 1
+        outside = None
+        if columns is not None:
+            mask = np.ones(len(self._of.nodes), np.bool_)
+            mask[columns] = False
+            outside = np.flatnonzero(mask)
+        inside = self._claim.preferred
+        found = self._of.exact.place(want, self._claim.vacant, inside, outside, granted=True)
+        if isinstance(found, Verdict):
+            if want is self._want and not found.proven:
+                self._leave_open(found)
+            return None
+        return found
+
+    def _leave_open(self, verdict: Verdict) -> None:
+        """Not every domain is ruled out by a proof."""
+        if self._open is None or self._open.answer is Answer.NONE_LEFT:
+            self._open = verdict
+
+    # Pods of one shape
+
+    def _spread(self, trial: Trial, level: int, number: int, want: Want) -> bool:
+        """Put as many as fit, at least the minimum, into as few domains of each layer as they go into."""
+        group = self._groups[0]
+        placed = sum(trial.placed)
+        least = max(want.need, sum(want.parts[p].need for p in group.parts)) - placed
+        most = group.count - placed
+        if most <= 0:
+            return True
+        topology, slots = self._topology, self._of.slots.of(group.shape)
+        columns = self._columns(level, number)
+        free = np.minimum(slots.slots, most).astype(np.int64)
+        if columns is not None:
+            within = np.zeros_like(free)
+            within[columns] = free[columns]
+            free = within
+        if self._multiples:
+            taken = np.zeros(len(free), np.int64)
+            there = [*self._settled.tolist(), *trial.columns]
+            np.add.at(taken, np.array(there, np.intp), 1)
+            times = counted(topology, self._multiples, level, number, free, taken, max(least, 0), most)
+            if times is None:
+                return False
+            chosen = np.flatnonzero(times)
+            self._put(trial, np.repeat(chosen, times[chosen]), want)
+            return True
+        room = int(free.sum())
+        if room < least:
+            return False
+        size = min(most, room)
+        if level == len(topology.levels) - 1:
+            self._put(trial, np.full(size, number, np.intp), want)
+            return True
+        rooms = np.concatenate(([0], np.cumsum(topology.sums(free))))
+        starts = topology.levels[level].starts
+        pieces: list[Columns] = []
+        for low, high, share in _shares(topology, rooms, level + 1, starts[number], starts[number + 1], size):
+            cells = np.sort(topology.order[topology.starts[low] : topology.starts[high]])
+            if self._barred is not None:
+                cells = cells[~self._barred[cells]]
+            if share == rooms[high] - rooms[low]:
+                pieces.append(np.repeat(cells, free[cells]))
+            else:
+                pieces.append(np.repeat(*tightest_group(slots, share, None, cells)))
+        self._put(trial, np.concatenate(pieces) if pieces else np.zeros(0, np.intp), want)
+        return True
+
+    def _put(self, trial: Trial, columns: Columns, want: Want) -> None:
+        """Deal these columns, one per pod, out to the parts: first to their minima."""
+        parts = want.parts
+        shares = [max(part.need - n, 0) for part, n in zip(parts, trial.placed, strict=True)]
+        left = len(columns) - sum(shares)
+        for p, part in enumerate(parts):
+            more = min(left, part.count - trial.placed[p] - shares[p])
+            shares[p] += more
+            left -= more
+        start = 0
+        for p, share in enumerate(shares):
+            done = trial.put(p, columns[start : start + share])
+            assert done, "what was counted fits"
+            start += share
+
+    def _fill_multiples(self, trial: Trial, want: Want) -> bool:
+        """Pods of several shapes under a multiple: only if they happen to come out right."""
+        if not trial.fill_minimum(want.need):
+            return False
+        there = np.array([*self._settled.tolist(), *trial.columns], np.intp)
+        return self._multiples.hold(self._topology, there)
+
+    # Why not
+
+    def nearest(self, home: tuple[int, int] | None) -> Nearest | None:
+        if self._unknown or not self._limit:
+            return None
+        level = self._limit
+        totals = np.minimum(self._totals(level), self._counts).sum(axis=0)
+        numbers = np.flatnonzero(self._topology.levels[level].labelled)
+        if home is not None:
+            numbers = np.array([home[1]], np.intp)
+        if not len(numbers):
+            return None
+        number = int(numbers[totals[numbers].argmax()])
+        mark = self._of.ledger.mark()
+        trial = Trial(self._want.parts, None, self._of.ledger, self._of.slots, self._columns(level, number))
+        trial.fill_minimum(self._want.need)
+        fits = sum(trial.placed)
+        self._of.ledger.rollback(mark)
+        return Nearest(self._topology.title(level, number), fits, len(numbers))
+
+
+def _shares(
+    topology: Topology, rooms: Longs, level: int, low: int, high: int, size: int
+) -> Iterator[tuple[int, int, int]]:
+    """(first cell, end, pods): `size` pods over cells low…high, in as few domains of each level as goes.
+
+    `rooms` are running sums over the cells.
+    """
+    if high - low == 1 or size == rooms[high] - rooms[low]:
+        yield low, high, size
+        return
+    starts = topology.levels[level].starts
+    first, end = np.searchsorted(starts, (low, high)).tolist()
+    bounds = rooms[starts[first : end + 1]]
+    room = np.diff(bounds)
+    order = np.argsort(-room, kind="stable")
+    filled = np.cumsum(room[order])
+    whole = int(np.searchsorted(filled, size, side="right"))
+    for i in order[:whole].tolist():
+        if room[i]:
+            yield int(starts[first + i]), int(starts[first + i + 1]), int(room[i])
+    rest = size - (int(filled[whole - 1]) if whole else 0)
+    if rest:
+        able = order[whole:][room[order[whole:]] >= rest]
+        i = first + int(able[np.lexsort((able, room[able]))[0]])
+        yield from _shares(topology, rooms, level + 1, int(starts[i]), int(starts[i + 1]), rest)
+
+
+def arrange(placed: Mapping[Place, int], claim: Claim, topology: Topology) -> dict[Place, int]:
+    """The same columns, with the gang's order laid along that of the tree.
+
+    Pods of one shape change places with each other, whichever pod set they are of; those that kept a node
+    of their own do not.
+    """
+    fixed = {p: c for p, c in placed.items() if claim.preferred.get(p) == c}
+    arranged = dict(fixed)
+    pods: dict[Shape, list[tuple[int, int, Place]]] = {}
+    nodes: dict[Shape, list[int]] = {}
+    for p, (part, indices) in enumerate(zip(claim.want.parts, claim.vacant, strict=True)):
+        here = [c for place, c in placed.items() if place.pod_set == part.pod_set and place not in fixed]
+        ranks = claim.ranks.get(part.pod_set, ())
+        ranked = sorted(
+            (ranks[i] if i < len(ranks) else UNLIMITED, p, place)
+            for i in indices
+            if (place := Place(part.pod_set, i)) not in fixed
+        )
+        pods.setdefault(part.shape, []).extend(ranked[: len(here)])
+        nodes.setdefault(part.shape, []).extend(here)
+    for shape, ranked in pods.items():
+        columns = sorted(nodes[shape], key=topology.position.item)
+        arranged.update(zip((place for _, _, place in sorted(ranked)), columns, strict=True))
+    return arranged

@@ -1,0 +1,228 @@
+"""The network topology: which nodes share a switch, as a tree of domains that is keyed by path.
+
+The administrator names the layers from the widest to the narrowest and, for each, the node labels that
+tell a node's domain. A domain is known by its path, so block b1 below spine s1 and block b1 below spine
+s2 are two. Two layers are always there: the cluster above all others, and the node below them.
+
+Nodes with the same labels of all layers form one *cell*. Cells stand in order of path, so the cells of a
+domain of any layer are neighbours, and so are the nodes of a cell in `order`; summing something over
+every domain is one gather of the nodes and then one short pass per layer. A node that lacks a layer's label
+is in no domain of that layer, and is as good as any other wherever that layer does not matter.
+
+The tree follows the nodes' facts: when labels change, only those nodes' paths are read again, and
+the cells are numbered anew only if a path has changed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.gang import Gather, Layer, NodeName, Strategy
+from muster.core.nodes import Columns, Ints, Nodes
+
+#: Layers that are always there (koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go).
+CLUSTER: Final = "ClusterTopologyLayer"
+NODE: Final = "NodeTopologyLayer"
+
+#: A domain's names from the widest layer down; "" where a node has no label.
+Path = tuple[str, ...]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Level:
+    """One layer. Its domains are numbered in order of path; some numbers belong to nodes without a label."""
+
+    name: str
+    #: by number: the path down to this layer
+    paths: list[Path]
+    #: by number: the first cell; one more entry ends the last
+    starts: Columns
+    #: by number: whether it is a domain, and not the nodes that have no label
+    labelled: npt.NDArray[np.bool_]
+    #: by column: the number of its domain, -1 for none
+    domains: Ints
+
+
+class Topology:
+    """The tree over the columns of `nodes`. Call `refresh` before reading it."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self.layers: tuple[Layer, ...] = ()
+        self.levels: list[Level] = []
+        #: columns in order of path, then name, and each column's position in it
+        self.order: Columns = np.zeros(0, np.intp)
+        self.position: Columns = np.zeros(0, np.intp)
+        #: by cell: where its columns begin in `order`; one more entry ends the last
+        self.starts: Columns = np.zeros(1, np.intp)
+        self._paths: list[Path] = []
+        self._layout = -1
+        self._log = 0
+        self._stale = True
+
+    def change(self, layers: tuple[Layer, ...]) -> bool:
+        """Take the layers in, widest first. False if nothing changed."""
+        layers = tuple(layer for layer in layers if layer.name not in (CLUSTER, NODE))
+        if layers == self.layers:
+            return False
+        self.layers = layers
+        self._layout = -1
+        self._nodes.revision += 1
+        return True
+
+    @property
+    def names(self) -> list[str]:
+        """The layers that a rule may name, from the widest to the narrowest."""
+        return [CLUSTER, *(layer.name for layer in self.layers), NODE]
+
+    def refresh(self) -> None:
+        """Catch up with the nodes."""
+        nodes = self._nodes
+        changed = nodes.fact_changes.since(self._log) if self._layout == nodes.layout else None
+        if changed is None:
+            self._paths = [self._path(name) for name in nodes.names]
+            self._stale = True
+        else:
+            for column in set(changed):
+                path = self._path(nodes.names[column])
+                self._stale = self._stale or path != self._paths[column]
+                self._paths[column] = path
+        self._layout, self._log = nodes.layout, nodes.fact_changes.end
+        if self._stale:
+            self._number()
+            self._stale = False
+
+    def sums(self, values: Ints | Longs) -> Longs:
+        """Sums of a value per column over the cells; any number of leading axes."""
+        if not self._paths:
+            return np.zeros((*values.shape[:-1], 0), np.int64)
+        return np.add.reduceat(values[..., self.order], self.starts[:-1], axis=-1, dtype=np.int64)
+
+    def totals(self, level: int, sums: Longs) -> Longs:
+        """Sums over cells, summed over the numbers of a level that is not the node's."""
+        if not self._paths:
+            return sums
+        totals: Longs = np.add.reduceat(sums, self.levels[level].starts[:-1], axis=-1)
+        return totals
+
+    def columns(self, level: int, number: int) -> Columns:
+        """The columns of a domain, ascending."""
+        if level == len(self.levels) - 1:
+            return np.array([number], np.intp)
+        cells = self.levels[level].starts
+        return np.sort(self.order[self.starts[cells[number]] : self.starts[cells[number + 1]]])
+
+    def above(self, number: int, level: int, wider: int) -> int:
+        """The number, at a wider level, of what this domain is part of."""
+        if level == len(self.levels) - 1:
+            cell = int(np.searchsorted(self.starts, self.position[number], side="right")) - 1
+        else:
+            cell = int(self.levels[level].starts[number])
+        return int(np.searchsorted(self.levels[wider].starts, cell, side="right")) - 1
+
+    def title(self, level: int, number: int) -> str:
+        """A domain as people call it: "SpineLayer s1/b2", "node-7", "the cluster"."""
+        if level == 0:
+            return "the cluster"
+        if level == len(self.levels) - 1:
+            return self._nodes.names[number]
+        found = self.levels[level]
+        return f"{found.name} {show(found.paths[number])}"
+
+    def _path(self, name: NodeName) -> Path:
+        fact = self._nodes.facts.get(name)
+        labels = dict(fact.labels) if fact is not None and self.layers else {}
+        return tuple(next(filter(None, map(labels.get, layer.keys)), "") for layer in self.layers)
+
+    def _number(self) -> None:
+        """Cells and domains in order of path."""
+        cells = sorted(set(self._paths))
+        cell = {path: number for number, path in enumerate(cells)}
+        of_column = np.array([cell[path] for path in self._paths], np.int32)
+        self.order = np.argsort(of_column, kind="stable")
+        self.position = np.empty_like(self.order)
+        self.position[self.order] = np.arange(len(self.order))
+        self.starts = np.searchsorted(of_column[self.order], np.arange(len(cells) + 1))
+        self.levels = [_level(name, depth, cells, of_column) for depth, name in enumerate(self.names[:-1])]
+        every = np.arange(len(self._paths))
+        self.levels.append(
+            Level(
+                NODE,
+                [(*path, name) for path, name in zip(self._paths, self._nodes.names, strict=True)],
+                np.append(of_column[every], len(cells)).astype(np.intp),
+                np.ones(len(every), np.bool_),
+                every.astype(np.int32),
+            )
+        )
+
+
+def _level(name: str, depth: int, cells: Sequence[Path], of_column: Ints) -> Level:
+    """The level of this depth: 0 is the cluster."""
+    paths: list[Path] = []
+    starts: list[int] = []
+    for number, path in enumerate(cells):
+        if not paths or paths[-1] != path[:depth]:
+            paths.append(path[:depth])
+            starts.append(number)
+    begins = np.array([*starts, len(cells)], np.intp)
+    labelled = np.array([not path or bool(path[-1]) for path in paths], np.bool_)
+    of_cell = np.repeat(np.arange(len(paths)), np.diff(begins)).astype(np.int32)
+    of_cell[~labelled[of_cell]] = -1
+    return Level(name, paths, begins, labelled, of_cell[of_column])
+
+
+def show(path: Path) -> str:
+    return "/".join(name or "?" for name in path)
+
+
+# What gangs ask of the layers
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rules as the layers are called, and what is to be said about them."""
+
+    gather: tuple[Gather, ...] = ()
+    exclusive: str = ""
+    #: why the gang must not be started; "" if it may
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -> Found:
+    """Find the layers that a gang names.
+
+    A layer that is required must be there; one that is preferred is passed over if it is not. One that is
+    written in another case is taken, if only one layer is called so. Either is worth a warning.
+    """
+    names = [CLUSTER, *(layer.name for layer in layers), NODE]
+    found: list[Gather] = []
+    errors: list[str] = []
+    warnings: list[str] = []
+
+    def layer(name: str, required: bool) -> str:
+        if name in names:
+            return name
+        alike = [known for known in names if known.lower() == name.lower()]
+        if len(alike) == 1:
+            warnings.append(f"layer {name} is called {alike[0]} here, and taken for it")
+            return alike[0]
+        if required:
+            close = get_close_matches(name, names, 1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            errors.append(f"there is no topology layer {name}; there are {', '.join(names)}{meant}")
+        else:
+            warnings.append(f"there is no topology layer {name}, its preference is passed over")
+        return ""
+
+    for rule in gather:
+        required = rule.strategy is Strategy.MUST_GATHER or rule.multiple > 1
+        if name := layer(rule.layer, required):
+            found.append(Gather(name, rule.strategy, rule.multiple))
+    own = layer(exclusive, required=True) if exclusive else ""
+    return Found(tuple(found), own, "; ".join(errors), tuple(dict.fromkeys(warnings)))

@@ -1,0 +1,325 @@
+"""Gangs and the topology: where they go, and that it is right whatever they ask."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.decisions import Assign
+from muster.core.events import GangSubmitted, LayersChanged, PodEnded
+from muster.core.exact import Verdict
+from muster.core.gang import Gang, GangId, Gather, Layer, Place, PodSet, Strategy
+from muster.core.placement import Claim, Part, Rules, Want
+from muster.core.scheduler import Scheduler
+from muster.core.topology import NODE
+from tests.core.words import (
+    assigns,
+    bind,
+    foreign,
+    gang,
+    node,
+    pod,
+    scheduler,
+    shape,
+    waits,
+    where,
+)
+
+LAYERS = (Layer("Spine", ("spine",)), Layer("Block", ("block",)))
+MUST, PREFER = Strategy.MUST_GATHER, Strategy.PREFER_GATHER
+
+
+def must(layer: str, multiple: int = 1) -> Gather:
+    return Gather(layer, MUST, multiple)
+
+
+def prefer(*layers: str) -> tuple[Gather, ...]:
+    return tuple(Gather(layer, PREFER) for layer in layers)
+
+
+def tree(**free: int) -> Scheduler:
+    """Nodes called <spine>_<block>_<n> with so many GPUs of eight free."""
+    made = scheduler()
+    made.apply(LayersChanged(LAYERS))
+    for name, gpus in free.items():
+        spine, block, _ = name.split("_")
+        made.apply(node(name, labels={"spine": spine, "block": block} if spine != "x" else {}))
+        if gpus < 8:
+            foreign(made, on=name, gpu=8 - gpus)
+    return made
+
+
+def ask(made: Scheduler, one: Gang, *rules: Gather) -> list[str] | str:
+    """The nodes in order of place, or the reason."""
+    made.apply(GangSubmitted(replace(one, gather=rules)))
+    decisions = made.decide(0.0)
+    if found := assigns(decisions):
+        return where(found[0])
+    told = waits(decisions)[0].explanation
+    return f"{told.code.value}: {told.message}"
+
+
+def test_all_in_one_domain() -> None:
+    made = tree(s1_b1_1=4, s1_b1_2=2, s1_b2_1=3, s1_b2_2=4, s2_b1_1=4, s2_b1_2=1)
+    assert ask(made, gang("x", count=7), must("Block")) == ["s1_b2_1"] * 3 + ["s1_b2_2"] * 4
+
+
+def test_the_tightest_then_the_fullest_then_the_first() -> None:
+    # one node holds it, so no block is asked; of the nodes the fullest that does
+    assert ask(tree(s1_b1_1=8, s1_b1_2=4, s2_b1_1=3), gang("x", count=3), must("Spine")) == ["s2_b1_1"] * 3
+    # two blocks of six: the one in the fuller spine
+    made = tree(s1_b1_1=3, s1_b1_2=3, s1_b2_1=2, s2_b1_1=3, s2_b1_2=3, s2_b2_1=1)
+    assert ask(made, gang("x", count=6), must("Spine")) == ["s2_b1_1"] * 3 + ["s2_b1_2"] * 3
+    made = tree(s1_b1_1=3, s1_b1_2=3, s2_b1_1=3, s2_b1_2=3)
+    assert ask(made, gang("x", count=6), must("Spine")) == ["s1_b1_1"] * 3 + ["s1_b1_2"] * 3
+
+
+def test_preferences_are_tried_from_the_tightest_to_the_loosest() -> None:
+    free = {"s1_b1_1": 2, "s1_b1_2": 2, "s1_b2_1": 2, "s2_b1_1": 2, "s2_b2_1": 1}
+    chain = prefer("Spine", "Block")
+    assert ask(tree(**free), gang("x", count=4), *chain) == ["s1_b1_1"] * 2 + ["s1_b1_2"] * 2
+    assert ask(tree(**free), gang("x", count=3), *chain) == ["s1_b1_1"] * 2 + ["s1_b1_2"]
+    assert ask(tree(**free), gang("x", count=6), *chain)[-1] == "s1_b2_1"
+    assert len(ask(tree(**free), gang("x", count=9), *chain)) == 9
+
+
+def test_a_domain_without_room_is_a_reason() -> None:
+    made = tree(s1_b1_1=2, s1_b2_1=3, s2_b1_1=1)
+    assert ask(made, gang("x", count=4), must("Block")) == (
+        "TopologyUnsatisfied: 4 pods must be in one Block; of 3, Block s1/b2 takes most now: 3; "
+        "without that they fit"
+    )
+    assert ask(made, gang("y", count=4), must("spine")) == ["s1_b1_1", "s1_b2_1", "s1_b2_1", "s1_b2_1"]
+    assert str(ask(made, gang("z", count=1), must("Rack"))).startswith("Invalid: there is no topology layer")
+    assert str(ask(made, gang("w", count=9), must("Block"))).startswith("InsufficientCapacity")
+
+
+def test_a_node_without_a_label_serves_where_the_layer_is_not_required() -> None:
+    made = tree(s1_b1_1=2, x_x_1=4)
+    assert ask(made, gang("x", count=3)) == ["s1_b1_1"] * 2 + ["x_x_1"]
+    made = tree(s1_b1_1=2, x_x_1=4)
+    assert ask(made, gang("y", count=2), must("Block")) == ["s1_b1_1"] * 2
+    assert ask(made, gang("z", count=1), *prefer("Block")) == ["x_x_1"]
+    assert ask(made, gang("w", count=1), must("Block")) == (
+        "TopologyUnsatisfied: 1 pod must be in one Block; Block s1/b1 takes 0 now; without that they fit"
+    )
+
+
+def test_neighbours_by_rank() -> None:
+    free = {"s1_b1_1": 1, "s1_b1_2": 1, "s2_b1_1": 1, "s2_b1_2": 1}
+    four = Gang(GangId("x"), (PodSet("main", shape(gpu=1), 4, 4, ranks=(2, 0, 3, 1)),), 4, 0.0)
+    assert ask(tree(**free), four, *prefer("Block")) == ["s2_b1_1", "s1_b1_1", "s2_b1_2", "s1_b1_2"]
+    pair = (
+        PodSet("a", shape(gpu=1), 2, 2, ranks=(0, 2)),
+        PodSet("b", shape(gpu=1), 2, 2, ranks=(1, 3)),
+    )
+    both = Gang(GangId("x"), pair, 4, 0.0)
+    assert ask(tree(**free), both, *prefer("Block")) == ["s1_b1_1", "s2_b1_1", "s1_b1_2", "s2_b1_2"]
+
+
+def test_the_minimum_gathers_first_and_the_rest_joins() -> None:
+    made = tree(s1_b1_1=3, s1_b2_1=2, s2_b1_1=2)
+    assert ask(made, gang("x", count=6, minimum=2), must("Spine")) == ["s1_b1_1"] * 3 + ["s1_b2_1"] * 2
+    # the fullest node that holds two, in the fullest spine; there is nothing around it; then the rest
+    made = tree(s1_b1_1=3, s1_b2_1=2, s2_b1_1=2)
+    assert Counter(ask(made, gang("x", count=6, minimum=2), *prefer("Block"))) == (
+        {"s1_b1_1": 2, "s1_b2_1": 2, "s2_b1_1": 2}
+    )
+
+
+def test_replacements_stay_in_their_domain() -> None:
+    made = tree(s1_b1_1=2, s1_b1_2=1, s1_b2_1=8, s2_b1_1=8, s2_b2_1=8)
+    assert ask(made, gang("x", count=3), must("Block")) == ["s1_b2_1"] * 3
+    assign = Assign(GangId("x"), {place: hold.node for place, hold in made.gangs[GangId("x")].holds.items()})
+    bind(made, assign)
+    foreign(made, on="s1_b2_1", gpu=5)
+    made.apply(node("s1_b2_2", gpu=1, labels={"spine": "s1", "block": "b2"}))
+    made.decide(0.0)
+    made.apply(node("s1_b2_1", labels={"spine": "s1", "block": "b2"}, cordoned=True))
+    made.apply(PodEnded(pod("x", Place("main", 0)), 1.0))
+    assert [where(found) for found in assigns(made.decide(2.0))] == [["s1_b2_2"]]
+    made.apply(PodEnded(pod("x", Place("main", 1)), 3.0))
+    assert not assigns(made.decide(4.0))
+
+
+def test_multiples_in_any_domain() -> None:
+    free = {"s1_b1_1": 3, "s1_b1_2": 3, "s1_b2_1": 3, "s2_b1_1": 8}
+    one = gang("x", count=8)
+    assert ask(tree(**free), one, Gather("Block", None, 4)) == ["s2_b1_1"] * 8
+    free["s2_b1_1"] = 5
+    assert Counter(ask(tree(**free), one, Gather("Block", None, 4))) == (
+        {"s1_b1_1": 3, "s1_b1_2": 1, "s2_b1_1": 4}
+    )
+    told = ask(tree(**free), gang("x", count=6), Gather("Block", None, 4))
+    assert told == (
+        "TopologyUnsatisfied: 6 pods must be in multiples of 4 per Block; no placement keeps that; "
+        "without that they fit"
+    )
+
+
+# Against an oracle that tries everything
+
+
+@dataclass(frozen=True)
+class Problem:
+    #: per node: spine, block ("" = no label), free GPUs and CPUs
+    nodes: tuple[tuple[str, str, int, int], ...]
+    #: per set: GPUs and CPUs of a pod, count, minimum
+    sets: tuple[tuple[int, int, int, int], ...]
+    minimum: int
+    rules: tuple[Gather, ...]
+    #: nodes on which further pods of the gang are
+    settled: tuple[int, ...] = ()
+
+
+@st.composite
+def problems(draw: st.DrawFn, shapes: int = 3, multiples: bool = True, settled: bool = False) -> Problem:
+    label = st.sampled_from(["", "1", "1", "2", "2"])
+    node_ = st.tuples(label, label, st.integers(0, 4), st.integers(0, 4))
+    nodes = tuple(draw(st.lists(node_, min_size=1, max_size=5)))
+    kinds = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=shapes))
+    sets = []
+    for gpus, cpus in kinds:
+        count = draw(st.integers(1, 4 if len(kinds) == 1 else 3))
+        sets.append((gpus, cpus, count, draw(st.sampled_from([count, count, 0, 1]))))
+    least, most = sum(s[3] for s in sets), sum(s[2] for s in sets)
+    minimum = draw(st.sampled_from([max(least, 1), most]))
+    layers = st.sampled_from(["Spine", "Block", NODE, "ClusterTopologyLayer"])
+    rule = st.builds(
+        Gather,
+        layers,
+        st.sampled_from([MUST, PREFER, None]),
+        st.sampled_from([1, 1, 2, 3]) if multiples else st.just(1),
+    )
+    rules = tuple(draw(st.lists(rule, min_size=1, max_size=3)))
+    on = tuple(draw(st.lists(st.integers(0, len(nodes) - 1), max_size=3))) if settled else ()
+    return Problem(nodes, tuple(sets), minimum, rules, on)
+
+
+def domains(problem: Problem, layer: str) -> list[str | None]:
+    """Per node the path of its domain; None for none."""
+    found: list[str | None] = []
+    for i, (spine, block, _, _) in enumerate(problem.nodes):
+        label = {"Spine": spine and spine, "Block": block and f"{spine}/{block}", NODE: str(i)}
+        found.append(label.get(layer, "all") or None)
+    return found
+
+
+def obeyed(problem: Problem, rules: Sequence[Gather], pods: Counter[int]) -> bool:
+    """`pods` per node, settled ones included."""
+    for rule in rules:
+        of = domains(problem, rule.layer)
+        own = {of[i] for i in pods}
+        if (rule.strategy is MUST or rule.multiple > 1) and None in own:
+            return False
+        if rule.strategy is MUST and len(own) > 1:
+            return False
+        if rule.multiple > 1:
+            by_domain = Counter[str | None]()
+            for i, n in pods.items():
+                by_domain[of[i]] += n
+            if any(n % rule.multiple for n in by_domain.values()):
+                return False
+    return True
+
+
+def placements(problem: Problem) -> Iterator[list[Counter[int]]]:
+    """All that fit: per set, pods per node; the minimum is there."""
+
+    def options(count: int, rooms: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        if not rooms:
+            yield ()
+            return
+        for n in range(min(count, rooms[0]) + 1):
+            for rest in options(count - n, rooms[1:]):
+                yield (n, *rest)
+
+    def sets(p: int, free: list[tuple[int, int]]) -> Iterator[list[Counter[int]]]:
+        if p == len(problem.sets):
+            yield []
+            return
+        gpus, cpus, count, least = problem.sets[p]
+        rooms = [min(g // gpus, c // cpus if cpus else 9) for g, c in free]
+        for chosen in options(count, rooms):
+            if sum(chosen) >= least:
+                left = [(g - n * gpus, c - n * cpus) for n, (g, c) in zip(chosen, free, strict=True)]
+                for rest in sets(p + 1, left):
+                    yield [Counter({i: n for i, n in enumerate(chosen) if n}), *rest]
+
+    for found in sets(0, [(g, c) for _, _, g, c in problem.nodes]):
+        if sum(n for pods in found for n in pods.values()) >= problem.minimum:
+            yield found
+
+
+def cluster(problem: Problem) -> Scheduler:
+    made = scheduler()
+    made.apply(LayersChanged(LAYERS))
+    for i, (spine, block, gpus, cpus) in enumerate(problem.nodes):
+        labels = {key: value for key, value in (("spine", spine), ("block", block)) if value}
+        made.apply(node(f"n{i}", gpu=gpus, cpu=cpus * 1000, labels=labels))
+    made.decide(0.0)
+    made.topology.refresh()
+    return made
+
+
+def claim(problem: Problem) -> Claim:
+    parts = tuple(
+        Part(f"p{p}", shape(gpu=gpus, cpu=cpus * 1000), count, least)
+        for p, (gpus, cpus, count, least) in enumerate(problem.sets)
+    )
+    rules = Rules(problem.rules, begun=GangId("x") if problem.settled else None)
+    settled = {Place("p0", 100 + i): column for i, column in enumerate(problem.settled)}
+    return Claim(Want(parts, problem.minimum, rules), [range(part.count) for part in parts], settled=settled)
+
+
+def answer(problem: Problem) -> tuple[dict[Place, int] | Verdict, Scheduler]:
+    made = cluster(problem)
+    found = made.fit.fit(claim(problem))
+    if isinstance(found, Verdict):
+        assert not made.nodes.used.any()
+    return found, made
+
+
+def check(problem: Problem) -> str:
+    """Whether the answer is right: "placed", "refused", or "missed" if it admits not to know."""
+    found, made = answer(problem)
+    settled = Counter(problem.settled)
+    # a gang that must gather stays where most of it is; if it is torn already, that is not asked
+    if isinstance(found, Verdict):
+        exists = any(
+            obeyed(problem, problem.rules, sum(some, Counter[int]()) + settled)
+            for some in placements(problem)
+        )
+        if not exists:
+            return "refused"
+        assert not found.proven, "a placement exists"
+        return "missed"
+    pods = Counter(found.values())
+    assert obeyed(problem, problem.rules, pods + settled)
+    by_set = Counter(place.pod_set for place in found)
+    assert sum(by_set.values()) >= problem.minimum
+    for p, (_, _, count, least) in enumerate(problem.sets):
+        assert least <= by_set[f"p{p}"] <= count
+    for column in range(len(problem.nodes)):
+        assert (made.nodes.used[:, column] <= made.nodes._capacity[:, column]).all()
+    return "placed"
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(shapes=1))
+def test_one_shape_is_exact(problem: Problem) -> None:
+    assert check(problem) != "missed"
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(multiples=False))
+def test_several_shapes_are_exact_without_multiples(problem: Problem) -> None:
+    assert check(problem) != "missed"
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_several_shapes_with_multiples_are_right(problem: Problem) -> None:
+    check(problem)
