@@ -354,7 +354,7 @@ class _Search:
         if self._multiples:
             self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
             return None
-        if self._granted is None and not self._claim.search:
+        if not self._claim.search:
             self._granted = False
         elif self._granted is None:
             self._granted = self._of.exact.turn(self._want)
