@@ -20,7 +20,10 @@ RESTART_COST: Final = f"{DOMAIN}/restart-cost"
 MIN_RUN_TIME: Final = f"{DOMAIN}/min-run-time"
 PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"
 ON_PARTIAL: Final = f"{DOMAIN}/on-partial"
+#: On a pod: thousandths of one GPU. In the core also the resource that is asked for by it.
 GPU_SHARE: Final = f"{DOMAIN}/gpu-share"
+#: On a pod that shares a GPU, from its Binding: which of the node's shared devices it is on.
+GPU_DEVICE: Final = f"{DOMAIN}/gpu-device"
 DEADLINE: Final = f"{DOMAIN}/deadline"
 RESTART_BUDGET: Final = f"{DOMAIN}/restart-budget"
 #: JobSet: failures of its Jobs by their uid, as counted against the restart budget.

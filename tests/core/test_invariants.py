@@ -4,7 +4,8 @@ A rule machine plays cluster, controllers and runtime: nodes come, change and go
 gated, resized and removed, what is assigned is bound (or bound elsewhere, lost, failed), pods end, time
 passes. Checked, numbered as in the list of docs/scheduling.md:
 
-1. nothing is oversubscribed by a decision, and the ledger equals the sum of pods and held places;
+1. nothing is oversubscribed by a decision, no resource and no shared device, and the ledger equals the sum
+   of pods and held places;
 2. an Assign always completes the gang's minimum;
 3. every event told twice decides the same;
 4. no waiting gang of one shape would fit (greedy is exact there);
@@ -36,6 +37,7 @@ from muster.core.events import (
 from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, Place, PodId, PodSet, Taint
 from muster.core.scheduler import Config, Scheduler
 from muster.core.slots import Slots
+from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, node, shape
 
 NODES = [NodeName(f"n{i}") for i in range(5)]
@@ -46,6 +48,8 @@ SHAPES = [
     shape(gpu=3, cpu=2000),
     shape(cpu=1000),
     shape(gpu=1, selector={"zone": "a"}),
+    shape(share=300),
+    shape(share=550, cpu=1000),
 ]
 SETS = st.lists(
     st.tuples(st.sampled_from(SHAPES), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=2
@@ -197,6 +201,9 @@ class Machine(RuleBasedStateMachine):
             assert place.index < sets[place.pod_set].count
             asked = {"pods", *dict(sets[place.pod_set].shape.requests)}
             assert asked.isdisjoint(self.overdrawn(name))
+            if sets[place.pod_set].shape.gpu_share:
+                assert GPU not in self.overdrawn(name)
+                assert self.muster.nodes.devices.used(name)[assign.devices[place]] <= 1000
         promised = {*state.filled, *state.retired, *(p for p, h in state.holds.items() if h.told)}
         done = Counter(p.pod_set for p in promised if p.pod_set in sets and p.index < sets[p.pod_set].count)
         assert sum(done.values()) >= state.gang.min_count
@@ -224,17 +231,26 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def ledger_equals_pods_and_holds(self) -> None:
         expected: Counter[tuple[str, str]] = Counter()
-        taken = [(pod.node, pod.requests) for pod in self.muster.pods.values()]
+        devices: Counter[tuple[str, int | None]] = Counter()
+        taken = [(pod.node, pod.requests, pod.presence.device) for pod in self.muster.pods.values()]
         for state in self.muster.gangs.values():
-            taken += [(promise.node, promise.requests) for promise in state.holds.values()]
-        for name, requests in taken:
+            taken += [(promise.node, promise.requests, promise.device) for promise in state.holds.values()]
+        for name, requests, device in taken:
             for resource, amount in (*requests, ("pods", 1)):
                 expected[name, resource] += amount
+                if resource == GPU_SHARE:
+                    expected[name, GPU] += not devices[name, device]
+                    devices[name, device] += amount
         nodes = self.muster.nodes
+        for name in nodes.column:
+            shared = {(name, i): amount for i, amount in enumerate(nodes.devices.used(name)) if amount}
+            assert shared == {key: amount for key, amount in devices.items() if key[0] == name}
         for resource, row in nodes.resources.items():
             for name, column in nodes.column.items():
                 used = nodes.used.item(row, column)
                 assert used == expected[name, resource]
+                if resource == GPU_SHARE:
+                    continue
                 free = max(nodes.capacity(row).item(column) - used, -1)
                 assert nodes.free_at(row, column) == free
 

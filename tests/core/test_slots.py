@@ -11,7 +11,15 @@ from muster.core.nodes import Nodes
 from muster.core.slots import NO_SLOT, Slots, scarcest
 from tests.core.words import GPU, amounts, node, shape
 
-SHAPES = [shape(), shape(gpu=1), shape(gpu=3, cpu=1000), shape(cpu=700), shape(memory=100)]
+SHAPES = [
+    shape(),
+    shape(gpu=1),
+    shape(gpu=3, cpu=1000),
+    shape(cpu=700),
+    shape(memory=100),
+    shape(share=300),
+    shape(share=1000, cpu=500),
+]
 
 
 def made(count: int) -> tuple[Nodes, Ledger, Slots]:
@@ -22,19 +30,22 @@ def made(count: int) -> tuple[Nodes, Ledger, Slots]:
     return nodes, Ledger(nodes), Slots(nodes, Eligibility(nodes))
 
 
-#: (column, GPUs, CPUs) charged between two readings: few, many and more than there are nodes
-changes = st.lists(st.tuples(st.integers(0, 39), st.integers(0, 3), st.integers(0, 2)), max_size=60)
+#: (column, GPUs, CPUs, share) charged between two readings: few, many and more than there are nodes
+changes = st.lists(
+    st.tuples(st.integers(0, 39), st.integers(0, 3), st.integers(0, 2), st.sampled_from([0, 200, 700])),
+    max_size=60,
+)
 
 
 @given(st.lists(changes, max_size=3), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 8)), max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_a_cached_vector_equals_a_fresh_one(
-    rounds: list[list[tuple[int, int, int]]], resized: list[tuple[int, int]]
+    rounds: list[list[tuple[int, int, int, int]]], resized: list[tuple[int, int]]
 ) -> None:
     nodes, ledger, slots = made(40)
     for i, charges in enumerate([*rounds, []]):
-        for column, gpu, cpu in charges:
-            ledger.take(nodes.names[column], amounts({GPU: gpu, "cpu": 1000 * cpu}))
+        for column, gpu, cpu, share in charges:
+            ledger.take(nodes.names[column], shape(gpu=gpu, cpu=1000 * cpu, share=share).requests)
         for column, gpu in resized[i : i + 1]:
             nodes.change(node(nodes.names[column], gpu=gpu, ready=gpu > 2))
         fresh = Slots(nodes, Eligibility(nodes))

@@ -19,8 +19,9 @@ from muster.core.gang import (
     Toleration,
 )
 from muster.core.scheduler import Scheduler
+from muster.names import GPU, GPU_SHARE
 
-GPU = "nvidia.com/gpu"
+__all__ = ["GPU"]
 
 
 def node(
@@ -51,9 +52,10 @@ def shape(
     selector: Mapping[str, str] | None = None,
     affinity: tuple[NodeTerm, ...] | None = None,
     tolerations: tuple[Toleration, ...] = (),
+    share: int = 0,
     **other: int,
 ) -> Shape:
-    requests = amounts({GPU: gpu, "cpu": cpu, "memory": memory, **other})
+    requests = amounts({GPU: gpu, "cpu": cpu, "memory": memory, GPU_SHARE: share, **other})
     return Shape(requests, tuple(sorted((selector or {}).items())), affinity, tolerations)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from muster import names
-from muster.api.base import Kind, Object, Resource
+from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
-from muster.api.core_v1 import Namespace, Pod, PodSpec
+from muster.api.core_v1 import Namespace, Pod, PodSpec, PodTemplate
 from muster.api.jobset_v1alpha2 import (
     JOB_INDEX,
     JOB_RESTART_ATTEMPT,
@@ -30,6 +30,10 @@ def time(seconds: float = 0) -> str:
 
 def pod_spec(cpu: str | int = 1, **fields: Any) -> Object:  # Any: fields as JSON
     return {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **fields}
+
+
+def template(obj: Object, **meta: Any) -> PodTemplate:  # Any: fields as JSON
+    return PodTemplate(metadata=msgspec.convert(meta, ObjectMeta), spec=spec(obj))
 
 
 def spec(obj: Object) -> PodSpec:

@@ -111,7 +111,7 @@ def test_a_single_pod_that_ends_or_leaves() -> None:
         (pod(spec=pod_spec(schedulingGates=[{"name": "x/y"}])), Code.GATED),
         (pod(annotations={names.HOLD: "true"}), Code.GATED),
         (pod(labels={names.QUEUE: "ml"}), Code.INVALID),
-        (pod(labels={names.GPU_SHARE: "250"}), Code.INVALID),
+        (pod(labels={names.GPU_SHARE: "0.25"}), Code.INVALID),
         (pod(spec=pod_spec(priorityClassName="x")), Code.INVALID),
         (pod(spec=pod_spec(resourceClaims=[{"name": "x"}])), Code.INVALID),
     ],

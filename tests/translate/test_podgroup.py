@@ -15,10 +15,10 @@ from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup import pod_set_name, read
 from muster.translate.pods import asked
-from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, spec, world
+from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, template, world
 
 KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
-NAME = pod_set_name(asked(spec(pod_spec())).shape)
+NAME = pod_set_name(asked(template(pod_spec())).shape)
 
 
 def the_gang(*objects: Resource, before: Group | None = None) -> Group:
@@ -243,7 +243,7 @@ def test_a_successor_of_another_shape_takes_no_place_of_the_lost() -> None:
 def test_the_last_of_its_shape_is_awaited_too() -> None:
     group = pod_group(minimum=2)
     large = pod_spec(cpu="2")
-    name = pod_set_name(asked(spec(large)).shape)
+    name = pod_set_name(asked(template(large)).shape)
     whole = the_gang(group, bound("a", 0), grouped("b", spec=large, node="n", plan=f"1.1/{name}/0"))
     lacking = the_gang(group, bound("a", 0), before=whole)
     assert {one.name: one.count for one in lacking.gang.pod_sets} == {NAME: 1, name: 1}

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from muster import names
 from muster.api.base import Object
-from muster.core.events import PodBound
+from muster.core.events import PodBound, Presence
 from muster.core.gang import (
     Code,
     Effect,
@@ -21,7 +22,7 @@ from muster.core.gang import (
     Toleration,
 )
 from muster.translate.pods import asked, live, occupies, pod_bound
-from tests.translate.cluster import pod, pod_spec, spec
+from tests.translate.cluster import pod, pod_spec, template
 
 CPU = (("cpu", 1000),)
 
@@ -90,7 +91,7 @@ SHAPES: dict[str, tuple[Object, Shape]] = {
 
 @pytest.mark.parametrize(("fields", "expected"), SHAPES.values(), ids=SHAPES.keys())
 def test_shape(fields: Object, expected: Shape) -> None:
-    shape, refusal = asked(spec(pod_spec(**fields)))
+    shape, refusal = asked(template(pod_spec(**fields)))
     assert refusal is None
     assert shape.requests == expected.requests
     assert shape.selector == expected.selector
@@ -136,7 +137,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_not_supported_is_refused_by_name(fields: Object, message: str) -> None:
-    _, refusal = asked(spec(pod_spec() | fields))
+    _, refusal = asked(template(pod_spec() | fields))
     assert refusal is not None
     assert refusal.code is Code.INVALID
     assert re.search(message, refusal.message)
@@ -144,7 +145,7 @@ def test_what_is_not_supported_is_refused_by_name(fields: Object, message: str) 
 
 def test_harmless_volumes_and_ports_are_not_refused() -> None:
     volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "x"}}]
-    assert asked(spec(port(containerPort=80) | {"volumes": volumes})).refusal is None
+    assert asked(template(port(containerPort=80) | {"volumes": volumes})).refusal is None
 
 
 def test_pods_of_one_template_share_one_shape() -> None:
@@ -152,7 +153,42 @@ def test_pods_of_one_template_share_one_shape() -> None:
         containers = [{"name": "c", "env": [{"name": "ME", "value": name}], "command": [name]}]
         return {"containers": containers, "hostname": name}
 
-    assert asked(spec(one("a"))).shape is asked(spec(one("b"))).shape
+    assert asked(template(one("a"))).shape is asked(template(one("b"))).shape
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_a_share_of_a_gpu_is_asked_for_by_a_mark(where: str) -> None:
+    shape, refusal = asked(template(pod_spec(), **{where: {names.GPU_SHARE: "250"}}))
+    assert refusal is None
+    assert shape == Shape((*CPU, (names.GPU_SHARE, 250)))
+    assert shape.gpu_share == 250
+    assert asked(template(pod_spec())).shape.gpu_share == 0
+
+
+@pytest.mark.parametrize("text", ["0", "1001", "0.25", "-1", "", "all", "²", "9" * 5000])
+def test_a_share_is_a_number_of_thousandths(text: str) -> None:
+    shape, refusal = asked(template(pod_spec(), labels={names.GPU_SHARE: text}))
+    assert refusal is not None
+    assert refusal.message.endswith('write thousandths of one GPU, "1" to "1000"')
+    assert shape.gpu_share == 0
+
+
+def test_whole_gpus_and_a_share_are_not_for_one_pod() -> None:
+    whole = {"containers": [{"name": "c", "resources": {"limits": {names.GPU: "1"}}}]}
+    refusal = asked(template(whole, labels={names.GPU_SHARE: "250"})).refusal
+    assert refusal is not None
+    assert "ask for no whole nvidia.com/gpu" in refusal.message
+    resource = {"containers": [{"name": "c", "resources": {"limits": {names.GPU_SHARE: "250"}}}]}
+    refusal = asked(template(resource)).refusal
+    assert refusal is not None
+    assert "is no resource; write it as a label" in refusal.message
+
+
+@pytest.mark.parametrize(("text", "device"), [("3", 3), ("256", None), ("-1", None), ("x", None)])
+def test_the_device_of_a_bound_pod_is_on_record(text: str, device: int | None) -> None:
+    one = pod(node="n", labels={names.GPU_SHARE: "250"}, annotations={names.GPU_DEVICE: text})
+    assert pod_bound(one).requests == (*CPU, (names.GPU_SHARE, 250))
+    assert pod_bound(one).presence == Presence(device=device)
 
 
 @pytest.mark.parametrize(

@@ -63,5 +63,5 @@ def _gangs(job: JobFile) -> Iterator[Gang]:
 
 
 def _pod_set(member: demand.PodSet) -> PodSet:
-    spec = convert(member.template, PodTemplate).spec
-    return PodSet(member.name, asked(spec).shape, member.count, member.count)
+    template = convert(member.template, PodTemplate)
+    return PodSet(member.name, asked(template).shape, member.count, member.count)

@@ -62,8 +62,7 @@ class Presence:
     ports: tuple[HostPort, ...] = ()
     #: its required anti-affinity, which holds against newcomers too
     apart: tuple[PodTerm, ...] = ()
-    #: thousandths of one GPU device, and which device of the node, if that is on record
-    gpu_share: int = 0
+    #: which device of the node its share of a GPU is on, if that is on record
     device: int | None = None
 
 

@@ -4,12 +4,14 @@ Everybody who has that question asks it here, on the one ledger: a cycle that st
 victims, a reservation, a remedy. Who only wants to know takes a mark of the ledger first and rolls back.
 """
 
+from collections.abc import Mapping
+
 from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Place
 from muster.core.gather import Gathering
-from muster.core.ledger import Ledger
+from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Nodes
-from muster.core.placement import Claim, place
+from muster.core.placement import Claim, Want, place
 from muster.core.slots import Slots
 from muster.core.topology import Topology
 
@@ -23,6 +25,7 @@ class Fit:
     def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots, topology: Topology) -> None:
         self.exact = Exact(nodes, ledger, slots)
         self.gathering = Gathering(nodes, topology, ledger, slots, self.exact)
+        self._nodes = nodes
         self._ledger = ledger
         self._slots = slots
 
@@ -39,3 +42,15 @@ class Fit:
         if not claim.search:
             return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)
+
+    def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
+        """The devices of those of these places that share a GPU, as charged since the mark."""
+        shares = {part.pod_set: part.shape.gpu_share for part in want.parts}
+        if not any(shares.values()):
+            return {}
+        taken, names = self._ledger.devices(mark), self._nodes.names
+        return {
+            place: taken[names[column], share].pop(0)
+            for place, column in sorted(placed.items())
+            if (share := shares[place.pod_set])
+        }

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
+from muster.names import GPU_SHARE
+
 #: `namespace/name` of the group, plus `/stage` where it has several.
 GangId = NewType("GangId", str)
 NodeName = NewType("NodeName", str)
@@ -128,8 +130,6 @@ class Shape:
     #: any one term must hold; None = no affinity. An empty tuple matches no node.
     affinity: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
-    #: thousandths of one GPU device (names.GPU); 0 = none
-    gpu_share: int = 0
     #: for each bound volume the nodes it can be used on: any one term of each must hold
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
     ports: tuple[HostPort, ...] = ()
@@ -140,6 +140,11 @@ class Shape:
     apart: tuple[PodTerm, ...] = ()
     drawn: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[Spread, ...] = ()
+
+    @property
+    def gpu_share(self) -> int:
+        """Thousandths of one GPU device that it asks for (names.GPU_SHARE in its requests); 0 = none."""
+        return next((amount for resource, amount in self.requests if resource == GPU_SHARE), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Hold:
     requests: Amounts
     told: bool
     until: float | None = None
+    #: of the node, if the place shares a GPU
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list
     for place in sorted(places):
         promise = state.holds.pop(place, None)
         if promise is not None:
-            ledger.give(promise.node, promise.requests)
+            ledger.give(promise.node, promise.requests, promise.device)
             occupy(state, promise.node, promise.requests, -1)
             if promise.told:
                 told.append(place)

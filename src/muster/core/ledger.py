@@ -3,6 +3,9 @@
 Facts (a bound pod, a held place) and trials (would this gang fit?) go through the same two calls, so
 there is no second account that could differ. A trial takes a mark first; `rollback` undoes everything
 after it, newest first, and `commit` makes it last. Marks do not nest across a change of columns.
+
+A share of a GPU is charged to one device of its node: whoever takes it is told which, or asks `devices` what
+was taken since a mark, and names it when it is given back.
 """
 
 from dataclasses import dataclass
@@ -19,12 +22,30 @@ class Mark:
     position: int
 
 
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """`times` pods on one node, or `times[i]` on each of several distinct columns."""
+
+    where: NodeName | int | Columns
+    demand: Demand
+    times: int | npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Thousandths of a device; negative: given back."""
+
+    node: NodeName
+    share: int
+    device: int
+
+
 class Ledger:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         #: how often something was given back for good; as long as it stays the same, room is only taken
         self.given = 0
-        self._trial: list[tuple[int | Columns, Demand, int | npt.NDArray[np.int64]]] = []
+        self._trial: list[Charge | Share] = []
         self._marks = 0
 
     def mark(self) -> Mark:
@@ -33,43 +54,97 @@ class Ledger:
 
     def rollback(self, mark: Mark) -> None:
         while len(self._trial) > mark.position:
-            columns, demand, times = self._trial.pop()
-            self._charge(columns, demand, -times)
+            match self._trial.pop():
+                case Charge(where, demand, times):
+                    self._charge(where, demand, -times)
+                case Share(node, share, device):
+                    self._share(node, -share, device)
         self._marks -= 1
 
     def commit(self, mark: Mark) -> None:
         """What was tried since the mark lasts (unless an earlier mark is rolled back)."""
         self._marks -= 1
         if not self._marks:
-            self.given += any(_gives(times) for _, _, times in self._trial)
+            self.given += any(isinstance(entry, Charge) and _gives(entry.times) for entry in self._trial)
             self._trial.clear()
 
-    def take(self, node: NodeName, requests: Amounts, times: int = 1) -> None:
-        """Charge pods with these requests to a node, present or not."""
-        column = self.nodes.column.get(node)
-        if column is None:
-            self.nodes.charge_elsewhere(node, requests, times)
-        else:
-            self.take_at(column, self.nodes.demand(requests), times)
+    def take(self, node: NodeName, requests: Amounts, device: int | None = None) -> int | None:
+        """Charge a pod with these requests to a node, present or not.
 
-    def give(self, node: NodeName, requests: Amounts) -> None:
-        self.take(node, requests, -1)
+        Returns the device that its share of a GPU is on: `device`, or one that is chosen. None: no share.
+        """
+        demand = self.nodes.demand(requests)
+        share = self.nodes.share(demand)
+        if share:
+            if device is None:
+                device = self._choose(node, demand, share)
+            self._note_share(node, share, device)
+        self._note(self.nodes.column.get(node, node), demand, 1)
+        return device if share else None
+
+    def give(self, node: NodeName, requests: Amounts, device: int | None = None) -> None:
+        """Undo a `take`; `device` is what it returned."""
+        demand = self.nodes.demand(requests)
+        share = self.nodes.share(demand)
+        if share:
+            assert device is not None, "a share is given back to the device that it was taken from"
+            self._note_share(node, -share, device)
+        self._note(self.nodes.column.get(node, node), demand, -1)
 
     def take_at(self, columns: int | Columns, demand: Demand, times: int | npt.NDArray[np.int64] = 1) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones."""
-        self._charge(columns, demand, times)
+        if share := self.nodes.share(demand):
+            for column, pods in zip(
+                np.atleast_1d(columns).tolist(), np.atleast_1d(times).tolist(), strict=True
+            ):
+                for _ in range(pods):
+                    node = self.nodes.names[column]
+                    self._note_share(node, share, self._choose(node, demand, share))
+        self._note(columns, demand, times)
+
+    def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
+        """Devices that were taken since the mark, in order, by node and thousandths."""
+        taken: dict[tuple[NodeName, int], list[int]] = {}
+        for entry in self._trial[mark.position :]:
+            if isinstance(entry, Share) and entry.share > 0:
+                taken.setdefault((entry.node, entry.share), []).append(entry.device)
+        return taken
+
+    def _choose(self, node: NodeName, demand: Demand, share: int) -> int:
+        return self.nodes.devices.best_fit(node, share)
+
+    def _note_share(self, node: NodeName, share: int, device: int) -> None:
+        self._share(node, share, device)
         if self._marks:
-            self._trial.append((columns, demand, times))
+            self._trial.append(Share(node, share, device))
+
+    def _note(
+        self, where: NodeName | int | Columns, demand: Demand, times: int | npt.NDArray[np.int64]
+    ) -> None:
+        self._charge(where, demand, times)
+        if self._marks:
+            self._trial.append(Charge(where, demand, times))
         else:
             self.given += _gives(times)
 
-    def _charge(self, columns: int | Columns, demand: Demand, times: int | npt.NDArray[np.int64]) -> None:
-        if isinstance(columns, np.ndarray):
-            assert isinstance(times, np.ndarray)
-            self.nodes.charge_many(columns, demand, times)
+    def _share(self, node: NodeName, share: int, device: int) -> None:
+        if share > 0:
+            self.nodes.devices.take(node, share, device)
         else:
-            assert isinstance(times, int)
-            self.nodes.charge(columns, demand, times)
+            self.nodes.devices.give(node, -share, device)
+
+    def _charge(
+        self, where: NodeName | int | Columns, demand: Demand, times: int | npt.NDArray[np.int64]
+    ) -> None:
+        if isinstance(where, np.ndarray):
+            assert isinstance(times, np.ndarray)
+            self.nodes.charge_many(where, demand, times)
+            return
+        assert isinstance(times, int)
+        if isinstance(where, str):
+            self.nodes.charge_elsewhere(where, demand, times)
+        else:
+            self.nodes.charge(where, demand, times)
 
 
 def _gives(times: int | npt.NDArray[np.int64]) -> bool:

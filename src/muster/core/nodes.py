@@ -11,7 +11,8 @@ used is summed in int64, so absurd requests cannot overflow; `free` is capacity 
 amount below zero (a node that shrank, a foreign pod that was forced on it) reads -1: no room.
 
 The resource `pods` is implicit: every pod takes one, whatever it requests, and a node whose capacity
-does not name `pods` sets no limit. Any other resource that a node does not name, it has none of.
+does not name `pods` sets no limit. Any other resource that a node does not name, it has none of. Shares of
+GPUs are kept by device (`devices.py`); their row is only read.
 """
 
 from typing import Final, Generic, TypeVar
@@ -19,8 +20,10 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.devices import Devices
 from muster.core.events import NodeChanged
 from muster.core.gang import Amounts, NodeName
+from muster.names import GPU_SHARE
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -62,7 +65,10 @@ class Nodes:
         #: use on nodes that have no column now: not merged in yet, removed, or not heard of yet
         self._elsewhere: dict[NodeName, dict[str, int]] = {}
         self._resolved: dict[Amounts, Demand] = {}
+        #: row of GPU_SHARE, once anybody has asked for a share
+        self._shares = -1
         self._allocate(1, 0)
+        self.devices = Devices(self)
 
     def __len__(self) -> int:
         """The number of columns, those of removed nodes included."""
@@ -107,13 +113,13 @@ class Nodes:
             self._elsewhere[name] = {r: amount for r, amount in used.items() if amount}
         for name in self.facts:
             for resource, _ in self.facts[name].capacity:
-                self._row(resource)
+                self.row(resource)
         self.names = sorted(self.facts)
         self.column = {name: column for column, name in enumerate(self.names)}
         self._allocate(len(self._capacity), len(self.names))
         for column, name in enumerate(self.names):
             for resource, amount in self._elsewhere.pop(name, {}).items():
-                self.used[self._row(resource), column] = amount
+                self.used[self.row(resource), column] = amount
         for column, name in enumerate(self.names):
             self._write(column, self.facts[name])
         self._elsewhere = {name: used for name, used in self._elsewhere.items() if used}
@@ -130,8 +136,8 @@ class Nodes:
         if demand is None:
             if len(self._resolved) >= _REMEMBERED:
                 self._resolved.clear()
-            wanted = [(self._row(r), min(q, _LARGEST)) for r, q in requests if q > 0 and r != PODS]
-            demand = self._resolved[requests] = ((self._row(PODS), 1), *sorted(wanted))
+            wanted = [(self.row(r), min(q, _LARGEST)) for r, q in requests if q > 0 and r != PODS]
+            demand = self._resolved[requests] = ((self.row(PODS), 1), *sorted(wanted))
         return demand
 
     def charge(self, column: int, demand: Demand, times: int) -> None:
@@ -152,10 +158,10 @@ class Nodes:
         self.revision += 1
         self.changes.append(columns)
 
-    def charge_elsewhere(self, name: NodeName, requests: Amounts, times: int) -> None:
+    def charge_elsewhere(self, name: NodeName, demand: Demand, times: int) -> None:
         """As `charge`, for a node without a column."""
         used = self._elsewhere.setdefault(name, {})
-        for row, amount in self.demand(requests):
+        for row, amount in demand:
             resource = self._resource(row)
             used[resource] = used.get(resource, 0) + times * amount
             if not used[resource]:
@@ -164,22 +170,49 @@ class Nodes:
             del self._elsewhere[name]
 
     def free(self, row: int) -> Ints:
-        """Free amount of a resource per node; -1 where the node is overdrawn."""
+        """Free amount of a resource per node; -1 where the node is overdrawn. Not to be written to."""
+        if row == self._shares:
+            return self.devices.thousandths()
         return self._free[row, : len(self.names)]
 
     def free_at(self, row: int, column: int) -> int:
+        if row == self._shares:
+            return self.devices.thousandths_at(column)
         return self._free.item(row, column)
 
     def capacity(self, row: int) -> Ints:
+        if row == self._shares:
+            return self.devices.capacity()
         return self._capacity[row, : len(self.names)]
+
+    def share(self, demand: Demand) -> int:
+        """Thousandths of one GPU that a pod of this demand takes; 0 = none."""
+        if self._shares < 0:
+            return 0
+        return next((amount for row, amount in demand if row == self._shares), 0)
 
     def device_rows(self, demand: Demand) -> list[int]:
         """Rows of devices (resources with a domain, such as nvidia.com/gpu) that the demand leaves."""
-        asked = {row for row, _ in demand}
+        asked = {self._shares, *(row for row, _ in demand)}
+        if self.share(demand):
+            asked.add(self.devices.row)
         return [row for r, row in self.resources.items() if "/" in r and row not in asked]
 
     def resource(self, row: int) -> str:
         return self._resource(row)
+
+    def row(self, resource: str) -> int:
+        """The row of a resource, a new one if nobody has named it so far."""
+        row = self.resources.setdefault(resource, len(self.resources))
+        if row >= len(self._capacity):
+            for array in ("_capacity", "_free", "used"):
+                old = getattr(self, array)
+                grown = np.zeros((2 * row, old.shape[1]), old.dtype)
+                grown[: len(old)] = old
+                setattr(self, array, grown)
+        if resource == GPU_SHARE:
+            self._shares = row
+        return row
 
     # Helpers
 
@@ -188,23 +221,13 @@ class Nodes:
         self._free: Ints = np.zeros((rows, columns), np.int32)
         self.used: npt.NDArray[np.int64] = np.zeros((rows, columns), np.int64)
 
-    def _row(self, resource: str) -> int:
-        row = self.resources.setdefault(resource, len(self.resources))
-        if row >= len(self._capacity):
-            for array in ("_capacity", "_free", "used"):
-                old = getattr(self, array)
-                grown = np.zeros((2 * row, old.shape[1]), old.dtype)
-                grown[: len(old)] = old
-                setattr(self, array, grown)
-        return row
-
     def _resource(self, row: int) -> str:
         return next(resource for resource, number in self.resources.items() if number == row)
 
     def _write(self, column: int, fact: NodeChanged) -> None:
         amounts = {PODS: UNLIMITED, **dict(fact.capacity)}
         for resource in amounts:
-            self._row(resource)
+            self.row(resource)
         for resource, row in self.resources.items():
             amount = min(max(amounts.get(resource, 0), 0), UNLIMITED)
             self._capacity[row, column] = amount

@@ -142,6 +142,7 @@ class Scheduler:
 
     def _pod_bound(self, event: PodBound) -> None:
         known = self.pods.get(event.pod)
+        event = _on_device(event, known, self.gangs)
         if known == event:
             return
         if known is None and event.gang is not None and event.place is not None:
@@ -154,8 +155,8 @@ class Scheduler:
                 fill(state, event.pod, event.place)
                 return
         vacated = self._remove_pod(known) if known is not None else None
-        self.pods[event.pod] = event
-        self.ledger.take(event.node, event.requests)
+        device = self.ledger.take(event.node, event.requests, event.presence.device)
+        self.pods[event.pod] = _with_device(event, device)
         if event.gang is not None:
             state = self._state(event.gang)
             if event.place is not None:
@@ -177,13 +178,15 @@ class Scheduler:
         if shape is None or _undone(state):
             return
         if vacated not in state.holds and known.node in self.nodes.facts:
-            self.ledger.take(known.node, shape.requests)
-            hold(state, vacated, Hold(known.node, shape.requests, False, event.at + self.config.hold))
+            device = known.presence.device if shape.requests == known.requests else None
+            device = self.ledger.take(known.node, shape.requests, device)
+            until = event.at + self.config.hold
+            hold(state, vacated, Hold(known.node, shape.requests, False, until, device))
 
     def _remove_pod(self, pod: PodBound) -> Place | None:
         """Returns the place that nobody fills now."""
         del self.pods[pod.pod]
-        self.ledger.give(pod.node, pod.requests)
+        self.ledger.give(pod.node, pod.requests, pod.presence.device)
         if pod.gang is None:
             return None
         state = self._state(pod.gang)
@@ -360,15 +363,16 @@ class Scheduler:
             return None
         mark = self.ledger.mark()
         for promise in untold.values():
-            self.ledger.give(promise.node, promise.requests)
+            self.ledger.give(promise.node, promise.requests, promise.device)
         placed = self.fit.fit(self._claim(state, want, untold))
         if isinstance(placed, Verdict) or not (placed or untold):
             self.ledger.rollback(mark)
             if plain or want.bound:
                 self._misfits[want] = placed if isinstance(placed, Verdict) else None
             return None
+        devices = self.fit.devices(want, placed, mark)
         self.ledger.commit(mark)
-        return self._assign(state, placed, untold, now)
+        return self._assign(state, placed, devices, untold, now)
 
     def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
         column = self.nodes.column
@@ -398,7 +402,12 @@ class Scheduler:
         return np.array(sorted(columns), np.intp) if columns else None
 
     def _assign(
-        self, state: GangState, placed: Mapping[Place, int], untold: Mapping[Place, Hold], now: float
+        self,
+        state: GangState,
+        placed: Mapping[Place, int],
+        devices: Mapping[Place, int],
+        untold: Mapping[Place, Hold],
+        now: float,
     ) -> Assign | None:
         """Hold what was placed. The ledger is charged with it already, and no longer with `untold`."""
         assert state.gang is not None
@@ -412,11 +421,14 @@ class Scheduler:
         fresh = now + self.config.hold if state.pods else None
         for place_, column in placed.items():
             until = untold[place_].until if place_ in untold else fresh
-            hold(state, place_, Hold(self.nodes.names[column], requests[place_.pod_set], True, until))
+            node, device = self.nodes.names[column], devices.get(place_)
+            hold(state, place_, Hold(node, requests[place_.pod_set], True, until, device))
         state.planned.clear()
         state.lapsed -= placed.keys()
         self._touched.add(state.id)
-        return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}) if placed else None
+        if not placed:
+            return None
+        return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}, devices)
 
 
 def _never(state: GangState) -> bool:
@@ -426,3 +438,23 @@ def _never(state: GangState) -> bool:
 def _undone(state: GangState) -> bool:
     """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
     return state.back_off is not None and state.back_off.gang and not stands(state)
+
+
+def _on_device(event: PodBound, known: PodBound | None, gangs: Mapping[GangId, GangState]) -> PodBound:
+    """A pod without a device on record keeps its earlier one, or that promised to its place."""
+    device = event.presence.device
+    if device is None and known is not None:
+        if (known.node, known.requests) == (event.node, event.requests):
+            device = known.presence.device
+    elif device is None and event.gang is not None and event.place is not None:
+        state = gangs.get(event.gang)
+        promise = state.holds.get(event.place) if state is not None else None
+        if promise is not None and (promise.node, promise.requests) == (event.node, event.requests):
+            device = promise.device
+    return _with_device(event, device)
+
+
+def _with_device(event: PodBound, device: int | None) -> PodBound:
+    if device == event.presence.device:
+        return event
+    return replace(event, presence=replace(event.presence, device=device))

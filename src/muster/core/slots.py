@@ -44,6 +44,8 @@ class Vector:
 
     shape: Shape
     demand: Demand
+    #: thousandths of one GPU
+    share: int
     #: row of the scarce resource
     scarce: int
     slots: Ints
@@ -113,13 +115,17 @@ class Slots:
         """How many pods of this shape each node of the mask would take if nothing ran there."""
         nodes = self._nodes
         slots = np.where(mask, UNLIMITED, 0).astype(np.int32)
-        for row, amount in nodes.demand(shape.requests):
+        demand = nodes.demand(shape.requests)
+        for row, amount in demand:
             np.minimum(slots, nodes.capacity(row) // amount if amount <= UNLIMITED else 0, out=slots)
+        if share := nodes.share(demand):
+            np.minimum(slots, nodes.devices.slots_when_empty(share), out=slots)
         return slots
 
     def _new(self, shape: Shape) -> Vector:
         none = np.zeros(0, np.int32)
-        return Vector(shape, self._nodes.demand(shape.requests), -1, none, none)
+        demand = self._nodes.demand(shape.requests)
+        return Vector(shape, demand, self._nodes.share(demand), -1, none, none)
 
     def _compute(self, vector: Vector, columns: Columns | None = None) -> None:
         """All columns, or only these."""
@@ -134,6 +140,8 @@ class Slots:
                 continue
             np.floor_divide(nodes.free(row)[some], amount, out=quotient)
             np.minimum(slots, quotient, out=slots)
+        if vector.share:
+            np.minimum(slots, nodes.devices.slots(vector.share, columns), out=slots)
         np.maximum(slots, 0, out=slots)
         np.multiply(slots, eligible, out=slots)
         scarce = dict(vector.demand)[vector.scarce]
@@ -156,6 +164,8 @@ class Slots:
         slots = 0
         if eligible:
             slots = max(0, min(nodes.free_at(row, column) // amount for row, amount in vector.demand))
+            if slots and vector.share:
+                slots = min(slots, nodes.devices.slots_at(vector.share, column))
         vector.total += slots - vector.slots.item(column)
         vector.slots[column] = slots
         if not slots:

@@ -109,6 +109,7 @@ class GangView:
     plans: tuple[Plan, ...]  # open ones, by attempt
     assigned: Mapping[Place, NodeName]  # by the core; filled places may be among them
     nodes: Container[str]
+    devices: Mapping[Place, int] = field(default_factory=dict)  # of assigned places that share a GPU
     called: tuple[Leaving, ...] = ()  # victims that the core has named, as far as they are still there
     victims: tuple[Victim, ...] = ()  # of the highest plan
     remade: tuple[Pod | None, ...] = ()  # who has the names of the pods that the highest plan makes anew
@@ -516,7 +517,8 @@ def minimum_met(gang: Gang, places: Iterable[Place]) -> bool:
 
 def _binds(view: GangView, places: _Places, attempt: int, *, planned: bool = True) -> Iterator[Bind]:
     for place, (pod, node) in sorted(places.bindable.items(), key=lambda item: item[0]):
-        yield Bind(pod, place, node, mark(view.epoch, attempt, place), planned)
+        stamp, device = mark(view.epoch, attempt, place), view.devices.get(place)
+        yield Bind(pod, place, node, stamp, device, planned)
 
 
 def _suspendable(view: GangView, group: Group) -> bool:

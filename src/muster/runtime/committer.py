@@ -60,6 +60,8 @@ class _Book:
 
     memory: Memory = field(default_factory=Memory)
     assigned: dict[Place, NodeName] = field(default_factory=dict)
+    #: which shared GPU of its node a place was assigned; good as long as the place is assigned
+    devices: dict[Place, int] = field(default_factory=dict)
     #: victims that the core has named for it, of which writes may be under way still
     named: tuple[CalledVictim, ...] = ()
     #: the same, looked up: their pods and owners, until they are gone
@@ -101,9 +103,10 @@ class Committer:
 
     def decided(self, decision: Decision) -> None:
         match decision:
-            case Assign(gang, nodes):
+            case Assign(gang, nodes, devices):
                 book = self._book(gang)
                 book.assigned.update(nodes)
+                book.devices = {p: d for p, d in book.devices.items() if p not in nodes} | dict(devices)
                 book.explanation = None
                 self.changed(gang)
             case Evict(victims, beneficiary):
@@ -253,6 +256,7 @@ class Committer:
             plans=plans,
             assigned=book.assigned,
             nodes=self._observed.nodes,
+            devices=book.devices,
             called=book.called,
             victims=victims,
             remade=tuple(self._namesakes(plans[-1])) if plans else (),

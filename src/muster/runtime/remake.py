@@ -9,11 +9,11 @@ one life of a pod or is set by the server.
 from typing import Final
 
 from muster.api.base import Object
-from muster.names import EPOCH, PLAN
+from muster.names import EPOCH, GPU_DEVICE, PLAN
 
 #: Kept of the metadata. Everything else is the server's or tells of one life.
 _METADATA: Final = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
-_OURS: Final = (PLAN, EPOCH)
+_OURS: Final = (PLAN, EPOCH, GPU_DEVICE)
 #: Of the spec: where it ran, and containers that were attached while it did.
 _OF_ONE_LIFE: Final = ("nodeName", "ephemeralContainers")
 #: Computed from the priority class by the server, which refuses them if the class has changed since.

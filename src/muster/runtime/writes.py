@@ -20,7 +20,7 @@ from muster.core.gang import NodeName, Place
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, NotFound
-from muster.names import EPOCH, PLAN, PREEMPTED
+from muster.names import EPOCH, GPU_DEVICE, PLAN, PREEMPTED
 from muster.runtime.plan import Plan, PodRef, Remade, encode
 from muster.runtime.remake import remade
 from muster.translate.group import Owner
@@ -104,6 +104,8 @@ class Bind:
     place: Place
     node: NodeName
     mark: str
+    #: which of the node's shared GPUs
+    device: int | None = None
     #: part of an open plan, not a transaction of its own
     planned: bool = True
 
@@ -181,8 +183,8 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
             await _set_suspend(client, namespace, owner, True)
         case Unsuspend(namespace, owner):
             await _set_suspend(client, namespace, owner, False)
-        case Bind(pod, _, node, mark):
-            await client.bind(pod.metadata.namespace, pod.metadata.name, _binding(pod, node, mark))
+        case Bind(pod, _, node, mark, device):
+            await client.bind(pod.metadata.namespace, pod.metadata.name, _binding(pod, node, mark, device))
         case EvictPod(pod, message):
             await _evict(client, pod, message, clock)
         case PatchPodStatus(pod, body):
@@ -268,7 +270,8 @@ async def _set_suspend(client: Client, namespace: str, owner: Owner, suspend: bo
     await client.patch(owner.kind, namespace, owner.name, body)
 
 
-def _binding(pod: Pod, node: NodeName, mark: str) -> Object:
+def _binding(pod: Pod, node: NodeName, mark: str, device: int | None) -> Object:
+    annotations = {PLAN: mark} if device is None else {PLAN: mark, GPU_DEVICE: str(device)}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -277,7 +280,7 @@ def _binding(pod: Pod, node: NodeName, mark: str) -> Object:
             "namespace": pod.metadata.namespace,
             "uid": pod.metadata.uid,
             "resourceVersion": pod.metadata.resource_version,
-            "annotations": {PLAN: mark},
+            "annotations": annotations,
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }

@@ -22,13 +22,13 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     if pod is None:
         return None
     meta = pod.metadata
-    shape, refusal = asked(pod.spec)
+    shape, refusal = asked(pod)
     number = priority(pod.spec, world)
     gates = scheduling_gates(pod.spec)
     gate = None
     if not pod.spec.node_name:
         gate = (
-            marks.refusal(meta)
+            marks.refusal(meta, of_pods=True)
             or refusal
             or (number if isinstance(number, Gate) else None)
             or marks.hold(meta)

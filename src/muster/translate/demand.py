@@ -44,7 +44,7 @@ def demand(spec: JobSpec, world: World) -> Demand:
         template = convert(spec.template, PodTemplate, at=("spec", "template"))
     except InvalidObject as error:
         return Demand(Shape(requests=()), places, refusal=Gate(Code.INVALID, str(error)))
-    shape, refusal = asked(template.spec)
+    shape, refusal = asked(template)
     number = priority(template.spec, world)
     if isinstance(number, Gate):
         refusal, number = refusal or number, 0
@@ -57,7 +57,7 @@ def demand(spec: JobSpec, world: World) -> Demand:
             Code.INVALID,
             f"its pods name the PodGroup {group}, and {names.GANG} makes it a gang of its own; take one away",
         )
-    refusal = marks.refusal(template.metadata) or refusal
+    refusal = marks.refusal(template.metadata, of_pods=True) or refusal
     return Demand(shape, places, number, refusal, scheduling_gates(template.spec))
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from muster import names
 from muster.api.base import ObjectMeta
+from muster.core.devices import WHOLE
 from muster.core.gang import Code, Gate
 from muster.translate.world import World
 
@@ -16,6 +17,8 @@ DEFAULT_QUEUE: Final = "default"
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
 RECREATE: Final = "recreate"
+#: Shared devices of one node; a higher number on a pod is nothing that muster has written.
+MOST_DEVICES: Final = 256
 
 
 def mark(meta: ObjectMeta, key: str) -> str | None:
@@ -34,8 +37,24 @@ def namespace_gang(namespace: str, world: World) -> bool:
     return found is not None and own_gang(found.metadata) is True
 
 
-def refusal(meta: ObjectMeta) -> Gate | None:
-    """Invalid, if a mark on the object cannot be honoured."""
+def gpu_share(meta: ObjectMeta) -> int:
+    """Thousandths of one GPU that a pod asks for; 0 = none. Raises ValueError for what is no such number."""
+    text = mark(meta, names.GPU_SHARE)
+    if text is None:
+        return 0
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= WHOLE:
+        raise ValueError(f'{names.GPU_SHARE} is {text!r}; write thousandths of one GPU, "1" to "{WHOLE}"')
+    return int(text)
+
+
+def gpu_device(meta: ObjectMeta) -> int | None:
+    """Which of its node's shared devices a pod is on, if that is on record."""
+    text = meta.annotations.get(names.GPU_DEVICE, "")
+    return int(text) if text.isascii() and text.isdecimal() and int(text[:9]) < MOST_DEVICES else None
+
+
+def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
+    """Invalid, if a mark on the object, or on its pods themselves, cannot be honoured."""
     gang = mark(meta, names.GANG)
     if gang not in (None, "true", "false"):
         return Gate(Code.INVALID, f'{names.GANG} is {gang!r}; write "true" or "false"')
@@ -45,9 +64,12 @@ def refusal(meta: ObjectMeta) -> Gate | None:
     partial = mark(meta, names.ON_PARTIAL)
     if partial not in (None, KEEP, RECREATE):
         return Gate(Code.INVALID, f"{names.ON_PARTIAL} is {partial!r}; write {KEEP} or {RECREATE}")
-    for key in (names.EXCLUSIVE, names.GPU_SHARE):
-        if mark(meta, key) is not None:
-            return Gate(Code.INVALID, f"{key} is not supported yet")
+    if mark(meta, names.EXCLUSIVE) is not None:
+        return Gate(Code.INVALID, f"{names.EXCLUSIVE} is not supported yet")
+    if not of_pods and mark(meta, names.GPU_SHARE) is not None:
+        return Gate(
+            Code.INVALID, f"{names.GPU_SHARE} is each pod's own; write it on the pods or their template"
+        )
     return None
 
 

@@ -151,7 +151,7 @@ def _place(pods: _Pods, before: Group | None, lacking: int) -> _Places:
     """`lacking`: how many pods fewer there are than the minimum."""
     by_shape: dict[Shape, list[Pod]] = {}
     for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
-        by_shape.setdefault(asked(pod.spec).shape, []).append(pod)
+        by_shape.setdefault(asked(pod).shape, []).append(pod)
     lost = _lost(pods, before)
     for pod_set in before.gang.pod_sets if before is not None else ():
         if pod_set.name in lost:
@@ -228,8 +228,8 @@ def _refused(group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> 
             continue
         number = priority(pod.spec, world)
         gate = (
-            marks.refusal(pod.metadata)
-            or asked(pod.spec).refusal
+            marks.refusal(pod.metadata, of_pods=True)
+            or asked(pod).refusal
             or (number if isinstance(number, Gate) else None)
         )
         if gate is not None:

@@ -6,6 +6,7 @@ template have one shape: what it depends on is packed into bytes, and the shape 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -13,9 +14,9 @@ import msgspec
 
 from muster.api.base import LabelSelectorRequirement
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.api.core_v1 import Container, NodeSelectorTerm, Pod, PodSpec
+from muster.api.core_v1 import Container, NodeSelectorTerm, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
-from muster.core.events import PodBound
+from muster.core.events import NOTHING, PodBound, Presence
 from muster.core.gang import (
     Code,
     Effect,
@@ -30,6 +31,8 @@ from muster.core.gang import (
     Shape,
     Toleration,
 )
+from muster.names import GPU, GPU_SHARE
+from muster.translate.marks import gpu_device, gpu_share
 from muster.translate.requests import requests
 
 #: Shapes remembered; a cluster has far fewer templates at work than pods.
@@ -43,9 +46,14 @@ class Asked(NamedTuple):
     refusal: Gate | None
 
 
-def asked(spec: PodSpec) -> Asked:
-    """The shape of a pod, or of a template's pods. Equal specs give the identical shape."""
-    return _asked(_ENCODE(_what_counts(spec)))
+def asked(pod: Pod | PodTemplate) -> Asked:
+    """The shape of a pod, or of a template's pods. Equal ones give the identical shape."""
+    share: int | str
+    try:
+        share = gpu_share(pod.metadata)
+    except ValueError as error:
+        share = str(error)
+    return _asked(_ENCODE(_what_counts(pod.spec)), share)
 
 
 def occupies(pod: Pod) -> bool:
@@ -63,10 +71,16 @@ def pod_bound(pod: Pod, gang: GangId | None = None, place: Place | None = None) 
     return PodBound(
         pod=PodId(pod.metadata.uid),
         node=NodeName(pod.spec.node_name),
-        requests=asked(pod.spec).shape.requests,
+        requests=asked(pod).shape.requests,
         gang=gang,
         place=place,
+        presence=_presence(pod),
     )
+
+
+def _presence(pod: Pod) -> Presence:
+    device = gpu_device(pod.metadata)
+    return NOTHING if device is None else Presence(device=device)
 
 
 def completion_index(pod: Pod) -> int | None:
@@ -112,11 +126,14 @@ def _what_counts_of(container: Container) -> Container:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _asked(packed: bytes) -> Asked:
+def _asked(packed: bytes, share: int | str) -> Asked:
+    """`share` is a number of thousandths, or what is wrong with it."""
     spec = _DECODE(packed)
     faults = list(_unsupported(spec))
     try:
         shape = _shape(spec)
+        if share:
+            shape = _sharing(shape, share)
     except ValueError as error:
         return Asked(Shape(requests=()), Gate(Code.INVALID, str(error)))
     if faults:
@@ -126,8 +143,11 @@ def _asked(packed: bytes) -> Asked:
 
 def _shape(spec: PodSpec) -> Shape:
     required = spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required
+    amounts = requests(spec)
+    if dict(amounts).get(GPU_SHARE):
+        raise ValueError(f"{GPU_SHARE} is no resource; write it as a label or an annotation of the pod")
     return Shape(
-        requests=requests(spec),
+        requests=amounts,
         selector=tuple(sorted(spec.node_selector.items())),
         # a term without requirements matches no node: it adds nothing to an "any of"
         affinity=tuple(
@@ -139,6 +159,14 @@ def _shape(spec: PodSpec) -> Shape:
         else None,
         tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations}, key=repr)),
     )
+
+
+def _sharing(shape: Shape, share: int | str) -> Shape:
+    if isinstance(share, str):
+        raise ValueError(share)
+    if dict(shape.requests).get(GPU):
+        raise ValueError(f"{GPU_SHARE} is for pods that ask for no whole {GPU}; take one of them away")
+    return replace(shape, requests=tuple(sorted((*shape.requests, (GPU_SHARE, share)))))
 
 
 def _term(term: NodeSelectorTerm) -> NodeTerm:

@@ -48,7 +48,24 @@ def test_a_restart_knows_who_has_which(tmp_path: Path, gpus: Gpus) -> None:
     assert later.take("a", "main", "here", 2) == ["0", "1"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "5", "[1]", '{"main": 1}'])
+def test_pods_of_one_shared_device_have_one_gpu_which_nobody_has_whole(tmp_path: Path, gpus: Gpus) -> None:
+    assert gpus.take("whole", "main", "here", 1) == ["0"]
+    assert gpus.share("a", "here", 0) == gpus.share("b", "here", 0) == gpus.share("a", "here", 0) == "1"
+    assert gpus.share("c", "here", 7) == "2"
+    assert gpus.take("more", "main", "here", 2) == ["3"]
+    assert gpus.share("d", "here", 1) == "", "nothing is left to be another device"
+    gpus.give_back("a")
+    later = machine(tmp_path)
+    for pod in ("whole", "b", "c", "more"):
+        later.restore(pod)
+    assert later.share("e", "here", 0) == "1"
+    later.give_back("b")
+    later.give_back("e")
+    assert later.take("last", "main", "here", 1) == ["1"]
+    assert gpus.share("f", "pretended", 0) == ""
+
+
+@pytest.mark.parametrize("text", ["", "{", "5", "[1]", '{"whole": 1}'])
 def test_a_damaged_record_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "gpus.json").write_text(text)

@@ -3,7 +3,10 @@
 from typing import Final
 
 from muster.core.nodes import PODS
+from muster.names import GPU_SHARE
 
+#: Counted in thousandths.
+_THOUSANDTHS: Final = ("cpu", GPU_SHARE)
 _BYTES: Final = ("memory", "ephemeral-storage", "storage")
 
 
@@ -14,14 +17,14 @@ def show(resource: str, amount: int) -> str:
         return f"{number} {'CPU' if amount == 1000 else 'CPUs'}"
     if resource == PODS:
         return f"{number} {'pod' if amount == 1 else 'pods'}"
-    if resource.endswith("/gpu"):
-        return f"{number} {'GPU' if amount == 1 else 'GPUs'}"
+    if resource.endswith("/gpu") or resource == GPU_SHARE:
+        return f"{number} {'GPU' if number == '1' else 'GPUs'}"
     return f"{number} {resource}"
 
 
 def bare(resource: str, amount: int) -> str:
     """The number alone, where the unit has just been said."""
-    if resource == "cpu":
+    if resource in _THOUSANDTHS:
         return f"{amount / 1000:g}"
     if resource in _BYTES or resource.startswith("hugepages-"):
         for unit, size in (("TiB", 2**20), ("GiB", 2**10)):
@@ -33,7 +36,7 @@ def bare(resource: str, amount: int) -> str:
 
 def are(resource: str, amount: int) -> str:
     """ "1 is", "19 are": the number with its verb."""
-    single = resource not in _BYTES and amount == (1000 if resource == "cpu" else 1)
+    single = resource not in _BYTES and amount == (1000 if resource in _THOUSANDTHS else 1)
     return f"{bare(resource, amount)} {'is' if single else 'are'}"
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.decisions import PodSetExplanation
+from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility, Obstacle
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
@@ -25,6 +26,7 @@ from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, Bools, Nodes
 from muster.core.placement import Part, Trial, Want
 from muster.core.slots import Slots, Vector
+from muster.names import GPU, GPU_SHARE
 
 #: Gangs named as blockers, largest holders first.
 BLOCKERS: Final = 5
@@ -102,6 +104,8 @@ class Case:
             count(name, obstacles & flag != 0)
         for resource, row, amount in self.asked(vector):
             count(resource, self.cluster.nodes.free(row) < amount)
+        if vector.share:
+            count(GPU_SHARE, self.cluster.nodes.devices.slots(vector.share) < 1)
         return limits
 
     def asked(self, vector: Vector) -> list[tuple[str, int, int]]:
@@ -151,10 +155,17 @@ class Case:
         def there(state: GangState) -> bool:
             return any(usable[column[node]] for node in state.nodes if node in column)
 
-        holding = (state for state in self.cluster.gangs.values() if state.usage[resource] > 0)
-        most_first = sorted(holding, key=lambda state: (-state.usage[resource], state.id))
+        holding = (state for state in self.cluster.gangs.values() if _held(state, resource) > 0)
+        most_first = sorted(holding, key=lambda state: (-_held(state, resource), state.id))
         return tuple(state.id for state in islice(filter(there, most_first), BLOCKERS))
 
     def named(self, part: Part, message: str) -> str:
         """The message, with the pod set's name where there are several."""
         return f"{part.pod_set}: {message}" if len(self.want.parts) > 1 else message
+
+
+def _held(state: GangState, resource: str) -> int:
+    """What a gang uses of a resource; of GPUs thousandths, as shares and whole devices compete for them."""
+    if resource in (GPU, GPU_SHARE):
+        return state.usage[GPU] * WHOLE + state.usage[GPU_SHARE]
+    return state.usage[resource]

@@ -10,6 +10,7 @@ from muster.core.exact import Answer
 from muster.core.explain.amounts import are, bare, nodes_, show
 from muster.core.explain.case import Case
 from muster.core.gang import Code
+from muster.names import GPU_SHARE
 
 
 def fragmented(case: Case) -> Explanation:
@@ -29,7 +30,7 @@ def fragmented(case: Case) -> Explanation:
         else bare(resource, asked)
     )
     if not holding:
-        but = f"no node has {pod} free at once"
+        but = f"no {'GPU' if resource == GPU_SHARE else 'node'} has {pod} free at once"
     elif vector.total == holding and len(want.parts) == 1:
         but = f"only {nodes_(holding)} {'has' if holding == 1 else 'have'} {pod} free at once"
     else:

@@ -42,6 +42,8 @@ from muster.local.node.logs import Logs, LogWriter
 from muster.local.node.mounts import Bind
 from muster.local.node.probes import Probes
 from muster.local.node.status import Observed, Verdict
+from muster.names import GPU_SHARE
+from muster.translate.marks import gpu_device, mark
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,10 @@ class Devices(Protocol):
     """Who hands out GPUs."""
 
     def take(self, pod_uid: str, container: str, node: str, count: int) -> list[str]: ...
+
+    def share(self, pod_uid: str, node: str, device: int) -> str: ...
+
+    def has(self, node: str) -> bool: ...
 
     def give_back(self, pod_uid: str) -> None: ...
 
@@ -464,12 +470,14 @@ class PodWorker:
         return shim.variables(env, hosts, hostname_of(self.pod))
 
     def _gpu_env(self, container: Observed) -> dict[str, str]:
+        meta, node, devices = self.pod.metadata, self.pod.spec.node_name, self._place.devices
+        if mark(meta, GPU_SHARE) is not None and devices.has(node):
+            device = gpu_device(meta)  # not on record: muster did not bind it, and it sees no GPU at all
+            return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}
         wanted = status.gpus(container.spec)
         if not wanted:
             return {}
-        indices = self._place.devices.take(
-            self.pod.metadata.uid, container.spec.name, self.pod.spec.node_name, wanted
-        )
+        indices = devices.take(meta.uid, container.spec.name, node, wanted)
         return {"CUDA_VISIBLE_DEVICES": ",".join(indices)} if indices else {}
 
     def _writer(self, container: Observed, files: Files) -> LogWriter:

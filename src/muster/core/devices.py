@@ -1,0 +1,148 @@
+"""Shared GPUs: what shares have left on each device of each node, in thousandths.
+
+A pod asks for whole devices (`nvidia.com/gpu`), or for a share of one: so many thousandths of the resource
+`muster.dev/gpu-share`, of which each device has 1000. A device with a share on it is *open*: it is kept for
+shares until the last of them has gone, and is charged to its node as one whole device. So the row of
+`nvidia.com/gpu` in `Nodes` says how many devices are empty, whoever uses the others, and gangs without shares
+pay nothing for those with shares. What is free of `muster.dev/gpu-share` is no row of its own but read off
+here, as the thousandths of empty and open devices together: an upper bound of what shares can use. How many
+shares the devices really take is `slots`.
+
+Devices of a node are numbered from 0 as they open. A number says who shares with whom; it is not the
+driver's: empty devices are all alike, and the node itself keeps shared and whole ones apart. Nothing depends
+therefore on which device breaks. If more are open or in whole use than a node has, the row reads -1 and the
+node takes neither pods with whole GPUs nor further shares.
+
+The amounts are kept by node name, as a column lasts only for one layout, and as a table (numbers × columns)
+for whole vectors of nodes at a time.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from muster.core.gang import NodeName
+from muster.names import GPU
+
+if TYPE_CHECKING:
+    from muster.core.nodes import Columns, Demand, Ints, Nodes
+
+#: Thousandths of one device.
+WHOLE: Final = 1000
+#: Devices that are counted on one node; thousandths of so many still fit 32 bits.
+_MOST: Final = 2**20
+
+#: Which device of the column a pod of this demand and this share is to take.
+Choose = Callable[[int, "Demand", int], int]
+
+
+class Devices:
+    def __init__(self, nodes: "Nodes") -> None:
+        self._nodes = nodes
+        self.row = nodes.row(GPU)
+        #: thousandths in use by number of device, 0 where it is not open; no zero at the end, no empty list
+        self._used: dict[NodeName, list[int]] = {}
+        self._layout = -1
+        self._left: Ints = np.zeros((0, 0), np.int32)
+
+    def best_fit(self, node: NodeName, share: int) -> int:
+        """The open device with the least left that fits, the lowest number of several; else a new one."""
+        used = self._used.get(node, [])
+        fitting = [(-amount, i) for i, amount in enumerate(used) if 0 < amount <= WHOLE - share]
+        if fitting:
+            return min(fitting)[1]
+        return used.index(0) if 0 in used else len(used)
+
+    def take(self, node: NodeName, share: int, device: int) -> None:
+        """Use a share of this device, be it more than there is: what is on record is charged as it is."""
+        used = self._used.setdefault(node, [])
+        used += [0] * (device + 1 - len(used))
+        used[device] += share
+        self._note(node, device, opened=used[device] == share)
+
+    def give(self, node: NodeName, share: int, device: int) -> None:
+        used = self._used[node]
+        used[device] -= share
+        closed = not used[device]
+        while used and not used[-1]:
+            used.pop()
+        if not used:
+            del self._used[node]
+        self._note(node, device, opened=-closed)
+
+    def used(self, node: NodeName) -> list[int]:
+        """Thousandths in use by shares, by number; 0 and beyond the end: not open."""
+        return self._used.get(node, [])
+
+    def left(self, columns: "Columns | None" = None) -> "Ints":
+        """Numbers × columns: thousandths left on open devices, 0 on others."""
+        if self._layout != self._nodes.layout:
+            self._tabulate()
+        return self._left if columns is None else self._left[:, columns]
+
+    def slots(self, share: int, columns: "Columns | None" = None) -> "Ints":
+        """How many such shares each node's devices take."""
+        empty = self._nodes.free(self.row) if columns is None else self._nodes.free(self.row)[columns]
+        slots = np.minimum(empty, _MOST) * np.int32(WHOLE // share)
+        for left in self.left(columns):
+            slots += left // share
+        slots[empty < 0] = 0
+        return slots
+
+    def slots_at(self, share: int, column: int) -> int:
+        empty = self._nodes.free_at(self.row, column)
+        if empty < 0:
+            return 0
+        slots = min(empty, _MOST) * (WHOLE // share)
+        for used in self._used.get(self._nodes.names[column], ()):
+            if 0 < used < WHOLE:
+                slots += (WHOLE - used) // share
+        return slots
+
+    def slots_when_empty(self, share: int) -> "Ints":
+        return np.minimum(self._nodes.capacity(self.row), _MOST) * np.int32(WHOLE // share)
+
+    def thousandths(self, columns: "Columns | None" = None) -> "Ints":
+        """All that is free on each node, of empty and of open devices."""
+        empty = self._nodes.free(self.row) if columns is None else self._nodes.free(self.row)[columns]
+        free: Ints = np.clip(empty, 0, _MOST) * np.int32(WHOLE)
+        free += self.left(columns).sum(axis=0, dtype=np.int32)
+        return free
+
+    def thousandths_at(self, column: int) -> int:
+        open_ = (WHOLE - used for used in self._used.get(self._nodes.names[column], ()) if 0 < used < WHOLE)
+        return min(max(self._nodes.free_at(self.row, column), 0), _MOST) * WHOLE + sum(open_)
+
+    def capacity(self) -> "Ints":
+        """Thousandths of all devices of each node."""
+        return np.minimum(self._nodes.capacity(self.row), _MOST) * np.int32(WHOLE)
+
+    def _note(self, node: NodeName, device: int, opened: int) -> None:
+        """Bring the row of whole devices and the table up to date."""
+        column = self._nodes.column.get(node)
+        demand = ((self.row, 1),)
+        if column is None:
+            self._nodes.charge_elsewhere(node, demand, opened)
+            return
+        self._nodes.charge(column, demand, opened)
+        if self._layout != self._nodes.layout:
+            return
+        if device >= len(self._left):
+            grown = np.zeros((device + 1, len(self._nodes)), np.int32)
+            grown[: len(self._left)] = self._left
+            self._left = grown
+        used = self._used.get(node, [])
+        self._left[device, column] = _left(used[device]) if device < len(used) else 0
+
+    def _tabulate(self) -> None:
+        here = {node: used for node, used in self._used.items() if node in self._nodes.column}
+        numbers = max(map(len, here.values()), default=0)
+        self._left = np.zeros((numbers, len(self._nodes)), np.int32)
+        for node, used in here.items():
+            self._left[: len(used), self._nodes.column[node]] = [_left(amount) for amount in used]
+        self._layout = self._nodes.layout
+
+
+def _left(used: int) -> int:
+    return max(WHOLE - used, 0) if used else 0

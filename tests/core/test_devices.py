@@ -1,0 +1,273 @@
+"""Shares of GPUs, device by device, against a model that is a list of numbers per node."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.decisions import Explanation
+from muster.core.events import (
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PodBound,
+    PodEnded,
+    Presence,
+)
+from muster.core.gang import Code, GangId, NodeName, Place, PodId, PodSet
+from muster.core.ledger import Ledger, Mark
+from muster.core.nodes import Nodes
+from muster.core.scheduler import Scheduler
+from tests.core.words import assigns, bind, gang, node, scheduler, shape, waits, where
+
+
+@dataclass
+class Model:
+    """One node: its devices, how many of them are used as a whole, and what shares have taken of others."""
+
+    count: int
+    whole: int = 0
+    shared: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> int:
+        return self.count - self.whole - len(self.shared)
+
+    def slots(self, share: int) -> int:
+        if self.empty < 0:
+            return 0
+        devices = [1000] * self.empty + [1000 - used for used in self.shared.values()]
+        return sum(max(left, 0) // share for left in devices)
+
+    def best(self, share: int) -> int:
+        fitting = [(1000 - used, i) for i, used in self.shared.items() if 1000 - used >= share]
+        return min(fitting)[1] if fitting else next(i for i in range(99) if i not in self.shared)
+
+    def change(self, share: int, device: int) -> None:
+        self.shared[device] = self.shared.get(device, 0) + share
+        if not self.shared[device]:
+            del self.shared[device]
+
+
+#: what happens: a pod comes (whole GPUs, a share, a share on record), the n-th goes, a node is resized, or
+#: another comes; a mark is set, all since the last is undone or kept
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("whole"), st.integers(0, 2), st.integers(1, 3)),
+        st.tuples(st.just("share"), st.integers(0, 2), st.integers(1, 1000)),
+        st.tuples(st.just("record"), st.integers(0, 2), st.sampled_from([400, 1000])),
+        st.tuples(st.just("end"), st.integers(0, 30), st.just(0)),
+        st.tuples(st.just("resize"), st.integers(0, 2), st.integers(0, 4)),
+        st.tuples(st.just("merge"), st.just(0), st.just(0)),
+        st.tuples(st.sampled_from(["mark", "rollback", "commit"]), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+@settings(max_examples=150, deadline=None)
+def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -> None:
+    nodes = Nodes()
+    ledger = Ledger(nodes)
+    names = [NodeName(f"n{i}") for i in range(3)]
+    models = [Model(2) for _ in names]
+    for name in names:
+        nodes.change(node(name, gpu=2))
+    nodes.settle()
+    pods: list[tuple[int, int, int, int | None]] = []
+    marks: list[tuple[Mark, list[tuple[int, dict[int, int]]], list[tuple[int, int, int, int | None]]]] = []
+    extra = 0
+    for what, which, amount in told:
+        if what == "whole":
+            ledger.take(names[which], shape(gpu=amount).requests)
+            models[which].whole += amount
+            pods.append((which, amount, 0, None))
+        elif what in ("share", "record"):
+            on_record = amount // 400 if what == "record" else None
+            device = ledger.take(names[which], shape(share=amount).requests, on_record)
+            assert device == (models[which].best(amount) if on_record is None else on_record)
+            models[which].change(amount, device)
+            pods.append((which, 0, amount, device))
+        elif what == "end" and pods:
+            on, whole, share, device = pods.pop(which % len(pods))
+            ledger.give(names[on], shape(gpu=whole, share=share).requests, device)
+            models[on].whole -= whole
+            if device is not None:
+                models[on].change(-share, device)
+        elif what == "resize":
+            nodes.change(node(names[which], gpu=amount))
+            models[which].count = amount
+        elif what == "merge" and not marks:
+            nodes.change(node(f"m{extra}", gpu=0))
+            nodes.settle()
+            extra += 1
+        elif what == "mark":
+            marks.append((ledger.mark(), [(m.whole, dict(m.shared)) for m in models], list(pods)))
+        elif what == "rollback" and marks:
+            mark, before, pods = marks.pop()
+            ledger.rollback(mark)
+            for model, (whole, shared) in zip(models, before, strict=True):
+                model.whole, model.shared = whole, shared
+        elif what == "commit" and marks:
+            ledger.commit(marks.pop()[0])
+        for name, model in zip(names, models, strict=True):
+            column = nodes.column[name]
+            used = nodes.devices.used(name)
+            assert {i: amount for i, amount in enumerate(used) if amount} == model.shared
+            assert nodes.free_at(nodes.devices.row, column) == max(model.empty, -1)
+            for share in (1, 250, 333, 1000, 1001):
+                assert nodes.devices.slots(share).item(column) == model.slots(share)
+                assert nodes.devices.slots_at(share, column) == model.slots(share)
+            free = 1000 * max(model.empty, 0) + sum(max(1000 - used, 0) for used in model.shared.values())
+            assert nodes.devices.thousandths().item(column) == free
+            assert nodes.devices.thousandths_at(column) == free
+
+
+def test_shares_fill_open_devices_before_others() -> None:
+    muster = scheduler([node("a", gpu=2), node("b", gpu=2)], gang("ns/x", count=5, of=shape(share=300)))
+    [assign] = assigns(muster.decide(0.0))
+    assert where(assign) == ["a"] * 5
+    assert [assign.devices[place] for place in sorted(assign.devices)] == [0, 0, 0, 1, 1]
+    muster.apply(GangSubmitted(gang("ns/y", count=2, of=shape(gpu=1))))
+    [assign] = assigns(muster.decide(0.0))
+    assert where(assign) == ["b", "b"]
+    assert not assign.devices
+
+
+def test_one_gpu_is_shared_or_whole() -> None:
+    muster = scheduler([node("a", gpu=1)], gang("ns/x", of=shape(share=1)))
+    [assign] = assigns(muster.decide(0.0))
+    bind(muster, assign)
+    muster.apply(GangSubmitted(gang("ns/y", of=shape(gpu=1))))
+    assert not assigns(muster.decide(1.0))
+    muster.apply(GangRemoved(GangId("ns/x")))
+    muster.apply(PodEnded(PodId("ns/x:main/0"), 2.0))
+    [assign] = assigns(muster.decide(2.0))
+    assert assign.gang == "ns/y"
+
+
+def test_a_restart_knows_the_devices_that_are_on_record() -> None:
+    muster = scheduler([node("a", gpu=2)])
+    for i, (share, device) in enumerate([(600, 1), (300, 0), (300, 1)]):
+        requests = shape(share=share).requests
+        muster.apply(PodBound(PodId(f"p{i}"), NodeName("a"), requests, presence=Presence(device=device)))
+    muster.apply(GangSubmitted(gang("ns/x", of=shape(share=100))))
+    muster.apply(GangSubmitted(gang("ns/y", of=shape(share=200))))
+    muster.apply(GangSubmitted(gang("ns/z", of=shape(share=600))))
+    devices = {assign.gang: [*assign.devices.values()] for assign in assigns(muster.decide(0.0))}
+    assert devices == {"ns/x": [1], "ns/y": [0]}
+
+
+def test_a_pod_without_a_record_is_on_the_device_that_its_place_was_promised() -> None:
+    muster = scheduler(
+        [node("a", gpu=2)], gang("ns/x", of=shape(share=600)), gang("ns/y", of=shape(share=300))
+    )
+    muster.apply(GangSubmitted(gang("ns/z", of=shape(share=500))))
+    made = {assign.gang: assign for assign in assigns(muster.decide(0.0))}
+    assert {name: [*assign.devices.values()] for name, assign in made.items()} == {
+        "ns/x": [0],
+        "ns/y": [0],
+        "ns/z": [1],
+    }
+    for assign in reversed(made.values()):
+        bind(muster, assign)
+    assert muster.nodes.devices.used(NodeName("a")) == [900, 500]
+
+
+def test_a_replacement_has_the_device_of_its_place() -> None:
+    muster = scheduler(
+        [node("a", gpu=2)], gang("ns/x", of=shape(share=600)), gang("ns/y", of=shape(share=600))
+    )
+    for assign in assigns(muster.decide(0.0)):
+        bind(muster, assign)
+    muster.apply(PodEnded(PodId("ns/y:main/0"), 1.0))
+    assert muster.nodes.devices.used(NodeName("a")) == [600, 600]
+    [assign] = assigns(muster.decide(1.0))
+    assert (assign.gang, assign.devices) == ("ns/y", {Place("main", 0): 1})
+
+
+def test_a_node_that_loses_a_gpu_takes_none() -> None:
+    muster = scheduler([node("a", gpu=2)], gang("ns/x", count=2, of=shape(share=600)))
+    [assign] = assigns(muster.decide(0.0))
+    bind(muster, assign)
+    muster.apply(node("a", gpu=1))
+    muster.apply(GangSubmitted(gang("ns/y", of=shape(share=100))))
+    assert not assigns(muster.decide(1.0))
+    muster.apply(GangRemoved(GangId("ns/x")))
+    muster.apply(PodEnded(PodId("ns/x:main/0"), 2.0))
+    [assign] = assigns(muster.decide(2.0))
+    assert assign.devices == {Place("main", 0): 1}
+
+
+def test_a_node_that_comes_back_has_its_shares() -> None:
+    muster = scheduler([node("a", gpu=1)], gang("ns/x", of=shape(share=600)))
+    [assign] = assigns(muster.decide(0.0))
+    bind(muster, assign)
+    muster.apply(NodeRemoved(NodeName("a")))
+    muster.apply(node("b", gpu=0))
+    muster.decide(1.0)
+    muster.apply(node("a", gpu=1))
+    muster.apply(GangSubmitted(gang("ns/y", of=shape(share=600))))
+    assert not assigns(muster.decide(2.0))
+    assert muster.nodes.devices.slots(400).tolist() == [1, 0]
+
+
+def explained(
+    *nodes: NodeChanged, taken: tuple[tuple[str, int], ...] = (), count: int, share: int
+) -> Explanation:
+    muster = scheduler(nodes)
+    for i, (name, amount) in enumerate(taken):
+        muster.apply(PodBound(PodId(f"f{i}"), NodeName(name), shape(share=amount).requests))
+    muster.apply(GangSubmitted(gang("ns/x", count=count, of=shape(share=share))))
+    [wait] = waits(muster.decide(0.0))
+    return wait.explanation
+
+
+def test_why_shares_do_not_fit() -> None:
+    found = explained(node("a", gpu=1), taken=(("a", 900),), count=1, share=250)
+    assert (found.code, found.message) == (
+        Code.INSUFFICIENT_CAPACITY,
+        "0.25 GPUs asked as 1 × 0.25; 0.1 are free",
+    )
+    found = explained(node("a", gpu=2), taken=(("a", 600), ("a", 600)), count=1, share=500)
+    assert (found.code, found.message) == (
+        Code.FRAGMENTED,
+        "0.5 GPUs asked as 1 × 0.5; 0.8 are free, but no GPU has 0.5 free at once",
+    )
+    assert found.pod_sets[0].limited_by == {"muster.dev/gpu-share": 1}
+    found = explained(node("a", gpu=0), count=1, share=500)
+    assert found.code is Code.NOTHING_MATCHES
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3), st.lists(st.integers(1, 9), min_size=2, max_size=4)
+)
+@settings(max_examples=60, deadline=None)
+def test_a_gang_of_several_shares_is_never_refused_wrongly_as_proven(
+    gpus: list[int], tenths: list[int]
+) -> None:
+    """Whole GPUs and shares in one gang: what is called impossible is so, by trying everything."""
+    sets = [
+        PodSet(f"s{i}", shape(share=100 * t) if t < 9 else shape(gpu=1), 1, 1) for i, t in enumerate(tenths)
+    ]
+    muster: Scheduler = scheduler([node(f"n{i}", gpu=n) for i, n in enumerate(gpus)], gang("ns/x", *sets))
+    decisions = muster.decide(0.0)
+    if not assigns(decisions):
+        [wait] = waits(decisions)
+        assert "none was found" in wait.explanation.message or not _fits(sum(gpus), tenths)
+
+
+def _fits(devices: int, tenths: list[int]) -> bool:
+    def put(left: list[int], rest: list[int]) -> bool:
+        if not rest:
+            return True
+        size = 10 if rest[0] == 9 else rest[0]
+        return any(
+            put([*left[:i], left[i] - size, *left[i + 1 :]], rest[1:])
+            for i in range(len(left))
+            if left[i] >= size
+        )
+
+    return put([10] * devices, tenths)
