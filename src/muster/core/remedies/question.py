@@ -54,12 +54,12 @@ class Question:
         """With nothing of another gang on any node."""
         ledger = self.case.cluster.ledger
         mark = ledger.mark()
-        pods = self.case.cluster.pods
-        bound = [(pods[pod].node, pods[pod].requests) for pod in sorted(other.pods)]
-        held = [(promise.node, promise.requests) for _, promise in sorted(other.holds.items())]
-        for node, requests in [*bound, *held]:
+        pods = (self.case.cluster.pods[pod] for pod in sorted(other.pods))
+        bound = [(pod.node, pod.requests, pod.presence.device) for pod in pods]
+        held = [(hold.node, hold.requests, hold.device) for _, hold in sorted(other.holds.items())]
+        for node, requests, device in [*bound, *held]:
             if node in ledger.nodes.column:
-                ledger.give(node, requests)
+                ledger.give(node, requests, device)
         try:
             yield
         finally:
