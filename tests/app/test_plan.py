@@ -21,7 +21,7 @@ def node(name: str, gpus: int = 4) -> Object:
         "kind": "Node",
         "metadata": {"name": name},
         "status": {
-            "allocatable": {"cpu": "8", GPU: gpus, "pods": 110},
+            "allocatable": {"cpu": "8", "memory": "64Gi", GPU: gpus, "pods": 110},
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
