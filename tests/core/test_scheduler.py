@@ -413,7 +413,7 @@ def test_growth_comes_at_the_gangs_own_rank() -> None:
     made = scheduler([node("a", gpu=4)], gang("x", count=6, minimum=2))
     (assign,) = assigns(made.decide(0.0))
     bind(made, assign)
-    made.apply(GangSubmitted(gang("urgent", priority=1)))
+    made.apply(GangSubmitted(replace(gang("urgent", priority=1), preempts=False)))
     assert started(made.decide(1.0)) == []
     made.apply(node("b", gpu=2))
     decisions = made.decide(2.0)

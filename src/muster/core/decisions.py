@@ -69,11 +69,16 @@ class Victim:
 
     gang: GangId
     pods: frozenset[PodId] = frozenset()
+    #: resource-seconds that have to be done again (docs/preemption.md)
+    work_lost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """End the victims for `beneficiary`, at `work_lost` resource-seconds; its Assign follows at once."""
+    """End the victims for `beneficiary`, at `work_lost` resource-seconds; its Assign follows at once.
+
+    What a victim that ends as a whole was promised is given up with it; no Release tells it.
+    """
 
     victims: tuple[Victim, ...]
     beneficiary: GangId

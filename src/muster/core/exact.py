@@ -99,7 +99,7 @@ class Exact:
         self._ledger = ledger
         self._slots = slots
         self._patterns = Patterns(nodes)
-        self._turns = Turns()
+        self._turns = Turns(TURNS)
         self._proofs: dict[Want, Proof] = {}
         self._seen: Seen | None = None
         self._cycle = 0
@@ -470,20 +470,20 @@ class Seen:
 class Turns:
     """Who may have problems solved in this cycle: those that have been waiting for it, then who asks first.
 
-    Of n wants that all need it each has its turn at least every ⌈n / TURNS⌉ cycles.
+    Of n wants that all need it each has its turn at least every ⌈n / turns⌉ cycles.
     """
 
-    def __init__(self) -> None:
-        self._left = TURNS
+    def __init__(self, turns: int) -> None:
+        self._turns = self._left = turns
         self._now: set[Want] = set()
         #: in order of arrival; wants that are gone drop out
         self._waiting: WeakKeyDictionary[Want, None] = WeakKeyDictionary()
 
     def next_cycle(self) -> None:
-        self._now = set(list(self._waiting)[:TURNS])
+        self._now = set(list(self._waiting)[: self._turns])
         for want in self._now:
             del self._waiting[want]
-        self._left = TURNS - len(self._now)
+        self._left = self._turns - len(self._now)
 
     def take(self, want: Want) -> bool:
         if want in self._now:

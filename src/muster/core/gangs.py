@@ -76,6 +76,8 @@ class GangState:
     #: what its pods and holds use, by resource, and the nodes they use it on
     usage: Counter[str] = field(default_factory=Counter)
     nodes: Counter[NodeName] = field(default_factory=Counter)
+    #: counts changes of its pods, of what it uses and where
+    stamp: int = 0
 
     @property
     def begun(self) -> bool:
@@ -111,6 +113,7 @@ class GangState:
 
 def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
     """Note what a gang uses (`times` -1: no longer); the ledger is charged by the caller."""
+    state.stamp += 1
     state.usage[PODS] += times
     for resource, amount in requests:
         if resource != PODS:
@@ -123,6 +126,7 @@ def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> N
 def fill(state: GangState, pod: PodId, place: Place | None) -> None:
     """A live pod is on a node. Something stirs in the gang: its lapsed places count again."""
     state.pods[pod] = place
+    state.stamp += 1
     if place is not None:
         state.filled[place] += 1
         state.planned.pop(place, None)
@@ -132,6 +136,7 @@ def fill(state: GangState, pod: PodId, place: Place | None) -> None:
 def vacate(state: GangState, pod: PodId) -> Place | None:
     """The pod fills its place no longer. Returns the place, if nobody else fills it now."""
     place = state.pods.pop(pod)
+    state.stamp += 1
     state.lapsed.clear()
     if place is None:
         place = state.leaving.pop(pod, None)

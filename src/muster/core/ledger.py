@@ -91,6 +91,10 @@ class Ledger:
             self._note_share(node, -share, device)
         self._note(self.nodes.column.get(node, node), demand, -1)
 
+    def charge(self, node: NodeName, demand: Demand, times: int = 1) -> None:
+        """Charge an amount to a node, present or not: no pod, and on no device."""
+        self._note(self.nodes.column.get(node, node), demand, times)
+
     def take_at(self, columns: int | Columns, demand: Demand, times: int | npt.NDArray[np.int64] = 1) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones."""
         if share := self.nodes.share(demand):

@@ -37,8 +37,9 @@ class Line:
 
     def put(self, state: GangState) -> None:
         """Where it belongs as it is now, wherever it stood."""
-        kind = kind_of(state)
-        key = (0 if first_claim(state) else 1, state.rank)
+        begun = first_claim(state)
+        kind = kind_of(state, begun)
+        key = (0 if begun else 1, state.rank)
         if self._standing.get(state.id) == (kind, key):
             return
         self.drop(state.id)
@@ -79,9 +80,15 @@ class Line:
         yield from (state for _, state in sorted(last))
 
 
-def kind_of(state: GangState) -> Hashable:
-    """Gangs of one kind get one answer: whether they fit depends on what they want alone."""
-    return state.want if state.plain else state.id
+def kind_of(state: GangState, begun: bool) -> Hashable:
+    """Gangs of one kind get one answer: if one does not fit, nor does any that ranks below it.
+
+    Whether it fits depends on what it wants alone; whether victims can be found, on its queue and rank too.
+    """
+    gang = state.gang
+    if not state.plain or gang is None:
+        return state.id
+    return state.want, gang.queue, gang.preempts, begun
 
 
 def first_claim(state: GangState) -> bool:

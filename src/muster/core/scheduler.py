@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from muster.core.decisions import Assign, Decision, Release
+from muster.core.decisions import Assign, Decision, Release, Wait
 from muster.core.eligibility import Eligibility
 from muster.core.events import (
     CommitFailed,
@@ -49,9 +49,11 @@ from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.order import Line
 from muster.core.placement import Want
+from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.remedies import Remedies
 from muster.core.slots import Slots
 from muster.core.topology import Topology
+from muster.core.victims import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,9 @@ class Scheduler:
         self.pods: dict[PodId, PodBound] = {}
         self.topology = Topology(self.nodes)
         self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology)
+        self.preemption = Preemption(
+            self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
+        )
         self._wants = Wants()
         self._explainer = Explainer(
             Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
@@ -125,6 +130,7 @@ class Scheduler:
             case PlacesRetired():
                 state = self._state(event.gang)
                 state.retired = event.places
+                state.stamp += 1
                 for retired in event.places:
                     state.planned.pop(retired, None)
             case PlanFound():
@@ -132,6 +138,8 @@ class Scheduler:
                 for place_, node in event.nodes.items():
                     if not (place_ in state.filled or place_ in state.holds or place_ in state.retired):
                         state.planned[place_] = node
+                for victim in event.victims:
+                    self.preemption.found(event.gang, victim)
             case PlacesLost():
                 self._places_lost(event)
             case CommitFailed():
@@ -153,6 +161,7 @@ class Scheduler:
                 del state.holds[event.place]
                 self.pods[event.pod] = event
                 fill(state, event.pod, event.place)
+                self.preemption.departures.pod_bound(event.pod, event.gang)
                 return
         vacated = self._remove_pod(known) if known is not None else None
         device = self.ledger.take(event.node, event.requests, event.presence.device)
@@ -162,6 +171,7 @@ class Scheduler:
             if event.place is not None:
                 give_back(state, [event.place], self.ledger)
             fill(state, event.pod, event.place)
+            self.preemption.departures.pod_bound(event.pod, event.gang)
             if event.place is None and vacated is not None and known is not None and known.gang == event.gang:
                 state.leaving[event.pod] = vacated
             occupy(state, event.node, event.requests, 1)
@@ -170,8 +180,9 @@ class Scheduler:
         known = self.pods.get(event.pod)
         if known is None:
             return
+        leaves = self.preemption.departures.pod_ended(event.pod)
         vacated = self._remove_pod(known)
-        if vacated is None or known.gang is None:
+        if vacated is None or known.gang is None or leaves:
             return
         state = self._state(known.gang)
         shape = place_shape(state, vacated)
@@ -253,7 +264,7 @@ class Scheduler:
         2. Give back what is held no longer: holds that have run out, places that are not wanted now.
         3. Find out what each gang lacks.
         4. In order of claim, then rank, place each gang whole: its minimum at once and as many more as
-           fit, or nothing; greedily, then exactly. What does not fit is passed over.
+           fit, or nothing; greedily, then exactly; then with victims. What does not fit is passed over.
         5. Explain what stays.
         """
         self._decided = now
@@ -262,22 +273,26 @@ class Scheduler:
         self._settle()
         self._forget_misfits()
         self.fit.exact.next_cycle()
+        self.preemption.next_cycle(now, changed=self._as_of != self.nodes.revision)
         self.served = served = []
-        placed = []
+        placed: list[Decision] = []
         # Who is explained is looked at, hopeless or not: what keeps him may be his own.
         for state in self._line.serve(lapsed, _never if self.config.explain else self._hopeless):
             served.append(state)
-            placed.append(self._place(state, now))
+            placed += self._place(state, now)
+        self._touched |= self.preemption.departures.end_forsaken()
         self._settle()
         waits = self._explainer.explain(served, self._misfits) if self.config.explain else []
         self._as_of = self.nodes.revision
-        return [*releases, *(assign for assign in placed if assign is not None), *waits]
+        return [*releases, *placed, *waits]
 
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, or a postponed search has its turn: something new may be said."""
         times = [time for time in self._timed.values() if time != inf]
-        if self.fit.exact.behind:
+        if self.fit.exact.behind or self.preemption.behind:
             times.append(self._decided + self.config.turn)
+        if self.preemption.due != inf:
+            times.append(self.preemption.due)
         return min(times, default=None)
 
     def _release(self, now: float) -> tuple[set[GangId], list[Release]]:
@@ -311,6 +326,7 @@ class Scheduler:
 
     def _settle(self) -> None:
         """Bring what touched gangs lack, and when they need attention again, up to date."""
+        self._touched |= self.preemption.settle(self._touched)
         for gang in self._touched:
             state = self.gangs[gang]
             self._wants.settle(state)
@@ -348,31 +364,56 @@ class Scheduler:
             }
 
     def _hopeless(self, state: GangState) -> bool:
-        return state.want is None or (state.want in self._misfits and state.plain)
+        if state.want is None:
+            return True
+        return state.plain and state.want in self._misfits and not self.preemption.helps(state)
 
-    def _place(self, state: GangState, now: float) -> Assign | None:
+    def _place(self, state: GangState, now: float) -> list[Decision]:
+        """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
         want, state.refusal = state.want, None
         if want is None or (state.back_off is not None and state.back_off.gang):
-            return None
-        untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        plain = state.plain
-        if plain and want in self._misfits:
-            return None
-        if plain and (known := self.fit.exact.refutes(want)):
+            return []
+        if beneficiary := self.preemption.departures.whole.get(state.id):
+            state.refusal = leaves_for(beneficiary)
+            return []
+        plain = state.plain and state.id not in self.preemption.departures
+        if plain and want not in self._misfits and (known := self.fit.exact.refutes(want)):
             self._misfits[want] = known
-            return None
+        misfit = plain and want in self._misfits
+        if misfit and not self.preemption.helps(state):
+            return []
+        untold = {p: promise for p, promise in state.holds.items() if not promise.told}
+        claim = self._claim(state, want, untold)
         mark = self.ledger.mark()
         for promise in untold.values():
             self.ledger.give(promise.node, promise.requests, promise.device)
-        placed = self.fit.fit(self._claim(state, want, untold))
-        if isinstance(placed, Verdict) or not (placed or untold):
+        self.preemption.departures.lift(state.id)
+        placed: dict[Place, int] | Verdict | None = self._misfits[want] if misfit else self.fit.fit(claim)
+        found = None
+        if not isinstance(placed, dict) and self.preemption.helps(state):
+            found = self.preemption.find(state, claim)
+            if found is not None:
+                placed = self._fit_without(found, claim)
+        if not isinstance(placed, dict) or not (placed or untold):
             self.ledger.rollback(mark)
             if plain or want.bound:
                 self._misfits[want] = placed if isinstance(placed, Verdict) else None
-            return None
+            return []
         devices = self.fit.devices(want, placed, mark)
         self.ledger.commit(mark)
-        return self._assign(state, placed, devices, untold, now)
+        evict = self.preemption.evict(state, found) if found is not None else None
+        assign = self._assign(state, placed, devices, untold, now)
+        self.preemption.departures.lower(state.id)
+        if evict is None or assign is None:
+            return [assign] if assign is not None else []
+        self._touched.update(victim.gang for victim in evict.victims)
+        return [evict, assign, Wait(state.id, waits_for(evict.victims))]
+
+    def _fit_without(self, found: Found, claim: Claim) -> dict[Place, int] | Verdict:
+        """Where it fits once the victims that were found for it are gone, as they are from here on."""
+        for node, requests, device in self.preemption.freed(found.victims):
+            self.ledger.give(node, requests, device)
+        return self.fit.fit(replace(claim, preferred={**claim.preferred, **found.placed}))
 
     def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
         column = self.nodes.column

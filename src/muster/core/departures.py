@@ -1,0 +1,204 @@
+"""Victims on their way out, and the room that they leave: each of them counted once.
+
+From the decision to end them until they are gone, victims still take their nodes, while the places that they
+make room for are held already. Both are charged, and what the two have in common is taken off again: on each
+node, of each resource, the lesser of what a beneficiary's victims take and what it holds there. So a node
+carries for each beneficiary the *greater* of the two. The room is neither free for others meanwhile nor
+counted twice, and whatever happens next (a pod ends, a place is filled) never asks for more than is carried.
+
+It is the greater for each beneficiary by itself, and not of the sums over all of them: one may start
+while another's victims are still there.
+
+A departure lasts as long as its beneficiary holds places, or an open plan promises it some, and victims are
+there. If the beneficiary gives up, those that have not been told stay, and whoever has been told is seen
+leaving by everybody.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from muster.core.events import PodBound
+from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
+from muster.core.gangs import GangState, Hold
+from muster.core.ledger import Ledger
+from muster.core.nodes import Demand
+
+#: Where a pod is, what it takes, and on which device, if it shares one.
+Charged = tuple[NodeName, Amounts, int | None]
+
+
+@dataclass(slots=True)
+class Departure:
+    """All that leaves for one beneficiary."""
+
+    pods: set[PodId] = field(default_factory=set)
+    #: gangs that end as a whole
+    whole: set[GangId] = field(default_factory=set)
+    #: what victims had been promised and not filled yet: a bind may be on its way
+    promised: list[Charged] = field(default_factory=list)
+    #: places held for the beneficiary with it; once one of them is filled, no bind of a victim is on its way
+    places: set[Place] = field(default_factory=set)
+    #: what is taken off the ledger, as it is charged to pods and to holds
+    shared: dict[NodeName, Demand] = field(default_factory=dict)
+
+
+class Departures:
+    def __init__(self, ledger: Ledger, pods: Mapping[PodId, PodBound], gangs: Mapping[GangId, GangState]):
+        self._ledger = ledger
+        self._pods = pods
+        self._gangs = gangs
+        #: by beneficiary
+        self._departures: dict[GangId, Departure] = {}
+        #: whom a gang ends for as a whole
+        self.whole: dict[GangId, GangId] = {}
+        #: whom a pod leaves for
+        self.leaving: dict[PodId, GangId] = {}
+        self._changed: set[GangId] = set()
+
+    def __contains__(self, beneficiary: GangId) -> bool:
+        return beneficiary in self._departures
+
+    @property
+    def beneficiaries(self) -> Iterable[GangId]:
+        return self._departures.keys()
+
+    def begin(
+        self,
+        beneficiary: GangId,
+        pods: Iterable[PodId],
+        whole: Iterable[GangId],
+        promised: Iterable[Hold] = (),
+        places: Iterable[Place] = (),
+    ) -> None:
+        """These leave for it, besides those that do already. The ledger stays charged with them."""
+        departure = self._departures.setdefault(beneficiary, Departure())
+        departure.pods |= self._pods.keys() & set(pods)
+        departure.whole |= set(whole)
+        departure.promised += [(hold.node, hold.requests, hold.device) for hold in promised]
+        departure.places |= set(places)
+        self.leaving.update(dict.fromkeys(departure.pods, beneficiary))
+        self.whole.update(dict.fromkeys(departure.whole, beneficiary))
+        self._changed.add(beneficiary)
+
+    def pod_bound(self, pod: PodId, gang: GangId | None) -> None:
+        """A pod of a gang that ends was still being bound: it leaves, too."""
+        beneficiary = self.whole.get(gang) if gang is not None else None
+        if beneficiary is not None and pod not in self.leaving:
+            self.begin(beneficiary, [pod], ())
+
+    def pod_ended(self, pod: PodId) -> bool:
+        """Whether it was leaving for somebody."""
+        beneficiary = self.leaving.pop(pod, None)
+        if beneficiary is None:
+            return False
+        self._departures[beneficiary].pods.discard(pod)
+        self._changed.add(beneficiary)
+        return True
+
+    def lift(self, beneficiary: GangId) -> None:
+        """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""
+        departure = self._departures.get(beneficiary)
+        if departure is not None:
+            for node, requests, device in self._charged(departure):
+                self._ledger.give(node, requests, device)
+            for node, demand in departure.shared.items():
+                self._ledger.charge(node, demand)
+
+    def lower(self, beneficiary: GangId) -> None:
+        """Charge it again; what it has in common with the places that are held now is taken off."""
+        departure = self._departures.get(beneficiary)
+        if departure is not None:
+            for node, requests, device in self._charged(departure):
+                self._ledger.take(node, requests, device)
+            departure.shared = {}
+            self._share(beneficiary, departure)
+
+    def settle(self, touched: Iterable[GangId]) -> set[GangId]:
+        """Bring all that has changed up to date. Returns the gangs that have left as a whole, or may stay."""
+        changed, self._changed = self._changed, set()
+        over: set[GangId] = set()
+        for beneficiary in sorted(changed.union(touched)):
+            departure = self._departures.get(beneficiary)
+            if departure is None:
+                continue
+            if self._is_over(beneficiary, departure):
+                over |= self._end(beneficiary)
+            else:
+                self._share(beneficiary, departure)
+        return over
+
+    def end_forsaken(self) -> set[GangId]:
+        """Departures whose beneficiary has nothing any more that it could wait for, at the end of a cycle."""
+        over: set[GangId] = set()
+        for beneficiary in sorted(self._departures):
+            state = self._gangs.get(beneficiary)
+            if state is None or not (state.holds or state.planned):
+                over |= self._end(beneficiary)
+        return over
+
+    def _charged(self, departure: Departure) -> Iterator[Charged]:
+        for pod in sorted(departure.pods):
+            bound = self._pods[pod]
+            yield bound.node, bound.requests, bound.presence.device
+        yield from departure.promised
+
+    def _is_over(self, beneficiary: GangId, departure: Departure) -> bool:
+        state = self._gangs.get(beneficiary)
+        if state is None or state.gang is None or state.gang.gate is not None:
+            return True
+        if state.back_off is not None and state.back_off.gang:
+            return True
+        if not departure.pods and any(place in state.filled for place in departure.places):
+            departure.promised.clear()
+        return not departure.pods and not departure.promised
+
+    def _end(self, beneficiary: GangId) -> set[GangId]:
+        departure = self._departures.pop(beneficiary)
+        for node, demand in departure.shared.items():
+            self._ledger.charge(node, demand)
+        for node, requests, device in departure.promised:
+            self._ledger.give(node, requests, device)
+        for pod in departure.pods:
+            del self.leaving[pod]
+        for gang in departure.whole:
+            del self.whole[gang]
+        return departure.whole
+
+    def _share(self, beneficiary: GangId, departure: Departure) -> None:
+        """Take off what its victims and its own places have in common, now.
+
+        Shares of a GPU are counted twice, on the safe side: what they have in common depends on devices.
+        """
+        nodes = self._ledger.nodes
+
+        def whole(node: NodeName, requests: Amounts) -> tuple[NodeName, Demand]:
+            demand = nodes.demand(requests)
+            return node, () if nodes.share(demand) else demand
+
+        held = _by_node(whole(hold.node, hold.requests) for hold in self._gangs[beneficiary].holds.values())
+        left = _by_node(whole(node, requests) for node, requests, _ in self._charged(departure))
+        common = {
+            node: tuple(
+                (row, least)
+                for row, amount in sorted(amounts.items())
+                if (least := min(amount, left[node].get(row, 0)))
+            )
+            for node, amounts in held.items()
+            if node in left
+        }
+        if common == departure.shared:
+            return
+        for node, shared in departure.shared.items():
+            self._ledger.charge(node, shared)
+        for node, shared in common.items():
+            self._ledger.charge(node, shared, -1)
+        departure.shared = common
+
+
+def _by_node(charged: Iterable[tuple[NodeName, Demand]]) -> dict[NodeName, dict[int, int]]:
+    sums: dict[NodeName, dict[int, int]] = {}
+    for node, demand in charged:
+        amounts = sums.setdefault(node, {})
+        for row, amount in demand:
+            amounts[row] = amounts.get(row, 0) + amount
+    return sums

@@ -1,0 +1,175 @@
+"""Preemption within a cycle: who may look for victims, how often, and what ends when they are found.
+
+A search costs milliseconds, and thousands of gangs may wait. So one is made only where it can help: for a
+gang whose minimum does not fit, that may preempt, while somebody of lower priority runs in its queue; once
+for equal wants of a queue, the highest priority first (who may end less will not fit either); not again
+until something changes; and for at most `SEARCHES` wants in a cycle, where further ones take turns.
+
+No two gangs evict each other in turn: a victim's priority is below the preemptor's, so whoever is evicted can
+never evict it back, and a chain of evictions only goes down. While its victims leave a gang is nobody's
+victim, so what they were ended for comes about before anything else is ended there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from muster.core.candidates import Candidates
+from muster.core.decisions import Evict, Explanation, Victim
+from muster.core.departures import Charged, Departures
+from muster.core.eligibility import Eligibility
+from muster.core.events import PodBound
+from muster.core.exact import Turns
+from muster.core.fit import Claim, Fit
+from muster.core.gang import Code, Gang, GangId, PodId
+from muster.core.gangs import GangState, occupy
+from muster.core.ledger import Ledger
+from muster.core.nodes import Nodes
+from muster.core.placement import Want
+from muster.core.victims import Found, Search, may_end
+
+#: Wants per cycle for which victims are looked for.
+SEARCHES: Final = 4
+#: Gangs named in a message.
+_NAMED: Final = 3
+
+
+class Preemption:
+    def __init__(
+        self,
+        nodes: Nodes,
+        ledger: Ledger,
+        eligibility: Eligibility,
+        fit: Fit,
+        gangs: Mapping[GangId, GangState],
+        pods: Mapping[PodId, PodBound],
+    ) -> None:
+        self.departures = Departures(ledger, pods, gangs)
+        self._ledger = ledger
+        self._fit = fit
+        self._gangs = gangs
+        self._pods = pods
+        self._candidates = Candidates(nodes, gangs, pods)
+        self._search = Search(nodes, ledger, eligibility, fit)
+        self._turns = Turns(SEARCHES)
+        #: per queue how many gangs with pods have which priority; and what each gang is counted as
+        self._running: dict[str, Counter[int]] = {}
+        self._counted: dict[GangId, tuple[str, int]] = {}
+        #: wants of a queue for which there were no victims, and the highest priority that looked for them
+        self._hopeless: dict[tuple[Want, str], int] = {}
+        self._now = 0.0
+        #: when the next minimum run time ends
+        self._due = inf
+
+    def next_cycle(self, now: float, changed: bool) -> None:
+        """`changed`: what was found out in earlier cycles holds no longer."""
+        self._now = now
+        self._turns.next_cycle()
+        if changed or now >= self._due:
+            self._hopeless.clear()
+            self._due = inf
+
+    def settle(self, touched: Iterable[GangId]) -> set[GangId]:
+        """Bring up to date who runs and who leaves. Returns gangs that are no victims any more."""
+        for gang in touched:
+            if (old := self._counted.pop(gang, None)) is not None:
+                running = self._running[old[0]]
+                running[old[1]] -= 1
+                if not running[old[1]]:
+                    del running[old[1]]
+            state = self._gangs.get(gang)
+            if state is not None and state.gang is not None and state.pods and state.gang.preemptible:
+                key = (state.gang.queue, state.gang.priority)
+                self._counted[gang] = key
+                self._running.setdefault(key[0], Counter())[key[1]] += 1
+        return self.departures.settle(touched)
+
+    def found(self, beneficiary: GangId, victim: Victim) -> None:
+        """An open plan says that this leaves for it."""
+        state = self._gangs.get(victim.gang)
+        pods = victim.pods or (state.pods.keys() if state is not None else ())
+        if any(pod in self._pods for pod in pods):
+            self.departures.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
+
+    def helps(self, state: GangState) -> bool:
+        """Whether a search may help it, as far as can be told without one."""
+        gang, want = state.gang, state.want
+        if gang is None or want is None or not gang.preempts or not state.waits:
+            return False
+        running = self._running.get(gang.queue)
+        if not running or min(running) >= gang.priority:
+            return False
+        failed = self._hopeless.get((want, gang.queue))
+        return failed is None or gang.priority > failed
+
+    def find(self, state: GangState, claim: Claim) -> Found | None:
+        """Victims for it, and where it would be. The ledger is charged as the gang sees it, and stays so."""
+        gang = state.gang
+        assert gang is not None
+        if not self._turns.take(claim.want):
+            return None
+        candidates, due = self._candidates.of(self._now, self._barred(gang))
+        self._due = min(self._due, due)
+        found = self._search.find(claim, may_end(gang, candidates))
+        if found is None:
+            self._hopeless[claim.want, gang.queue] = gang.priority
+        return found
+
+    def freed(self, victims: Iterable[Victim]) -> Iterator[Charged]:
+        """What is charged for them."""
+        for victim in victims:
+            state = self._gangs[victim.gang]
+            for pod in sorted(victim.pods or state.pods):
+                bound = self._pods[pod]
+                yield bound.node, bound.requests, bound.presence.device
+            if not victim.pods:
+                for _, promise in sorted(state.holds.items()):
+                    yield promise.node, promise.requests, promise.device
+
+    def evict(self, state: GangState, found: Found) -> Evict:
+        """End the victims. They are off the ledger as yet; their departure is charged by `lower`."""
+        for victim in found.victims:
+            ending = self._gangs[victim.gang]
+            promised = []
+            if not victim.pods:
+                promised = [promise for promise in ending.holds.values() if promise.told]
+                for promise in ending.holds.values():
+                    occupy(ending, promise.node, promise.requests, -1)
+                ending.holds.clear()
+            pods = victim.pods or ending.pods.keys()
+            whole = () if victim.pods else (victim.gang,)
+            self.departures.begin(state.id, pods, whole, promised, found.placed)
+        lost = sum(victim.work_lost for victim in found.victims)
+        return Evict(found.victims, state.id, lost)
+
+    @property
+    def behind(self) -> bool:
+        """Some wants have not had their turn."""
+        return self._turns.behind
+
+    @property
+    def due(self) -> float:
+        """When a gang that could be a victim leaves its minimum run time."""
+        return self._due
+
+    def _barred(self, preemptor: Gang) -> set[GangId]:
+        """Gangs that are leaving, in whole or in part, or wait for others to leave; and itself."""
+        leaving = {self._pods[pod].gang for pod in self.departures.leaving}
+        barred = {gang for gang in leaving if gang is not None}
+        return {*barred, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}
+
+
+def leaves_for(beneficiary: GangId) -> Explanation:
+    """Why a gang waits that is a victim itself."""
+    message = f"its own pods are leaving still: they make room for {beneficiary}"
+    return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=(beneficiary,))
+
+
+def waits_for(victims: Sequence[Victim]) -> Explanation:
+    """Why a gang waits whose victims are leaving."""
+    gangs = [victim.gang for victim in victims]
+    more = f" and {len(gangs) - _NAMED} more" if len(gangs) > _NAMED else ""
+    surplus = "pods above the minimum of " if all(victim.pods for victim in victims) else ""
+    message = f"its places are held until {surplus}{', '.join(gangs[:_NAMED])}{more} have made room for it"
+    return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=tuple(gangs))

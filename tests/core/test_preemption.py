@@ -1,0 +1,231 @@
+"""Who is ended for whom, and what is decided about it."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster.core.decisions import Decision, Evict, Victim
+from muster.core.events import CommitFailed, GangRemoved, GangSubmitted, PlanFound, PodBound, PodEnded
+from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet
+from muster.core.scheduler import Scheduler
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, pod, scheduler, shape, started, waits
+
+
+def running(made: Scheduler, *gangs: Gang, at: float = 1.0) -> None:
+    """These run since `at`, each as soon as it is submitted."""
+    for one in gangs:
+        made.apply(GangSubmitted(one))
+        for assign in assigns(made.decide(at)):
+            for event in bind(made, assign):
+                made.apply(replace(event, at=at))
+    assert made.decide(at) == []
+
+
+def evicts(decisions: list[Decision]) -> list[Evict]:
+    return [d for d in decisions if isinstance(d, Evict)]
+
+
+def ended(decisions: list[Decision]) -> list[str]:
+    return [str(victim.gang) for evict in evicts(decisions) for victim in evict.victims]
+
+
+def end(made: Scheduler, name: str, count: int, at: float = 1.0) -> None:
+    for i in range(count):
+        made.apply(PodEnded(pod(name, Place("main", i)), at))
+
+
+def test_a_full_cluster_and_a_gang_that_ranks_higher() -> None:
+    made = scheduler([node("a"), node("b")])
+    running(made, gang("low", count=16))
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    decisions = made.decide(10.0)
+    assert [type(d).__name__ for d in decisions] == ["Evict", "Assign", "Wait"]
+    (evict,) = evicts(decisions)
+    assert (evict.beneficiary, evict.victims) == ("high", (Victim(GangId("low"), frozenset(), 144.0),))
+    assert evict.work_lost == 144.0
+    assert started(decisions) == ["high"]
+    (wait,) = waits(decisions)
+    assert wait.explanation.code is Code.WAITING_FOR_VICTIMS
+    assert wait.explanation.message == "its places are held until low have made room for it"
+    assert made.decide(11.0) == []
+
+
+def test_room_of_victims_is_neither_free_for_others_nor_counted_twice() -> None:
+    made = scheduler([node("a")])
+    running(made, gang("low", count=8))
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    (assign,) = assigns(made.decide(1.0))
+    assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
+    made.apply(GangSubmitted(gang("other", count=1)))
+    assert started(made.decide(2.0)) == []
+    end(made, "low", 3)  # 5 are there still, and 4 are to come: 3 are left over whatever happens
+    assert started(made.decide(3.0)) == ["other"]
+    assert made.nodes.used[made.nodes.resources[GPU], 0] == 6
+    end(made, "low", 7)
+    made.decide(4.0)
+    assert made.nodes.used[made.nodes.resources[GPU], 0] == 5
+    end(made, "low", 8)
+    bind(made, assign)
+    made.decide(5.0)
+    assert made.nodes.used[made.nodes.resources[GPU], 0] == 5
+
+
+def test_the_victim_waits_again_with_its_age_and_is_not_held_a_place() -> None:
+    made = scheduler([node("a")])
+    running(made, gang("low", count=8))
+    made.apply(GangSubmitted(gang("high", count=8, priority=1)))
+    (assign,) = assigns(made.decide(1.0))
+    end(made, "low", 4)
+    (wait,) = waits(made.decide(2.0))
+    assert (wait.gang, wait.explanation.code) == ("low", Code.WAITING_FOR_VICTIMS)
+    assert wait.explanation.message == "its own pods are leaving still: they make room for high"
+    end(made, "low", 8)
+    bind(made, assign)
+    (wait,) = waits(made.decide(3.0))
+    assert (wait.gang, wait.explanation.code) == ("low", Code.INSUFFICIENT_CAPACITY)
+    made.apply(GangSubmitted(gang("younger", count=8, submitted=1.0)))
+    made.apply(GangRemoved(GangId("high")))
+    end(made, "high", 8)
+    assert started(made.decide(4.0)) == ["low"]
+
+
+@pytest.mark.parametrize(
+    ("victim", "preemptor"),
+    [
+        (gang("low", count=8, priority=1), gang("high", count=4, priority=1)),
+        (gang("low", count=8, priority=2), gang("high", count=4, priority=1)),
+        (replace(gang("low", count=8), preemptible=False), gang("high", count=4, priority=1)),
+        (replace(gang("low", count=8), min_run_time=60.0), gang("high", count=4, priority=1)),
+        (gang("low", count=8), replace(gang("high", count=4, priority=1), preempts=False)),
+        # it would not fit with everybody gone
+        (gang("low", count=8), gang("high", count=9, priority=1)),
+        (gang("low", count=8), gang("high", count=1, of=shape(gpu=9), priority=1)),
+    ],
+)
+def test_nobody_is_ended(victim: Gang, preemptor: Gang) -> None:
+    made = scheduler([node("a")])
+    running(made, victim)
+    made.apply(GangSubmitted(preemptor))
+    assert ended(made.decide(1.0)) == []
+
+
+def test_the_minimum_run_time_ends() -> None:
+    made = scheduler([node("a")])
+    running(made, replace(gang("low", count=8), min_run_time=60.0))
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    assert ended(made.decide(1.0)) == []
+    assert made.wake_at() == 61.0
+    assert ended(made.decide(60.0)) == []
+    assert ended(made.decide(61.0)) == ["low"]
+
+
+def test_pods_of_no_gang_are_nobodys_victims() -> None:
+    made = scheduler([node("a")])
+    made.apply(PodBound(PodId("foreign"), NodeName("a"), amounts({GPU: 8})))
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    assert ended(made.decide(1.0)) == []
+
+
+def test_of_several_the_lowest_priority_then_the_least_work() -> None:
+    made = scheduler([node("a"), node("b"), node("c")])
+    running(made, gang("worthy", count=8, priority=1), at=90.0)
+    running(made, gang("old", count=8), at=1.0)
+    running(made, gang("young", count=8), at=50.0)
+    made.apply(GangSubmitted(gang("high", count=4, priority=2)))
+    assert ended(made.decide(100.0)) == ["young"]
+    made.apply(GangSubmitted(gang("next", count=8, priority=2)))
+    assert ended(made.decide(100.0)) == ["old"]
+    made.apply(GangSubmitted(gang("last", count=8, priority=2)))
+    assert ended(made.decide(100.0)) == ["worthy"]
+
+
+def test_checkpoints_and_the_cost_of_a_restart() -> None:
+    made = scheduler([node("a"), node("b"), node("c")])
+    running(made, gang("plain", count=8), at=50.0)
+    running(made, replace(gang("saves", count=8), checkpoint_every=30.0), at=5.0)  # 5 s since the last
+    running(made, replace(gang("slow", count=8), checkpointed=99.0, restart_cost=60.0), at=1.0)
+    made.apply(GangSubmitted(gang("high", count=1, priority=2)))
+    (evict,) = evicts(made.decide(100.0))
+    assert evict.victims == (Victim(GangId("saves"), frozenset(), 40.0),)
+    made.apply(GangSubmitted(gang("next", count=8, priority=2)))
+    (evict,) = evicts(made.decide(100.0))
+    assert evict.victims == (Victim(GangId("plain"), frozenset(), 400.0),)
+    made.apply(GangSubmitted(gang("last", count=8, priority=2)))
+    (evict,) = evicts(made.decide(100.0))
+    assert evict.victims == (Victim(GangId("slow"), frozenset(), 8 * 61.0),)
+
+
+def test_surplus_goes_first_the_highest_index_first() -> None:
+    made = scheduler([node("a"), node("b")])
+    running(made, gang("elastic", count=8, minimum=4), gang("rigid", count=8), at=1.0)
+    made.apply(GangSubmitted(gang("high", count=2, priority=1)))
+    (evict,) = evicts(made.decide(10.0))
+    pods = frozenset(pod("elastic", Place("main", i)) for i in (6, 7))
+    assert evict.victims == (Victim(GangId("elastic"), pods, 18.0),)
+
+
+def test_below_its_minimum_a_gang_goes_as_a_whole() -> None:
+    made = scheduler([node("a")])
+    running(made, gang("elastic", count=8, minimum=4), at=1.0)
+    made.apply(GangSubmitted(gang("high", count=5, priority=1)))
+    (evict,) = evicts(made.decide(10.0))
+    assert evict.victims == (Victim(GangId("elastic"), frozenset(), 72.0),)
+
+
+def test_surplus_never_ends_anybody() -> None:
+    made = scheduler([node("a")])
+    running(made, gang("low", count=4))
+    made.apply(GangSubmitted(gang("high", count=8, minimum=4, priority=1)))
+    decisions = made.decide(1.0)
+    assert started(decisions) == ["high"]
+    assert ended(decisions) == []
+
+
+def test_a_gang_whose_victims_are_leaving_is_no_victim_itself() -> None:
+    made = scheduler([node("a")])
+    running(made, gang("low", count=8))
+    made.apply(GangSubmitted(gang("high", count=8, priority=1)))
+    (assign,) = assigns(made.decide(1.0))
+    made.apply(GangSubmitted(gang("highest", count=8, priority=2)))
+    assert ended(made.decide(2.0)) == []
+    end(made, "low", 8)
+    bind(made, assign)
+    assert ended(made.decide(3.0)) == ["high"]
+
+
+@pytest.mark.parametrize("how", ["removed", "failed"])
+def test_if_the_preemptor_gives_up_those_who_are_there_stay(how: str) -> None:
+    made = scheduler([node("a")])
+    running(made, gang("low", count=8))
+    made.apply(GangSubmitted(gang("high", count=8, priority=1)))
+    assert ended(made.decide(1.0)) == ["low"]
+    if how == "removed":
+        made.apply(GangRemoved(GangId("high")))
+    else:
+        made.apply(CommitFailed(GangId("high"), 100.0, "refused"))
+    made.decide(2.0)
+    assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
+    assert made.gangs[GangId("low")].want is None
+    if how == "failed":
+        assert ended(made.decide(100.0)) == ["low"]
+
+
+def test_victims_of_an_open_plan_leave_still() -> None:
+    made = scheduler([node("a")])
+    running(made, gang("low", count=8))
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    nodes = {Place("main", i): NodeName("a") for i in range(4)}
+    made.apply(PlanFound(GangId("high"), nodes, (Victim(GangId("low")),)))
+    decisions = made.decide(1.0)
+    assert ended(decisions) == []
+    assert started(decisions) == ["high"]
+    assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
+
+
+def test_several_shapes() -> None:
+    sets = (PodSet("big", shape(gpu=5), 2, 2), PodSet("small", shape(gpu=3), 2, 2))
+    made = scheduler([node("a"), node("b"), node("c")])
+    running(made, gang("one", count=8), gang("two", count=8, of=shape(gpu=1), priority=1), at=1.0)
+    running(made, gang("three", count=8), at=5.0)
+    made.apply(GangSubmitted(gang("high", *sets, priority=2)))
+    assert sorted(ended(made.decide(10.0))) == ["one", "three"]
