@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.devices import Choose
 from muster.core.gang import Amounts, NodeName
 from muster.core.nodes import Columns, Demand, Nodes
 
@@ -41,8 +42,10 @@ class Share:
 
 
 class Ledger:
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, device: Choose | None = None) -> None:
+        """`device` says where shares go; if it is not given, where they fit best."""
         self.nodes = nodes
+        self._device = device
         #: how often something was given back for good; as long as it stays the same, room is only taken
         self.given = 0
         self._trial: list[Charge | Share] = []
@@ -115,7 +118,10 @@ class Ledger:
         return taken
 
     def _choose(self, node: NodeName, demand: Demand, share: int) -> int:
-        return self.nodes.devices.best_fit(node, share)
+        column = self.nodes.column.get(node)
+        if self._device is None or column is None:
+            return self.nodes.devices.best_fit(node, share)
+        return self._device(column, demand, share)
 
     def _note_share(self, node: NodeName, share: int, device: int) -> None:
         self._share(node, share, device)

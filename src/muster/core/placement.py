@@ -170,18 +170,24 @@ class Trial:
         if count <= 0:
             return
         vector = self._slots.of(part.shape)
-        if count == 1:
-            column = tightest(vector, self._excluded, self.within)
-            if column is not None:
-                self._ledger.take_at(column, vector.demand)
-                self._columns[p].append(column)
-                self.placed[p] += 1
+        if count == 1 or not self._slots.order.fills:
+            self._fill_singly(p, count)
             return
         columns, times = tightest_group(vector, count, self._excluded, self.within)
         if len(columns):
             self._ledger.take_at(columns, vector.demand, times)
             self._columns[p].extend(np.repeat(columns, times).tolist())
             self.placed[p] += int(times.sum())
+
+    def _fill_singly(self, p: int, count: int) -> None:
+        for _ in range(count):
+            vector = self._slots.of(self.parts[p].shape)
+            column = tightest(vector, self._excluded, self.within)
+            if column is None:
+                return
+            self._ledger.take_at(column, vector.demand)
+            self._columns[p].append(column)
+            self.placed[p] += 1
 
     @property
     def columns(self) -> list[int]:

@@ -4,7 +4,7 @@
 is known. Both are pure: the same events and times give the same decisions on any machine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -48,6 +48,7 @@ from muster.core.gangs import (
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.order import Line
+from muster.core.packing import Order, Pack
 from muster.core.placement import Want
 from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.remedies import Remedies
@@ -64,6 +65,8 @@ class Config:
     turn: float = 1.0
     #: say why gangs wait (`Wait`); a replay that nobody asks has no use for it
     explain: bool = True
+    #: in which order nodes are filled
+    order: Callable[[Nodes, Eligibility], Order] = Pack
     #: say what would start them to so many gangs of each queue, and how many placements a cycle tries for it
     remedies: int = 3
     trials: int = 100
@@ -73,9 +76,10 @@ class Scheduler:
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
         self.nodes = Nodes()
-        self.ledger = Ledger(self.nodes)
         self.eligibility = Eligibility(self.nodes)
-        self.slots = Slots(self.nodes, self.eligibility)
+        order = self.config.order(self.nodes, self.eligibility)
+        self.ledger = Ledger(self.nodes, order.device)
+        self.slots = Slots(self.nodes, self.eligibility, order)
         self.gangs: dict[GangId, GangState] = {}
         self.pods: dict[PodId, PodBound] = {}
         self.topology = Topology(self.nodes)

@@ -3,17 +3,8 @@
 A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is
 next asked for, so a placement costs the shapes that are in use, not the number of nodes. At any time it
 equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one
-comparison.
-
-The packing order (`key`, lowest first, ties to the smallest name) is:
-
-1. nodes without free devices that the pod does not ask for: a CPU pod stays off free GPUs;
-2. then nodes that whole pods fill exactly, by what would be left over of the scarce resource;
-3. then the tightest node, by fewest slots: large holes stay whole for those who need them.
-
-The scarce resource of a shape is the one of which it asks the largest part of all capacity. This is
-dominant-resource best fit with the remainder first; it looks at no other shape, unlike FGD
-(fragmentation gradient descent), and is therefore a vector operation.
+comparison. What order the nodes are in (`key`, lowest first, ties to the smallest name) is said by
+`packing.py`.
 """
 
 from dataclasses import dataclass, field
@@ -24,18 +15,14 @@ import numpy as np
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
 from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes
+from muster.core.packing import NO_SLOT, Order, Pack
 
-#: The key of a node without a slot.
-NO_SLOT: Final = UNLIMITED
+__all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
+
 #: Shapes kept; the one unused for longest goes first. At 10,000 nodes one takes 80 kB.
 _KEPT: Final = 1024
 #: Up to this many changed nodes are caught up one by one; more are recomputed as a vector.
 _FEW: Final = 16
-
-_FIELD: Final = 15
-_FIELD_MAX: Final = 2**_FIELD - 1
-#: one less, so that no key equals NO_SLOT
-_LEFT_MAX: Final = _FIELD_MAX - 1
 
 
 @dataclass(slots=True)
@@ -60,7 +47,9 @@ class Vector:
 
 
 class Slots:
-    def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
+    def __init__(self, nodes: Nodes, eligibility: Eligibility, order: Order | None = None) -> None:
+        """`order` is `Pack` if none is given."""
+        self.order = order or Pack(nodes, eligibility)
         self._nodes = nodes
         self._eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
@@ -97,9 +86,14 @@ class Slots:
         singly = [column for column in changed if isinstance(column, int)]
         number = len(singly) + sum(map(len, together))
         if number <= _FEW:
+            few = list(dict.fromkeys([*singly, *(c for columns in together for c in columns.tolist())]))
             eligible = self._eligibility.of(vector.shape).eligible
-            for column in singly + [column for columns in together for column in columns.tolist()]:
+            for column in few:
                 self._update(vector, column, bool(eligible[column]))
+            if self.order.local:
+                self.order.update(vector, few)
+            else:
+                self._order_all(vector)
         elif number >= len(self._nodes):
             self._compute(vector)
         elif len(together) == 1 and not singly:
@@ -144,19 +138,21 @@ class Slots:
             np.minimum(slots, nodes.devices.slots(vector.share, columns), out=slots)
         np.maximum(slots, 0, out=slots)
         np.multiply(slots, eligible, out=slots)
-        scarce = dict(vector.demand)[vector.scarce]
-        left = nodes.free(vector.scarce)[some] - slots * np.int32(min(scarce, UNLIMITED))
-        key = np.minimum(left >> _coarse(scarce), _LEFT_MAX)
-        key <<= _FIELD
-        key |= np.minimum(slots, _FIELD_MAX)
-        for row in vector.devices:
-            key |= (nodes.free(row)[some] > 0).astype(np.int32) << (2 * _FIELD)
-        key[slots == 0] = NO_SLOT
         if columns is None:
-            vector.slots, vector.key, vector.total = slots, key, int(slots.sum(dtype=np.int64))
+            vector.slots, vector.total = slots, int(slots.sum(dtype=np.int64))
         else:
             vector.total += int(slots.sum(dtype=np.int64)) - int(vector.slots[columns].sum(dtype=np.int64))
-            vector.slots[columns], vector.key[columns] = slots, key
+            vector.slots[columns] = slots
+        if columns is None or not self.order.local:
+            self._order_all(vector)
+        else:
+            key = self.order.keys(vector, columns)
+            key[slots == 0] = NO_SLOT
+            vector.key[columns] = key
+
+    def _order_all(self, vector: Vector) -> None:
+        vector.key = self.order.keys(vector, None)
+        vector.key[vector.slots == 0] = NO_SLOT
 
     def _update(self, vector: Vector, column: int, eligible: bool) -> None:
         """The same for one column, without the fixed cost of array operations."""
@@ -170,14 +166,6 @@ class Slots:
         vector.slots[column] = slots
         if not slots:
             vector.key[column] = NO_SLOT
-            return
-        scarce = next(amount for row, amount in vector.demand if row == vector.scarce)
-        left = nodes.free_at(vector.scarce, column) - slots * scarce
-        key = min(left >> _coarse(scarce), _LEFT_MAX) << _FIELD | min(slots, _FIELD_MAX)
-        for row in vector.devices:
-            if nodes.free_at(row, column) > 0:
-                key |= 1 << (2 * _FIELD)
-        vector.key[column] = key
 
 
 def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:
@@ -193,8 +181,3 @@ def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:
     parts = {row: part(row, amount) for row, amount in demand[1:] or demand}
     scarce = min(parts, key=lambda row: (-parts[row], nodes.resource(row)))
     return scarce, parts[scarce]
-
-
-def _coarse(amount: int) -> int:
-    """Bits dropped from a remainder so that it fits its field: steps below 1/1000 of one pod's request."""
-    return max(0, amount.bit_length() - 11)
