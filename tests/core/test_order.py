@@ -1,18 +1,55 @@
 """The order that is kept is the order that sorting would make."""
 
 import random
+from collections.abc import Container
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.core.admission import Admission
+from muster.core.eligibility import Eligibility
 from muster.core.gang import Code, GangId, Gate
 from muster.core.gangs import BackOff, GangState, Wants
-from muster.core.order import Line, first_claim
+from muster.core.nodes import Nodes
+from muster.core.order import Lines, Turns, first_claim
+from muster.core.placement import Want
+from muster.core.queues import Queues
 from tests.core.words import gang
+
+
+class Order:
+    """Lines of a cluster with one queue, and who is looked at in one walk along them."""
+
+    def __init__(self) -> None:
+        self.wants = Wants()
+        nodes = Nodes()
+        self._queues = Queues(nodes, Eligibility(nodes))
+        self._admission = Admission(self._queues, self.wants)
+        self.lines = Lines(self._queues)
+
+    def put(self, state: GangState) -> None:
+        self.wants.settle(state)
+        self._queues.settle(state)
+        self.lines.put(state)
+
+    def turns(self, lapsed: set[GangId], hopeless: Container[Want]) -> Turns:
+        self._queues.entitle()
+
+        def is_hopeless(state: GangState, want: Want) -> bool:
+            return state.plain and want in hopeless
+
+        return Turns(self.lines, self._queues, self._admission, lapsed, is_hopeless, seen=False)
+
+    def serve(self, lapsed: set[GangId], hopeless: Container[Want] = ()) -> list[GangState]:
+        turns = self.turns(lapsed, hopeless)
+        served = [turn.state for turn in turns]
+        return [*served, *(state for state in turns.served.values() if state.want is None)]
 
 
 def ordered(states: list[GangState], lapsed: set[GangId]) -> list[GangState]:
     def key(state: GangState) -> tuple[int, tuple[int, float, GangId]]:
+        if state.want is None:
+            return (3, state.rank)
         return (2 if state.id in lapsed else 0 if first_claim(state) else 1, state.rank)
 
     return sorted(states, key=key)
@@ -22,13 +59,13 @@ def ordered(states: list[GangState], lapsed: set[GangId]) -> list[GangState]:
 @settings(max_examples=50, deadline=None)
 def test_whoever_comes_changes_or_goes(seed: int) -> None:
     rng = random.Random(seed)
-    line, wants = Line(), Wants()
+    order = Order()
     states: dict[GangId, GangState] = {}
     for _ in range(40):
         name = GangId(f"g{rng.randint(0, 12)}")
         if rng.random() < 0.2:
             states.pop(name, None)
-            line.drop(name)
+            order.lines.drop(name)
         else:
             state = states.setdefault(name, GangState(name))
             gate = Gate(Code.GATED, "") if rng.random() < 0.2 else None
@@ -40,27 +77,24 @@ def test_whoever_comes_changes_or_goes(seed: int) -> None:
                 gate=gate,
             )
             state.back_off = BackOff(9.0, "", frozenset(), True) if rng.random() < 0.2 else None
-            wants.settle(state)
-            line.put(state)
-        lapsed = {gone for gone in states if rng.random() < 0.1}
-        assert list(line.serve(lapsed, lambda state: False)) == ordered(list(states.values()), lapsed)
-        assert len(line) == len(states)
-    hopeless = {state.want for state in states.values() if state.plain and rng.random() < 0.5}
-    served = list(line.serve(set(), lambda state: state.plain and state.want in hopeless))
-    left = [state for state in states.values() if not (state.plain and state.want in hopeless)]
+            order.put(state)
+        lapsed = {gone for gone, state in states.items() if state.want is not None and rng.random() < 0.1}
+        assert order.serve(lapsed) == ordered(list(states.values()), lapsed)
+    hopeless = {s.want for s in states.values() if s.want is not None and rng.random() < 0.5}
+    served = order.serve(set(), hopeless)
+    left = [s for s in states.values() if s.want is None or not (s.plain and s.want in hopeless)]
     assert served == ordered(left, set())
 
 
 def test_one_refusal_passes_over_all_who_want_the_same() -> None:
-    line, wants = Line(), Wants()
+    order = Order()
     for name, count in [("a", 2), ("b", 1), ("c", 2), ("d", 2), ("e", 1)]:
         state = GangState(GangId(name), gang(name, count=count))
-        wants.settle(state)
-        line.put(state)
-    refused = set()
+        order.put(state)
+    refused: set[Want] = set()
     looked_at = []
-    for state in line.serve(set(), lambda state: state.want in refused):
-        looked_at.append(state.id)
-        if state.id == "a":
-            refused.add(state.want)
+    for turn in order.turns(set(), refused):
+        looked_at.append(turn.state.id)
+        if turn.state.id == "a":
+            refused.add(turn.offer.want)
     assert looked_at == ["a", "b", "e"]

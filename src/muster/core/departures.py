@@ -21,7 +21,7 @@ from muster.core.events import PodBound
 from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold
 from muster.core.ledger import Ledger
-from muster.core.nodes import Demand
+from muster.core.nodes import PODS, Demand
 
 #: Where a pod is, what it takes, and on which device, if it shares one.
 Charged = tuple[NodeName, Amounts, int | None]
@@ -79,6 +79,16 @@ class Departures:
         self.leaving.update(dict.fromkeys(departure.pods, beneficiary))
         self.whole.update(dict.fromkeys(departure.whole, beneficiary))
         self._changed.add(beneficiary)
+
+    def of(self, gang: GangState) -> Amounts:
+        """What pods of this gang take that leave for somebody, who is charged with it in their place."""
+        if not self.leaving:
+            return ()
+        sums: dict[str, int] = {}
+        for pod in self.leaving.keys() & gang.pods.keys():
+            for resource, amount in (*self._pods[pod].requests, (PODS, 1)):
+                sums[resource] = sums.get(resource, 0) + amount
+        return tuple(sums.items())
 
     def pod_bound(self, pod: PodId, gang: GangId | None) -> None:
         """A pod of a gang that ends was still being bound: it leaves, too."""

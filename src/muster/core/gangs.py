@@ -223,6 +223,13 @@ class Wants:
             WeakValueDictionary()
         )
 
+    def of(self, parts: tuple[Part, ...], need: int, rules: Rules | None) -> Want:
+        key = (parts, need, rules)
+        want = self._known.get(key)
+        if want is None:
+            want = self._known[key] = Want(*key)
+        return want
+
     def settle(self, state: GangState) -> None:
         """Bring `state.want` and `state.vacant` up to date. No want: nothing is lacking, or it is gated.
 
@@ -253,11 +260,7 @@ class Wants:
         )
         if not parts and not overall:
             return
-        key = (parts, max(overall, sum(needs)), _rules(state, gang))
-        want = self._known.get(key)
-        if want is None:
-            want = self._known[key] = Want(*key)
-        state.want = want
+        state.want = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
         state.vacant = tuple(v for v, n in zip(vacant, needs, strict=True) if v or n)
 
     def _without_lapsed(

@@ -1,96 +1,414 @@
-"""In which order gangs are served.
+"""In which order gangs are served, and how much of what each wants it may have.
 
-1. Gangs that have begun (pods on nodes, held places, an open plan) and lack something of it: what is
-   half there is finished before anything new starts.
-2. All others by rank: priority (higher first), then age, then id. A standing gang that could grow above
-   its minimum is among them, at its own rank.
-3. Gangs whose hold has just run out: everyone else has had the chance to use it first.
+1. Gangs that have begun (pods on nodes, held places, an open plan) and lack something of it, by rank: what is
+   half there is finished before anything new starts. Only caps bind them.
+2. Gangs that stay within their queue's entitlement. The queue with the least share of its entitlement
+   in use is served first, ties by name, level by level down the tree; inside a queue by its own order.
+   Of an elastic gang only what stays within counts: its minimum, and as much more as is left.
+3. What would carry a queue over its entitlement: gangs, and the rest of elastic ones. Everything that may
+   start within entitlement has been tried by then, so what is still free is capacity that nobody who waits
+   can use within entitlement, and is lent. First the queue whose last such start is longest ago (never:
+   first), then the least share that the start would lead to, then priority, then name; level by level, too.
+4. Gangs whose hold has just run out: everyone else has had the chance to use it first.
 
 A gang that does not fit holds nothing and is passed over; it blocks nobody behind it.
 
-The order is kept, not made: a gang is put in its place when its state changes, and a cycle walks along.
-Gangs that want the same stand in one file, each file in order of rank, and the walk merges the files. So
-one refusal passes over all who want the same, and a cycle costs as much as there are different wants,
-however many wait.
+Inside a queue: `priority` (higher first, then age, then id), `fifo` (age, then id), or `fair`: the namespace
+with the least dominant share of the queue's entitlement first (DRF, NSDI 2011), and by priority in it.
+
+The order is kept, not made: a gang is put in its place when its state changes (`Lines`), and a cycle walks
+along (`Turns`). In the line of a queue, gangs that want the same stand in one file, each file in order, and
+the walk merges the files. So one refusal passes over all who want the same, and a cycle costs as much as
+there are different wants, however many wait. A queue's share changes only when one of its gangs starts,
+which moves it in one heap per level of the tree.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Hashable, Iterator
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import pairwise
+from typing import Any
 
-from muster.core.gang import GangId
+from muster.core.admission import Admission, Offer
+from muster.core.decisions import Explanation
+from muster.core.gang import GangId, QueueOrder
 from muster.core.gangs import GangState
+from muster.core.placement import Want
+from muster.core.queues import Account, Queues
 
-#: Whether it has begun (0) or not (1), then its rank; no two are equal.
-_Key = tuple[int, tuple[int, float, GangId]]
+#: Rank or, in a queue of order fifo, age and id; no two of a line are equal.
+_Key = tuple[Any, ...]  # Any: ranks and ages are never compared with each other
+
+
+class Standing(Enum):
+    """On what a turn is taken."""
+
+    #: it has begun, or its hold has run out: nothing new starts
+    BEGUN = "begun"
+    #: its queue stays within its entitlement
+    WITHIN = "within"
+    #: its queue would be over: on capacity that nobody can use within entitlement
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One gang's turn: it may have what is offered, if that fits."""
+
+    state: GangState
+    offer: Offer
+    standing: Standing
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    """Gangs of one kind in their order: answered alike, whether they may start and whether they fit."""
+
+    want: Want | None
+    #: whether they fit depends on what they want, and on nothing else of theirs; else it is one gang
+    plain: bool
+    entries: list[tuple[_Key, GangState]] = field(default_factory=list)
 
 
 class Line:
     """Gangs that lack something, in the order in which they are served."""
 
     def __init__(self) -> None:
-        self._files: dict[Hashable, list[tuple[_Key, GangState]]] = {}
+        self.files: dict[Hashable, File] = {}
         self._standing: dict[GangId, tuple[Hashable, _Key]] = {}
 
     def __len__(self) -> int:
         return len(self._standing)
 
-    def put(self, state: GangState) -> None:
+    def __iter__(self) -> Iterator[GangState]:
+        entries = (entry for file in self.files.values() for entry in file.entries)
+        return (state for _, state in sorted(entries))
+
+    def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> None:
         """Where it belongs as it is now, wherever it stood."""
-        begun = first_claim(state)
-        kind = kind_of(state, begun)
-        key = (0 if begun else 1, state.rank)
+        kind = kind_of(state)
+        key: _Key = state.rank[1:] if order is QueueOrder.FIFO else state.rank
         if self._standing.get(state.id) == (kind, key):
             return
         self.drop(state.id)
         self._standing[state.id] = kind, key
-        insort(self._files.setdefault(kind, []), (key, state))
+        file = self.files.get(kind)
+        if file is None:
+            file = self.files[kind] = File(state.want, state.plain)
+        file.want = state.want
+        insort(file.entries, (key, state))
 
     def drop(self, gang: GangId) -> None:
         kind, key = self._standing.pop(gang, (None, None))
         if key is None:
             return
-        file = self._files[kind]
-        del file[bisect_left(file, (key,))]
-        if not file:
-            del self._files[kind]
-
-    def serve(self, lapsed: Collection[GangId], hopeless: Callable[[GangState], bool]) -> Iterator[GangState]:
-        """All of them. Who is `hopeless` when his turn comes is left out, and so is all his kind behind him.
-
-        `put` and `drop` are for when the walk is over.
-        """
-        heads = [(file[0], 0, file) for file in self._files.values() if not hopeless(file[0][1])]
-        heapify(heads)
-        last = []
-        while heads:
-            (key, state), position, file = heads[0]
-            if hopeless(state):
-                heappop(heads)
-                continue
-            if state.id in lapsed:
-                last.append((key[1], state))
-            else:
-                yield state
-            position += 1
-            if position < len(file):
-                heapreplace(heads, (file[position], position, file))
-            else:
-                heappop(heads)
-        yield from (state for _, state in sorted(last))
+        entries = self.files[kind].entries
+        del entries[bisect_left(entries, (key,))]
+        if not entries:
+            del self.files[kind]
 
 
-def kind_of(state: GangState, begun: bool) -> Hashable:
-    """Gangs of one kind get one answer: if one does not fit, nor does any that ranks below it.
+class Lines:
+    """Where every gang stands that lacks something: with those that have begun, or in its queue."""
 
-    Whether it fits depends on what it wants alone; whether victims can be found, on its queue and rank too.
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self.begun, self.gated = Line(), Line()
+        self.of_queue: dict[str, Line] = {}
+        self._where: dict[GangId, Line] = {}
+
+    def put(self, state: GangState) -> None:
+        assert state.gang is not None
+        order = QueueOrder.PRIORITY
+        if state.want is None:
+            line = self.gated
+        elif first_claim(state):
+            line = self.begun
+        else:
+            name = state.gang.queue
+            known = self.of_queue.get(name)
+            line = self.of_queue.setdefault(name, Line()) if known is None else known
+            account = self._queues.find(name)
+            order = account.rules.order if account is not None else order
+        before = self._where.get(state.id)
+        if before is not line:
+            if before is not None:
+                before.drop(state.id)
+            self._where[state.id] = line
+        line.put(state, order)
+
+    def drop(self, gang: GangId) -> None:
+        line = self._where.pop(gang, None)
+        if line is not None:
+            line.drop(gang)
+
+
+class Turns:
+    """The turns of one cycle.
+
+    Who is `hopeless` with what he may have gets no turn: he is passed over with all his kind behind him, or,
+    if everybody is to be `seen`, only told what his queue says. Whoever starts a gang settles it with the
+    queues before the next turn; lines change when the walk is over.
+    """
+
+    def __init__(
+        self,
+        lines: Lines,
+        queues: Queues,
+        admission: Admission,
+        lapsed: Collection[GangId],
+        hopeless: Callable[[GangState, Want], bool],
+        *,
+        seen: bool,
+    ) -> None:
+        self._lines, self._queues, self._admission = lines, queues, admission
+        self._lapsed, self._hopeless, self._seen = lapsed, hopeless, seen
+        self._last: list[GangState] = []
+        #: what would be over, by queue
+        self._over: dict[Account, list[_Head]] = {}
+        #: everybody that was looked at, in order of first turn; those that have none come last
+        self.served: dict[GangId, GangState] = {}
+
+    def __iter__(self) -> Iterator[Turn]:
+        yield from self._to_finish(state for state in self._lines.begun if not self._is_last(state))
+        yield from self._within()
+        yield from self._beyond()
+        yield from self._to_finish(sorted(self._last, key=lambda state: state.rank))
+        for state in self._lines.gated:
+            state.refusal = None
+            self.served[state.id] = state
+
+    def _to_finish(self, states: Iterable[GangState]) -> Iterator[Turn]:
+        for state in states:
+            self.served[state.id] = state
+            offer = self._admission.begun(state)
+            if offer is not None:
+                yield Turn(state, offer, Standing.BEGUN)
+
+    def _within(self) -> Iterator[Turn]:
+        queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
+        walks: dict[Account, Walk] = {}
+        for name, line in self._lines.of_queue.items():
+            account = queues.find(name)
+            if account is None or account.fault or account.children:
+                self._bar(line)
+            elif line.files:
+                walks[account] = self._walk(
+                    account, ((file.entries[0], 0, file) for file in line.files.values())
+                )
+        race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
+        while (walk := race.first()) is not None:
+            moves, answers = queues.moves, dict[File, Want | Explanation | None]()
+            account, over = walk.account, self._over.setdefault(walk.account, [])
+            while (head := walk.head) is not None:
+                (key, state), _, file = head
+                if self._lapsed and self._is_last(state):
+                    walk.next()
+                    continue
+                if file in answers:
+                    answer = answers[file]
+                else:
+                    answer = answers[file] = admission.within(state, account)
+                if answer is None:
+                    over.append(walk.leave())
+                    continue
+                walk.next()
+                served[state.id] = state
+                state.refusal = answer if isinstance(answer, Explanation) else None
+                if isinstance(answer, Explanation) or hopeless(state, answer):
+                    continue
+                offer = admission.offer(state, answer)
+                yield Turn(state, offer, Standing.WITHIN)
+                if not offer.whole and state.want is not None and state.want is not file.want:
+                    rest = File(state.want, False, [(key, state)])
+                    over.append((rest.entries[0], 0, rest))
+                if queues.moves != moves:
+                    break
+            race.moved(walk)
+
+    def _beyond(self) -> Iterator[Turn]:
+        queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
+
+        def key(account: Account, walk: Walk) -> tuple[int, float, int, str]:
+            head = walk.head
+            assert head is not None
+            (_, state), _, file = head
+            assert file.want is not None
+            least = queues.demand(file.want)[0]
+            return account.carried_over, account.share(least), state.rank[0], account.name
+
+        walks = {account: self._walk(account, heads) for account, heads in self._over.items()}
+        race = _Race(queues.root, walks, key)
+        while (walk := race.first()) is not None:
+            head, moves = walk.head, queues.moves
+            assert head is not None
+            first, priority = head[2], head[0][1].rank[0]
+            answer = admission.beyond(head[0][1], walk.account)
+            # The key is the same for all of a kind and priority: the turn stays here until one starts.
+            while head is not None and head[2] is first and head[0][1].rank[0] == priority:
+                state = head[0][1]
+                walk.next()
+                if not (self._lapsed and self._is_last(state)):
+                    served[state.id] = state
+                    state.refusal = answer.refusal
+                    if answer.want is not None and not hopeless(state, answer.want):
+                        yield Turn(state, admission.offer(state, answer.want), Standing.OVER)
+                        if queues.moves != moves:
+                            queues.overshot(walk.account)
+                            break
+                head = walk.head
+            race.moved(walk)
+
+    def _walk(self, account: Account, heads: Iterable["_Head"]) -> "Walk":
+        return Walk(account, heads, _nobody if self._seen else self._hopeless)
+
+    def _is_last(self, state: GangState) -> bool:
+        if state.id not in self._lapsed:
+            return False
+        self._last.append(state)
+        return True
+
+    def _bar(self, line: Line) -> None:
+        for state in line:
+            self.served[state.id] = state
+            self._admission.bar(state)
+
+
+#: The next of a file: its entry, the position of that, the file.
+_Head = tuple[tuple[_Key, GangState], int, File]
+
+
+class Walk:
+    """A way along the gangs of one queue, from its files: next is the first of their heads.
+
+    In a fair queue the heads of each namespace are compared among themselves, and the next namespace is the
+    one with the least share.
+    """
+
+    def __init__(
+        self, account: Account, heads: Iterable[_Head], hopeless: Callable[[GangState, Want], bool]
+    ) -> None:
+        self.account = account
+        self._hopeless = hopeless
+        self._fair = account.rules.order is QueueOrder.FAIR
+        self._heads: dict[str, list[_Head]] = {}
+        for head in heads:
+            state = head[0][1]
+            namespace = state.gang.namespace if self._fair and state.gang is not None else ""
+            self._heads.setdefault(namespace, []).append(head)
+        for some in self._heads.values():
+            heapify(some)
+
+    @property
+    def head(self) -> _Head | None:
+        """Of whom it is the turn now; None: nobody is left."""
+        while (heads := self._next()) is not None:
+            head = heads[0]
+            file = head[2]
+            if file.want is None or not self._hopeless(head[0][1], file.want):
+                return head
+            heappop(heads)
+        return None
+
+    def next(self) -> None:
+        """Take the head out."""
+        heads = self._next()
+        assert heads is not None
+        _, position, file = heads[0]
+        position += 1
+        if position < len(file.entries):
+            heapreplace(heads, (file.entries[position], position, file))
+        else:
+            heappop(heads)
+
+    def leave(self) -> _Head:
+        """Take the head out, and all of its file behind it."""
+        heads = self._next()
+        assert heads is not None
+        return heappop(heads)
+
+    def _next(self) -> list[_Head] | None:
+        if not self._fair:
+            return self._heads.get("") or None
+        waiting = [namespace for namespace, heads in self._heads.items() if heads]
+        if not waiting:
+            return None
+        return self._heads[min((self.account.share_of(namespace), namespace) for namespace in waiting)[1]]
+
+
+class _Race:
+    """Which queue is next: at each level of the tree the one with the least key, down to a leaf.
+
+    A heap per level. Keys change only on the path of the walk that is first, so each change costs one
+    replacement per level.
+    """
+
+    def __init__(
+        self, root: Account, walks: Mapping[Account, Walk], key: Callable[[Account, Walk], tuple[Any, ...]]
+    ) -> None:
+        self._root, self._key = root, key
+        self._walks = {account: walk for account, walk in walks.items() if walk.head is not None}
+        #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two are equal
+        self._heaps: dict[Account, list[tuple[Any, Account]]] = {root: []}
+        below: dict[Account, list[Account]] = {}
+        for account in self._walks:
+            for child, parent in pairwise((*account.path, root)):
+                if child in (children := below.setdefault(parent, [])):
+                    break
+                children.append(child)
+        self._grow(root, below)
+
+    def first(self) -> Walk | None:
+        return self._first(self._root)
+
+    def moved(self, walk: Walk) -> None:
+        """The head of the first walk, or what its queues use, has changed."""
+        for child, parent in pairwise((*walk.account.path, self._root)):
+            heap = self._heaps[parent]
+            best = self._first(child)
+            if best is None:
+                heappop(heap)
+            elif (key := self._key(child, best)) != heap[0][0]:
+                heapreplace(heap, (key, child))
+
+    def _grow(self, account: Account, below: Mapping[Account, list[Account]]) -> None:
+        heap = self._heaps[account] = []
+        for child in below.get(account, ()):
+            if child in below:
+                self._grow(child, below)
+            best = self._first(child)
+            assert best is not None
+            heappush(heap, (self._key(child, best), child))
+
+    def _first(self, account: Account) -> Walk | None:
+        while (heap := self._heaps.get(account)) is not None:
+            if not heap:
+                return None
+            account = heap[0][1]
+        walk = self._walks.get(account)
+        return walk if walk is not None and walk.head is not None else None
+
+
+def kind_of(state: GangState) -> Hashable:
+    """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
+
+    Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether victims
+    can be found, on its rank too.
     """
     gang = state.gang
     if not state.plain or gang is None:
         return state.id
-    return state.want, gang.queue, gang.preempts, begun
+    return state.want, gang.namespace, gang.user, gang.preempts, state.begun
+
+
+def _nobody(state: GangState, want: Want) -> bool:
+    return False
 
 
 def first_claim(state: GangState) -> bool:
-    untold = any(not hold.told for hold in state.holds.values())
-    return state.begun and (state.waits or untold or bool(state.planned))
+    """It has begun and lacks something of it."""
+    if not state.begun:
+        return False
+    return state.waits or bool(state.planned) or any(not hold.told for hold in state.holds.values())

@@ -10,6 +10,7 @@ from math import inf
 
 import numpy as np
 
+from muster.core.admission import Admission
 from muster.core.decisions import Assign, Decision, Release, Wait
 from muster.core.eligibility import Eligibility
 from muster.core.events import (
@@ -25,6 +26,8 @@ from muster.core.events import (
     PlanFound,
     PodBound,
     PodEnded,
+    QueueChanged,
+    QueueRemoved,
 )
 from muster.core.exact import Verdict
 from muster.core.explain import Explainer
@@ -47,10 +50,11 @@ from muster.core.gangs import (
 )
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
-from muster.core.order import Line
+from muster.core.order import Lines, Turn, Turns
 from muster.core.packing import Order, Pack
 from muster.core.placement import Want
 from muster.core.preemption import Preemption, leaves_for, waits_for
+from muster.core.queues import Queues
 from muster.core.remedies import Remedies
 from muster.core.slots import Slots
 from muster.core.topology import Topology
@@ -87,7 +91,9 @@ class Scheduler:
         self.preemption = Preemption(
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
         )
+        self.queues = Queues(self.nodes, self.eligibility)
         self._wants = Wants()
+        self._admission = Admission(self.queues, self._wants)
         self._explainer = Explainer(
             Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
             Remedies(
@@ -99,7 +105,7 @@ class Scheduler:
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
         #: gangs that lack something
-        self._line = Line()
+        self._lines = Lines(self.queues)
         #: gangs with a hold or a back-off that ends, and when the first of them does
         self._timed: dict[GangId, float] = {}
         #: wants that did not fit when there was as much room as in `_room`, with what was found out about it
@@ -151,6 +157,12 @@ class Scheduler:
             case LayersChanged():
                 if self.topology.change(event.layers):
                     self._misfits.clear()
+            case QueueChanged():
+                if self.queues.change(event.queue):
+                    self._touched.update(self.gangs)  # what they ask for may count now, or no longer
+            case QueueRemoved():
+                if self.queues.remove(event.name):
+                    self._touched.update(self.gangs)
 
     def _pod_bound(self, event: PodBound) -> None:
         known = self.pods.get(event.pod)
@@ -266,27 +278,28 @@ class Scheduler:
 
         1. Merge new nodes in.
         2. Give back what is held no longer: holds that have run out, places that are not wanted now.
-        3. Find out what each gang lacks.
-        4. In order of claim, then rank, place each gang whole: its minimum at once and as many more as
-           fit, or nothing; greedily, then exactly; then with victims. What does not fit is passed over.
+        3. Find out what each gang lacks, and what each queue uses and is entitled to.
+        4. In the order of `Turns`, place each gang whole: its minimum at once and as many more as fit and
+           its queue allows, or nothing; greedily, then exactly; then with victims. What does not fit is
+           passed over.
         5. Explain what stays.
         """
         self._decided = now
         self.nodes.settle()
         lapsed, releases = self._release(now)
         self._settle()
+        self.queues.entitle()
         self._forget_misfits()
         self.fit.exact.next_cycle()
         self.preemption.next_cycle(now, changed=self._as_of != self.nodes.revision)
-        self.served = served = []
-        placed: list[Decision] = []
         # Who is explained is looked at, hopeless or not: what keeps him may be his own.
-        for state in self._line.serve(lapsed, _never if self.config.explain else self._hopeless):
-            served.append(state)
-            placed += self._place(state, now)
+        seen = self.config.explain
+        turns = Turns(self._lines, self.queues, self._admission, lapsed, self._hopeless, seen=seen)
+        placed = [decision for turn in turns for decision in self._place(turn, now)]
+        self.served = [*turns.served.values()]
         self._touched |= self.preemption.departures.end_forsaken()
         self._settle()
-        waits = self._explainer.explain(served, self._misfits) if self.config.explain else []
+        waits = self._explainer.explain(self.served, self._misfits) if self.config.explain else []
         self._as_of = self.nodes.revision
         return [*releases, *placed, *waits]
 
@@ -333,11 +346,11 @@ class Scheduler:
         self._touched |= self.preemption.settle(self._touched)
         for gang in self._touched:
             state = self.gangs[gang]
-            self._wants.settle(state)
+            self._account(state)
             if state.want is not None or (state.gang is not None and state.gang.gate is not None):
-                self._line.put(state)
+                self._lines.put(state)
             else:
-                self._line.drop(gang)
+                self._lines.drop(gang)
                 state.explanation = None
             if deadlines := state.deadlines:
                 self._timed[gang] = min(deadlines)
@@ -347,6 +360,11 @@ class Scheduler:
                 del self.gangs[gang]
                 self._timed.pop(gang, None)
         self._touched.clear()
+
+    def _account(self, state: GangState) -> None:
+        """What it lacks, and what its queue uses, as it is now."""
+        self._wants.settle(state)
+        self.queues.settle(state, self.preemption.departures.of(state))
 
     def _forget_misfits(self) -> None:
         """What did not fit does not fit until room is given, or a search that was put off has its turn.
@@ -367,15 +385,14 @@ class Scheduler:
                 and not (behind and verdict is not None and verdict.postponed)
             }
 
-    def _hopeless(self, state: GangState) -> bool:
-        if state.want is None:
-            return True
-        return state.plain and state.want in self._misfits and not self.preemption.helps(state)
+    def _hopeless(self, state: GangState, want: Want) -> bool:
+        """Whether it is known that this, which is all or a part of what it wants, does not fit."""
+        return want in self._misfits and state.plain and not self.preemption.helps(state)
 
-    def _place(self, state: GangState, now: float) -> list[Decision]:
+    def _place(self, turn: Turn, now: float) -> list[Decision]:
         """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
-        want, state.refusal = state.want, None
-        if want is None or (state.back_off is not None and state.back_off.gang):
+        state, want = turn.state, turn.offer.want
+        if state.back_off is not None and state.back_off.gang:
             return []
         if beneficiary := self.preemption.departures.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
@@ -387,7 +404,7 @@ class Scheduler:
         if misfit and not self.preemption.helps(state):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        claim = self._claim(state, want, untold)
+        claim = replace(self._claim(state, want, untold), vacant=turn.offer.vacant)
         mark = self.ledger.mark()
         for promise in untold.values():
             self.ledger.give(promise.node, promise.requests, promise.device)
@@ -410,7 +427,9 @@ class Scheduler:
         self.preemption.departures.lower(state.id)
         if evict is None or assign is None:
             return [assign] if assign is not None else []
-        self._touched.update(victim.gang for victim in evict.victims)
+        for victim in evict.victims:
+            self._touched.add(victim.gang)
+            self._account(self.gangs[victim.gang])
         return [evict, assign, Wait(state.id, waits_for(evict.victims))]
 
     def _fit_without(self, found: Found, claim: Claim) -> dict[Place, int] | Verdict:
@@ -471,13 +490,10 @@ class Scheduler:
         state.planned.clear()
         state.lapsed -= placed.keys()
         self._touched.add(state.id)
+        self._account(state)
         if not placed:
             return None
         return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}, devices)
-
-
-def _never(state: GangState) -> bool:
-    return False
 
 
 def _undone(state: GangState) -> bool:

@@ -87,7 +87,7 @@ class Explainer:
         if want is None or not state.waits:
             return None
         return (
-            _refused(state, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED)
+            _refused(state, Code.INVALID, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED)
             or self._first(NEVER, want, case_of)  # Invalid, NothingMatches
             or _refused(state, Code.OVER_SHARE)
             or (_commit_failed(state.back_off, case_of(want)) if state.back_off is not None else None)

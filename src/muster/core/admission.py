@@ -1,0 +1,233 @@
+"""What a gang may have, before it is asked where it fits: nothing, all it wants, or a part of it.
+
+The answers are those of docs/names.md, in their order: `Invalid` (no such queue, or not for this gang),
+`QueueClosed`, `QuotaExceeded` (a hard cap, too many gangs), and, for what would carry a queue over its
+entitlement, nothing yet: it is asked about again when everybody else has been served, and left with
+`OverShare` if it does not start then either. Refusals carry the numbers that made them.
+
+A gang is charged whole or not at all: its minimum is allowed at every queue from its own up to the root, or
+it is refused. What an elastic gang wants beyond the minimum is cut to what is left.
+
+Answers are remembered per queue and want until some use or entitlement changes, so that ten thousand
+equal gangs are checked once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.core.decisions import Explanation
+from muster.core.gang import Code, Gang
+from muster.core.gangs import GangState, Wants
+from muster.core.nodes import PODS
+from muster.core.placement import Part, Want
+from muster.core.queues import Account, Queues
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a gang may have now, if it fits: its want, or a smaller one with the same minimum."""
+
+    want: Want
+    #: indices of each part's vacant places, ascending
+    vacant: Sequence[Sequence[int]]
+    #: nothing has been cut off
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What a gang may have on capacity that nobody can use within entitlement; None: nothing."""
+
+    want: Want | None
+    #: why it waits if it does not start
+    refusal: Explanation | None
+
+
+@dataclass(slots=True)
+class _Checked:
+    """Answers for one queue, as of a state of all accounts."""
+
+    moves: int = -1
+    #: None: it would be over its entitlement
+    within: dict[Want, Want | Explanation | None] = field(default_factory=dict)
+    beyond: dict[Want, Lent] = field(default_factory=dict)
+    #: by namespace and user
+    barred: dict[tuple[str, str], Explanation | None] = field(default_factory=dict)
+
+
+class Admission:
+    def __init__(self, queues: Queues, wants: Wants) -> None:
+        self._queues, self._wants = queues, wants
+        self._checked: dict[str, _Checked] = {}
+        self._told: dict[tuple[Code, str], Explanation] = {}
+
+    def begun(self, state: GangState) -> Offer | None:
+        """A gang that is half there gets what it lacks, but for hard caps; it borrows nothing more."""
+        assert state.gang is not None
+        assert state.want is not None
+        state.refusal = None
+        account = self._queues.find(state.gang.queue)
+        if account is None:
+            return Offer(state.want, state.vacant)
+        held = {PODS: 0}
+        for promise in state.holds.values():
+            if not promise.told:  # it is given up for what is assigned now
+                for resource, amount in (*promise.requests, (PODS, 1)):
+                    held[resource] = held.get(resource, 0) + amount
+        least = tuple((r, amount - held.get(r, 0)) for r, amount in self._queues.demand(state.want)[0])
+        if message := self._queues.above_capability(account, tuple(d for d in least if d[1] > 0)):
+            state.refusal = self._tell(Code.QUOTA_EXCEEDED, message)
+            return None
+        room = self._queues.room(account, borrow=False)
+        part = self._cut(state.want, {r: n + held.get(r, 0) for r, n in room.items()})
+        return self.offer(state, part) if part is not None else None
+
+    def within(self, state: GangState, account: Account) -> Want | Explanation | None:
+        """What it may have of its want within the entitlement of its queue and of those above it.
+
+        An explanation: it is refused. None: it would carry one of them over.
+        """
+        want, gang = state.want, state.gang
+        assert gang is not None
+        assert want is not None
+        checked = self._of(account)
+        refusal = self._barred(account, gang, checked) or (None if state.begun else self._not_now(account))
+        if refusal is not None:
+            return refusal
+        try:
+            return checked.within[want]
+        except KeyError:
+            answer = checked.within[want] = self._within(account, want)
+            return answer
+
+    def beyond(self, state: GangState, account: Account) -> Lent:
+        """What it may have on lent capacity, and what to say if it gets nothing."""
+        want = state.want
+        assert want is not None
+        if refusal := None if state.begun else self._not_now(account):
+            return Lent(None, refusal)
+        checked = self._of(account)
+        answer = checked.beyond.get(want)
+        if answer is None:
+            answer = checked.beyond[want] = self._beyond(account, want)
+        return answer
+
+    def offer(self, state: GangState, answer: Want) -> Offer:
+        """What has been answered, for this gang."""
+        want = state.want
+        assert want is not None
+        if answer is want:
+            return Offer(want, state.vacant)
+        vacant = {part.pod_set: indices for part, indices in zip(want.parts, state.vacant, strict=True)}
+        return Offer(answer, tuple(vacant[part.pod_set] for part in answer.parts), whole=False)
+
+    def bar(self, state: GangState) -> None:
+        """Leaves the reason why this gang's queue cannot be used."""
+        assert state.gang is not None
+        message = self._queues.barred(state.gang)
+        state.refusal = self._tell(Code.INVALID, message) if message else None
+
+    # -- helpers, in order of call
+
+    def _of(self, account: Account) -> _Checked:
+        checked = self._checked.get(account.name)
+        if checked is None or checked.moves != self._queues.moves:
+            checked = self._checked[account.name] = _Checked(self._queues.moves)
+        return checked
+
+    def _barred(self, account: Account, gang: Gang, checked: _Checked) -> Explanation | None:
+        key = (gang.namespace, gang.user)
+        if key not in checked.barred:
+            message = self._queues.barred(gang)
+            checked.barred[key] = self._tell(Code.INVALID, message) if message else None
+        return checked.barred[key]
+
+    def _not_now(self, account: Account) -> Explanation | None:
+        """The queue takes in no new gang: it is closed, or full."""
+        if closed := self._queues.closed(account):
+            return self._tell(Code.QUEUE_CLOSED, f"queue {closed.name} is closed")
+        if message := self._queues.full(account):
+            return self._tell(Code.QUOTA_EXCEEDED, message)
+        return None
+
+    def _within(self, account: Account, want: Want) -> Want | Explanation | None:
+        least, most = self._queues.demand(want)
+        if message := self._queues.above_capability(account, least):
+            return self._tell(Code.QUOTA_EXCEEDED, message)
+        room = self._queues.room(account, borrow=False)
+        if _fits(most, room):
+            return want
+        return self._cut(want, room) if _fits(least, room) else None
+
+    def _beyond(self, account: Account, want: Want) -> Lent:
+        least, most = self._queues.demand(want)
+        if message := self._queues.above_capability(account, least):
+            return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
+        room = self._queues.room(account, borrow=True)
+        message = self._queues.exceeded(account, least)
+        refusal = self._tell(Code.OVER_SHARE, message) if message else None
+        return Lent(want if _fits(most, room) else self._cut(want, room), refusal)
+
+    def _cut(self, want: Want, room: Mapping[str, int]) -> Want | None:
+        parts = cut(want, room)
+        return self._wants.of(parts, want.need, want.rules) if parts else None
+
+    def _tell(self, code: Code, message: str) -> Explanation:
+        """Equal explanations are one object, so that nobody is told the same twice, fast."""
+        known = self._told.get((code, message))
+        if known is None:
+            if len(self._told) >= _TOLD:
+                self._told.clear()
+            known = self._told[code, message] = Explanation(code, "queue", message)
+        return known
+
+
+#: Explanations kept.
+_TOLD: Final = 10_000
+
+
+def _fits(demand: Sequence[tuple[str, int]], room: Mapping[str, int]) -> bool:
+    return all(amount <= room[resource] for resource, amount in demand if resource in room)
+
+
+def cut(want: Want, room: Mapping[str, int]) -> tuple[Part, ...]:
+    """As many places of each part as there is room for, but at least the minimum.
+
+    A minimum over all parts is made of the smallest pods; what is left goes to the parts in their order.
+    """
+    left = dict(room)
+    counts = [0] * len(want.parts)
+
+    def add(p: int, count: int) -> None:
+        counts[p] += count
+        for resource, amount in _amounts(want.parts[p]):
+            if resource in left:
+                left[resource] -= count * amount
+
+    def most(p: int) -> int:
+        fitting = [max(left[r], 0) // amount for r, amount in _amounts(want.parts[p]) if r in left]
+        return min([want.parts[p].count - counts[p], *fitting])
+
+    for p, part in enumerate(want.parts):
+        add(p, part.need)
+    rest = want.need - sum(counts)
+    for p in sorted(range(len(want.parts)), key=lambda p: _size(want.parts[p], room)):
+        some = max(min(rest, want.parts[p].count - counts[p]), 0)
+        add(p, some)
+        rest -= some
+    for p in range(len(want.parts)):
+        add(p, most(p))
+    return tuple(
+        Part(part.pod_set, part.shape, count, part.need)
+        for part, count in zip(want.parts, counts, strict=True)
+        if count
+    )
+
+
+def _amounts(part: Part) -> list[tuple[str, int]]:
+    return [*((r, amount) for r, amount in part.shape.requests if r != PODS), (PODS, 1)]
+
+
+def _size(part: Part, room: Mapping[str, int]) -> float:
+    return max((amount / max(room[r], 1) for r, amount in _amounts(part) if r in room), default=0.0)

@@ -1,0 +1,122 @@
+"""The division of an entitlement, against slow water."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.core.entitlement import Terms, divide, pour
+
+names = st.sampled_from("abcdef")
+small = st.integers(0, 30)
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> Terms:
+    capability = draw(st.none() | small)
+    guarantee = draw(small) if draw(st.booleans()) else 0
+    deserved = draw(st.none() | small)
+    return Terms(draw(st.integers(1, 5)), draw(small), guarantee, deserved, capability)
+
+
+def slowly(pool: int, limits: dict[str, int], weights: dict[str, int]) -> dict[str, Fraction]:
+    """Pour into every vessel that is not full yet, as fast as it is wide, until the next one is full."""
+    shares = {name: Fraction(0) for name in limits}
+    left = Fraction(pool)
+    while left and (open_ := [name for name in limits if shares[name] < limits[name]]):
+        width = sum(weights[name] for name in open_)
+        step = min(left / width, *((limits[name] - shares[name]) / weights[name] for name in open_))
+        for name in open_:
+            shares[name] += step * weights[name]
+        left -= step * width
+    return shares
+
+
+@given(st.integers(0, 100), st.dictionaries(names, st.tuples(small, st.integers(1, 5))))
+def test_water_finds_its_level(pool: int, vessels: dict[str, tuple[int, int]]) -> None:
+    limits = {name: limit for name, (limit, _) in vessels.items()}
+    weights = {name: weight for name, (_, weight) in vessels.items()}
+    shares, exact = pour(pool, limits, weights), slowly(pool, limits, weights)
+    assert sum(shares.values()) == min(pool, sum(limits.values()))
+    for name in vessels:
+        assert abs(shares[name] - exact[name]) < 1
+        assert shares[name] <= limits[name]
+
+
+@given(small, st.dictionaries(names, terms()))
+def test_no_more_than_there_is_whatever_the_order(amount: int, queues: dict[str, Terms]) -> None:
+    shares = divide(amount, queues)
+    assert sum(shares.values()) <= amount
+    assert all(share >= 0 for share in shares.values())
+    for name, of in queues.items():
+        if of.capability is not None:
+            assert shares[name] <= of.capability
+    assert divide(amount, dict(sorted(queues.items(), reverse=True))) == shares
+
+
+@given(small, st.dictionaries(names, terms()))
+def test_what_is_promised_is_given_if_it_is_there(amount: int, queues: dict[str, Terms]) -> None:
+    shares = divide(amount, queues)
+    kept = {name: of.capped(of.guarantee) for name, of in queues.items()}
+    if sum(kept.values()) <= amount:
+        assert all(shares[name] >= kept[name] for name in queues)
+    promised = {
+        name: max(of.capped(of.deserved), kept[name]) if of.deserved is not None else kept[name]
+        for name, of in queues.items()
+    }
+    if sum(promised.values()) <= amount:
+        assert all(shares[name] == promised[name] for name, of in queues.items() if of.deserved is not None)
+        asked = {
+            name: max(of.capped(of.asked), kept[name]) for name, of in queues.items() if of.deserved is None
+        }
+        assert all(shares[name] <= most for name, most in asked.items())
+        if any(shares[name] < most for name, most in asked.items()):
+            assert sum(shares.values()) == amount, "nobody goes short while something is left"
+
+
+@pytest.mark.parametrize(
+    ("amount", "queues", "expected"),
+    [
+        pytest.param(16, {"a": Terms(3, 16), "b": Terms(1, 4)}, {"a": 12, "b": 4}, id="weights 3:1"),
+        pytest.param(16, {"a": Terms(3, 16), "b": Terms(1, 8)}, {"a": 12, "b": 4}, id="b asks for more"),
+        pytest.param(16, {"a": Terms(3, 16), "b": Terms(1, 0)}, {"a": 16, "b": 0}, id="b is not there"),
+        pytest.param(16, {"a": Terms(3, 4), "b": Terms(1, 16)}, {"a": 4, "b": 12}, id="a leaves some"),
+        pytest.param(
+            16,
+            {"a": Terms(1, 9), "b": Terms(1, 9), "c": Terms(1, 9)},
+            {"a": 6, "b": 5, "c": 5},
+            id="a third each",
+        ),
+        pytest.param(
+            16, {"a": Terms(1, 16, guarantee=6), "b": Terms(1, 16)}, {"a": 11, "b": 5}, id="a guarantee first"
+        ),
+        pytest.param(
+            16,
+            {"a": Terms(1, 0, guarantee=6), "b": Terms(1, 16)},
+            {"a": 6, "b": 10},
+            id="a guarantee is kept",
+        ),
+        pytest.param(
+            16, {"a": Terms(1, 0, deserved=6), "b": Terms(1, 16)}, {"a": 6, "b": 10}, id="deserved, not asked"
+        ),
+        pytest.param(
+            16, {"a": Terms(9, 16, capability=2), "b": Terms(1, 16)}, {"a": 2, "b": 14}, id="a hard cap"
+        ),
+        pytest.param(
+            6,
+            {"a": Terms(1, 9, deserved=8), "b": Terms(1, 9, deserved=4)},
+            {"a": 4, "b": 2},
+            id="half is gone",
+        ),
+        pytest.param(
+            6,
+            {"a": Terms(1, 9, guarantee=4), "b": Terms(1, 9, deserved=9)},
+            {"a": 4, "b": 2},
+            id="a guarantee is cut last",
+        ),
+        pytest.param(0, {"a": Terms(1, 9, guarantee=4)}, {"a": 0}, id="nothing is there"),
+    ],
+)
+def test_divide(amount: int, queues: dict[str, Terms], expected: dict[str, int]) -> None:
+    assert divide(amount, queues) == expected
