@@ -16,6 +16,7 @@ from muster.api.core_v1 import (
     ServiceAccount,
 )
 from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.names import DOMAIN
@@ -40,6 +41,14 @@ LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, Lease,
 JOBSET: Final = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", True, JobSet)
 POD_GROUP_X: Final = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
 POD_GROUP_SIGS: Final = Kind("scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
+CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
+    "scheduling.koordinator.sh",
+    "v1alpha1",
+    "ClusterNetworkTopology",
+    "clusternetworktopologies",
+    False,
+    ClusterNetworkTopology,
+)
 QUEUE: Final = Kind(DOMAIN, "v1alpha1", "Queue", "queues", False, Queue)
 GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang)
 GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
@@ -62,6 +71,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     JOBSET,
     POD_GROUP_X,
     POD_GROUP_SIGS,
+    CLUSTER_NETWORK_TOPOLOGY,
     QUEUE,
     GANG,
     GANG_PLAN,

@@ -44,6 +44,8 @@ class GangStatus(Struct, frozen=True):
     #: the whole explanation (docs/names.md), as JSON
     explanation: Object | None = None
     expected_start: datetime | None = None
+    #: what of the group is taken otherwise than it is written
+    warnings: list[str] = []
     bound: int = 0
     running: int = 0
     succeeded: int = 0

@@ -652,7 +652,7 @@ def _status(
     """The write that makes the record say this; None if it does, or if there is no record."""
     if view.record is None:
         return None
-    body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt)
+    body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
     wanted = msgspec.convert(_without_nulls(body["status"]), GangStatus)
     is_now = view.record.status
     if all(getattr(wanted, name) == getattr(is_now, name) for name in _TOLD):
@@ -661,7 +661,7 @@ def _status(
 
 
 #: Of what a status write says, what makes it worth a write.
-_TOLD: Final = ("phase", "reason", "explanation", "attempt")
+_TOLD: Final = ("phase", "reason", "explanation", "attempt", "warnings")
 
 
 def _without_nulls(patch: Object) -> Object:

@@ -25,6 +25,7 @@ from muster.core.events import (
     Event,
     GangRemoved,
     GangSubmitted,
+    LayersChanged,
     NodeRemoved,
     PlacesRetired,
     PodBound,
@@ -120,7 +121,9 @@ class Mirror:
             else:
                 self.world.drop(kind, latest.metadata.namespace, latest.metadata.name)
             self._stale.update(dict.fromkeys(keys_touched(kind, old, new, self.world)))
-            if kind is kinds.POD:
+            if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
+                self._pending.events.append(LayersChanged(self.world.layers.chain))
+            elif kind is kinds.POD:
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
 
     def _node(self, old: Resource | None, new: Resource | None) -> None:

@@ -7,7 +7,7 @@ Its bind is all the transaction it needs, so it has no Gang record (unless it ha
 from muster.api.base import controller_of
 from muster.api.muster_v1alpha1 import Source
 from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
-from muster.translate import marks
+from muster.translate import marks, network
 from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
@@ -25,10 +25,12 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     shape, refusal = asked(pod)
     number = priority(pod.spec, world)
     gates = scheduling_gates(pod.spec)
+    topology = network.wish(meta, (), world)
     gate = None
     if not pod.spec.node_name:
         gate = (
             marks.refusal(meta, of_pods=True)
+            or topology.refusal
             or refusal
             or (number if isinstance(number, Gate) else None)
             or marks.hold(meta)
@@ -40,13 +42,15 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         )
     place = None if gates else Place(MAIN, 0)
     return Group(
-        gang=Gang(
-            id=GangId(f"{key.namespace}/{key.name}"),
-            pod_sets=(PodSet(MAIN, shape, 1, 1),),
-            min_count=1,
-            submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-            priority=number if isinstance(number, int) else 0,
-            gate=gate,
+        gang=topology.of(
+            Gang(
+                id=GangId(f"{key.namespace}/{key.name}"),
+                pod_sets=(PodSet(MAIN, shape, 1, 1),),
+                min_count=1,
+                submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+                priority=number if isinstance(number, int) else 0,
+                gate=gate,
+            )
         ),
         namespace=key.namespace,
         record=key.record,

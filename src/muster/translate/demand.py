@@ -34,6 +34,8 @@ class Demand:
     refusal: Gate | None = None
     #: scheduling gates in the template
     gates: str = ""
+    #: of the template
+    metadata: ObjectMeta = ObjectMeta()
 
 
 def demand(spec: JobSpec, world: World) -> Demand:
@@ -58,7 +60,7 @@ def demand(spec: JobSpec, world: World) -> Demand:
             f"its pods name the PodGroup {group}, and {names.GANG} makes it a gang of its own; take one away",
         )
     refusal = marks.refusal(template.metadata, of_pods=True) or refusal
-    return Demand(shape, places, number, refusal, scheduling_gates(template.spec))
+    return Demand(shape, places, number, refusal, scheduling_gates(template.spec), template.metadata)
 
 
 def _pod_group(template: PodTemplate) -> str:

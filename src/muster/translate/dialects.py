@@ -17,7 +17,7 @@ from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, PRIORITY_CLASS
+from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY, JOB, JOBSET, NAMESPACE, POD, PRIORITY_CLASS
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.gang import GangId
 from muster.translate import bare, job, jobset, marks, podgroup
@@ -85,7 +85,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
             keys.update(_of_pods(kind, new or old, world))
     elif kind is NAMESPACE and (_gang_by_default(old) != _gang_by_default(new)):
         keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
-    elif kind is PRIORITY_CLASS:
+    elif kind is PRIORITY_CLASS or kind is CLUSTER_NETWORK_TOPOLOGY:
         keys.update(_everything(world))
     lower = (namesake for key in keys for namesake in _namesakes(key, above=False))
     return keys | {namesake for namesake in lower if _exists(namesake, world)}

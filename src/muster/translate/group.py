@@ -48,6 +48,8 @@ class Group:
     controlled: bool
     #: members without a controller may be deleted and made anew: all of them say so, or their group does
     recreate: bool = field(default=False, kw_only=True)
+    #: what is taken otherwise than it is written
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
     #: pods on a node that hold no place any more, because they are being deleted or belong to an
     #: earlier attempt: charged to the gang (PodBound with `place` None) until they are gone
     leaving: dict[PodId, Pod] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
 from muster.core.gang import Code, Gang, GangId, Gate, PodSet
-from muster.translate import marks
+from muster.translate import marks, network
 from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
 from muster.translate.filling import Filled, job_finished
 from muster.translate.group import Group, Owner
@@ -37,7 +37,15 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     controller = controller_of(job)
     owner = owner_of(job, JOB) if controller is None else None
     return assemble(
-        key, job, JOB, {MAIN: Part(asks, 1)}, filled, owner, job.spec.suspend, finished=job_finished(job)
+        key,
+        job,
+        JOB,
+        {MAIN: Part(asks, 1)},
+        filled,
+        owner,
+        job.spec.suspend,
+        world,
+        finished=job_finished(job),
     )
 
 
@@ -69,6 +77,7 @@ def assemble(
     filled: Filled,
     owner: Owner | None,
     suspended: bool,
+    world: World,
     *,
     finished: bool,
     order: Gate | None = None,
@@ -76,8 +85,10 @@ def assemble(
     """The gang of a Job, a JobSet or one stage of it. `order`: another stage comes first."""
     meta = source.metadata
     total = sum(part.count for part in parts.values())
+    topology = network.wish(meta, (part.demand.metadata for part in parts.values()), world)
     gate = (
         marks.refusal(meta)
+        or topology.refusal
         or _refused(parts, total)
         or marks.hold(meta)
         or _suspended(owner, suspended)
@@ -87,18 +98,19 @@ def assemble(
     )
     # a gang that could not be planned anyway must not cost arrays of that size
     sets = {name: part for name, part in parts.items() if part.count} if total <= MOST_PLACES else {}
-    return Group(
-        gang=Gang(
-            id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
-            pod_sets=tuple(
-                PodSet(name, part.demand.shape, part.count, part.count) for name, part in sets.items()
-            ),
-            min_count=sum(part.count for part in sets.values()),
-            submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-            # the highest: a gang must not be preempted through its least important member
-            priority=max((part.demand.priority for part in parts.values()), default=0),
-            gate=gate,
+    gang = Gang(
+        id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
+        pod_sets=tuple(
+            PodSet(name, part.demand.shape, part.count, part.count) for name, part in sets.items()
         ),
+        min_count=sum(part.count for part in sets.values()),
+        submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        # the highest: a gang must not be preempted through its least important member
+        priority=max((part.demand.priority for part in parts.values()), default=0),
+        gate=gate,
+    )
+    return Group(
+        gang=topology.of(gang),
         namespace=key.namespace,
         record=key.record,
         source=Source(api_version=kind.api_version, kind=kind.kind, name=meta.name, uid=meta.uid),
@@ -108,6 +120,7 @@ def assemble(
         finished=finished,
         controlled=True,
         leaving=filled.leaving,
+        warnings=topology.warnings,
     )
 
 

@@ -63,6 +63,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         filled,
         owner_of(jobset, JOBSET),
         jobset.spec.suspend,
+        world,
         finished=jobset_finished(jobset),
         order=None if started else _order(jobset, key.stage),
     )

@@ -25,7 +25,7 @@ from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet, Shape
-from muster.translate import marks
+from muster.translate import marks, network
 from muster.translate.demand import MOST_PLACES, ours
 from muster.translate.filling import job_finished
 from muster.translate.group import Group, Member
@@ -54,16 +54,21 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     places = _place(pods, before, wanted - there)
     numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
     members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
+    topology = network.wish(
+        group.metadata if group is not None else None, (pod.metadata for pod in pods.ready), world
+    )
+    by_place = {member.place: member.pod for member in members.values() if member.place is not None}
+    gang = Gang(
+        id=GangId(f"{key.namespace}/{key.name}"),
+        pod_sets=tuple(network.ranked(pod_set, by_place) for pod_set in places.pod_sets),
+        # a place that nobody fills any more counts as satisfied and must not stand for a member
+        min_count=wanted + places.abandoned,
+        submitted=_submitted(group, pods),
+        priority=max(numbers, default=0),
+        gate=topology.refusal or _gate(key, group, pods, wanted - places.awaited, world),
+    )
     return Group(
-        gang=Gang(
-            id=GangId(f"{key.namespace}/{key.name}"),
-            pod_sets=tuple(places.pod_sets),
-            # a place that nobody fills any more counts as satisfied and must not stand for a member
-            min_count=wanted + places.abandoned,
-            submitted=_submitted(group, pods),
-            priority=max(numbers, default=0),
-            gate=_gate(key, group, pods, wanted - places.awaited, world),
-        ),
+        gang=topology.of(gang),
         namespace=key.namespace,
         record=key.record,
         source=Source(
@@ -79,6 +84,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         controlled=bool(members) and all(controller_of(m.pod) is not None for m in members.values()),
         recreate=_may_be_recreated(group, members.values()),
         leaving=pods.leaving,
+        warnings=topology.warnings,
     )
 
 

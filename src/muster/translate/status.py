@@ -4,6 +4,7 @@ Everything here is bounded, because it is written into objects: a message, a blo
 that grew with the cluster would make the API server refuse the very thing that explains the trouble.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
@@ -84,8 +85,10 @@ def gang_status(
     *,
     epoch: int | None = None,
     attempt: int | None = None,
+    warnings: Sequence[str] = (),
 ) -> Object:
-    """Merge patch for `gangs/status`: phase, reason, explanation, expectedStart, epoch and attempt if given.
+    """Merge patch for `gangs/status`: phase, reason, explanation, expectedStart, warnings, and epoch and
+    attempt if given.
 
     Without an explanation, the one that is there is taken away. Nothing else is touched: counts and
     conditions are the gang controller's.
@@ -102,6 +105,7 @@ def gang_status(
         status["epoch"] = epoch
     if attempt is not None:
         status["attempt"] = attempt
+    status["warnings"] = [_cut(warning) for warning in warnings[:MOST_LISTED]] or None
     return {"status": status}
 
 

@@ -12,8 +12,19 @@ from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Namespace, Pod
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
+from muster.api.kinds import (
+    CLUSTER_NETWORK_TOPOLOGY,
+    JOB,
+    JOBSET,
+    NAMESPACE,
+    POD,
+    POD_GROUP_SIGS,
+    POD_GROUP_X,
+    PRIORITY_CLASS,
+)
+from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+from muster.translate.layers import Layers, layers
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
 Name = tuple[str, str]
@@ -23,6 +34,7 @@ R = TypeVar("R", bound=Resource)
 KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many types
     NAMESPACE,
     PRIORITY_CLASS,
+    CLUSTER_NETWORK_TOPOLOGY,
     JOBSET,
     JOB,
     POD_GROUP_X,
@@ -43,6 +55,8 @@ class World:
         self.schedulers = schedulers
         self.whole = whole
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
+        #: the layers of the network topology
+        self.layers = Layers()
         self._jobs_of: dict[str, dict[Name, Job]] = {}
         self._pods_of: dict[str, dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
@@ -56,6 +70,7 @@ class World:
         self._objects[kind][name] = obj
         for index, key in self._keys(kind, obj):
             index.setdefault(key, {})[name] = obj
+        self._changed(kind)
         return before
 
     def drop(self, kind: Kind[R], namespace: str, name: str) -> R | None:
@@ -63,6 +78,7 @@ class World:
         before: R | None = self._objects[kind].pop((namespace, name), None)
         if before is not None:
             self._unindex(kind, (namespace, name), before)
+        self._changed(kind)
         return before
 
     @property
@@ -100,6 +116,10 @@ class World:
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Pod]:
         """Pods whose label names this PodGroup, whether it exists or not, by name."""
         return _by_name(self._pods_in.get((kind.group, namespace, name)))
+
+    def _changed(self, kind: Kind[Any]) -> None:
+        if kind is CLUSTER_NETWORK_TOPOLOGY:
+            self.layers = layers(self._objects[kind].get(("", DEFAULT)))
 
     def _unindex(self, kind: Kind[Any], name: Name, obj: Resource) -> None:
         for index, key in self._keys(kind, obj):

@@ -1,0 +1,68 @@
+"""Koordinator: its network topology (`scheduling.koordinator.sh/v1alpha1`) and its annotations on groups.
+
+Source: koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go and
+apis/extension/{coscheduling,network_topology}.go.
+"""
+
+from typing import Final
+
+from muster.api.base import Condition, Resource, Struct
+
+GROUP: Final = "scheduling.koordinator.sh"
+
+#: On PodGroups and pods: JSON, a `NetworkTopologySpec`.
+TOPOLOGY_SPEC: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
+#: On pods: the pod's place in the gang's own order.
+TOPOLOGY_INDEX: Final = "gang.scheduling.koordinator.sh/network-topology-index"
+#: On PodGroups: JSON, a list of `namespace/name` of PodGroups that are one gang.
+GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
+
+#: The one ClusterNetworkTopology that is read.
+DEFAULT: Final = "default"
+
+
+class TopologyLayer(Struct, frozen=True):
+    topology_layer: str
+    parent_topology_layer: str = ""
+    #: node labels that name the domain; the first that a node has
+    label_key: list[str] = []
+
+
+class ClusterNetworkTopologySpec(Struct, frozen=True):
+    network_topology_spec: list[TopologyLayer] = []
+
+
+class TopologyInfo(Struct, frozen=True):
+    topology_layer: str
+    topology_name: str
+
+
+class TopologyDetail(Struct, frozen=True):
+    """One domain, from the cluster down; nodes are not listed."""
+
+    topology_info: TopologyInfo
+    parent_topology_info: TopologyInfo | None = None
+    child_topology_layer: str = ""
+    child_topology_names: list[str] = []
+    node_num: int = 0
+
+
+class ClusterNetworkTopologyStatus(Struct, frozen=True):
+    detail_status: list[TopologyDetail] = []
+    #: muster's own: `Valid`, with what is wrong
+    conditions: list[Condition] = []
+
+
+class ClusterNetworkTopology(Resource, frozen=True):
+    spec: ClusterNetworkTopologySpec = ClusterNetworkTopologySpec()
+    status: ClusterNetworkTopologyStatus = ClusterNetworkTopologyStatus()
+
+
+class GatherRule(Struct, frozen=True):
+    layer: str
+    strategy: str = ""  # MustGather, PreferGather
+    pod_count_multiple: int = 1
+
+
+class NetworkTopologySpec(Struct, frozen=True):
+    gather_strategy: list[GatherRule] = []

@@ -1,0 +1,68 @@
+"""A ClusterNetworkTopology → the layers that the core is told of, or what is wrong with it.
+
+Each entry names its parent, so a list in any order can be a chain, from the widest layer to the one above
+the nodes; anything else (two children of one layer, a cycle, a parent that is not there) is no tree
+that nodes could hang in, and is refused as a whole: half a topology would place gangs where nobody
+wants them. The layers of the cluster and of the nodes are always there and need not be written.
+"""
+
+from dataclasses import dataclass
+
+from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, TopologyLayer
+from muster.core.gang import Layer
+from muster.core.topology import CLUSTER, NODE
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    #: from the widest to the narrowest
+    chain: tuple[Layer, ...] = ()
+    #: why there are none; "" if nothing is wrong
+    error: str = ""
+
+
+def layers(topology: ClusterNetworkTopology | None) -> Layers:
+    """The layers of a ClusterNetworkTopology; none without one."""
+    if topology is None:
+        return Layers()
+    entries = topology.spec.network_topology_spec
+    by_name: dict[str, TopologyLayer] = {}
+    for position, entry in enumerate(entries):
+        at = f"spec.networkTopologySpec[{position}]"
+        if not entry.topology_layer:
+            return Layers(error=f"{at}.topologyLayer is missing")
+        if entry.topology_layer in by_name:
+            return Layers(error=f"{at}: layer {entry.topology_layer} is there twice")
+        if entry.topology_layer not in (CLUSTER, NODE) and not any(entry.label_key):
+            error = f"{at}.labelKey is missing; write the node labels that name a {entry.topology_layer}"
+            return Layers(error=error)
+        by_name[entry.topology_layer] = entry
+    return _chain(by_name)
+
+
+def _chain(by_name: dict[str, TopologyLayer]) -> Layers:
+    """From the nodes up: every layer has at most one other right below it."""
+    below: dict[str, str] = {}
+    for name, entry in by_name.items():
+        parent = entry.parent_topology_layer or CLUSTER
+        if name == CLUSTER:
+            continue
+        if parent != CLUSTER and parent not in by_name:
+            return Layers(error=f"layer {name} names the parent {parent}, which is not there")
+        if parent == NODE:
+            return Layers(error=f"layer {name} names {NODE} as its parent; nothing is below a node")
+        if name == NODE and parent == CLUSTER and len(by_name) > 1:
+            continue  # the nodes' own parent need not be written
+        if parent in below:
+            both = " and ".join(sorted((below[parent], name)))
+            return Layers(error=f"{both} are both right below {parent}; the layers must be one chain")
+        below[parent] = name
+    chain: list[Layer] = []
+    name = below.get(CLUSTER, "")
+    while name and name != NODE:
+        chain.append(Layer(name, tuple(key for key in by_name[name].label_key if key)))
+        name = below.get(name, "")
+    apart = sorted(by_name.keys() - {layer.name for layer in chain} - {CLUSTER, NODE})
+    if apart:
+        return Layers(error=f"the parents of {', '.join(apart)} lead in a circle, and never to {CLUSTER}")
+    return Layers(tuple(chain))

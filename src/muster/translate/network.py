@@ -1,0 +1,106 @@
+"""What a group asks of the network topology: Koordinator's annotations and `muster.dev/exclusive`.
+
+They may stand on the group object or on its pods (or their template); what the group object says counts.
+Pods that say different things are refused: one gang is placed in one way. What names an unknown layer is
+refused too, unless it is only a preference, and then it is worth a warning (the Gang record's
+`status.warnings`, and `muster why`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from muster import names
+from muster.api.base import ObjectMeta
+from muster.api.core_v1 import Pod
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
+from muster.core.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
+from muster.core.nodes import UNLIMITED
+from muster.core.topology import resolve
+from muster.translate.marks import mark
+from muster.translate.world import World
+
+_STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}
+_DECODE: Final = msgspec.json.Decoder(NetworkTopologySpec).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    gather: tuple[Gather, ...] = ()
+    exclusive: str = ""
+    #: Invalid, if it cannot be honoured
+    refusal: Gate | None = None
+    warnings: tuple[str, ...] = ()
+
+    def of(self, gang: Gang) -> Gang:
+        """The gang with these rules."""
+        if not (self.gather or self.exclusive):
+            return gang
+        return replace(gang, gather=self.gather, exclusive=self.exclusive)
+
+
+_NONE: Final = Wish()
+
+
+def wish(group: ObjectMeta | None, members: Iterable[ObjectMeta], world: World) -> Wish:
+    """What a group asks for; `members` are its pods or their templates."""
+    found = _texts(group) if group is not None else ("", "")
+    if not all(found):
+        said = {texts for meta in members if any(texts := _texts(meta))}
+        if len(said) > 1:
+            keys = f"{TOPOLOGY_SPEC} or {names.EXCLUSIVE}"
+            return Wish(refusal=Gate(Code.INVALID, f"its pods differ in {keys}; write it on the group"))
+        theirs = said.pop() if said else ("", "")
+        found = (found[0] or theirs[0], found[1] or theirs[1])
+    return _read(*found, world) if any(found) else _NONE
+
+
+def _texts(meta: ObjectMeta) -> tuple[str, str]:
+    return meta.annotations.get(TOPOLOGY_SPEC, ""), mark(meta, names.EXCLUSIVE) or ""
+
+
+def _read(spec: str, exclusive: str, world: World) -> Wish:
+    try:
+        gather = tuple(_rules(spec)) if spec else ()
+    except ValueError as error:  # msgspec's own are ValueErrors too
+        return Wish(refusal=Gate(Code.INVALID, f"{TOPOLOGY_SPEC}: {error}"))
+    layers = world.layers
+    found = resolve(gather, exclusive, layers.chain)
+    if not found.error:
+        return Wish(found.gather, found.exclusive, warnings=found.warnings)
+    why = found.error
+    if layers.error:
+        why = f"the ClusterNetworkTopology default cannot be used: {layers.error}"
+    elif not layers.chain:
+        why += " (layers are defined by the ClusterNetworkTopology default)"
+    return Wish(gather, exclusive, Gate(Code.INVALID, why), found.warnings)
+
+
+def _rules(text: str) -> Iterable[Gather]:
+    """Raises ValueError."""
+    for position, rule in enumerate(_DECODE(text).gather_strategy):
+        at = f"gatherStrategy[{position}]"
+        if not rule.layer:
+            raise ValueError(f"{at}.layer is missing")
+        if rule.strategy and rule.strategy not in _STRATEGIES:
+            raise ValueError(f"{at}.strategy is {rule.strategy!r}; write {' or '.join(_STRATEGIES)}")
+        if not rule.strategy and rule.pod_count_multiple <= 1:
+            raise ValueError(f"{at} has neither strategy nor podCountMultiple")
+        yield Gather(rule.layer, _STRATEGIES.get(rule.strategy), max(rule.pod_count_multiple, 1))
+
+
+def ranked(pod_set: PodSet, pods: Mapping[Place, Pod]) -> PodSet:
+    """The pod set in the order of its pods' indexes; one without an index comes last."""
+    ranks = [_index(pods.get(Place(pod_set.name, index))) for index in range(pod_set.count)]
+    return (
+        pod_set
+        if all(rank is None for rank in ranks)
+        else replace(pod_set, ranks=tuple(UNLIMITED if rank is None else rank for rank in ranks))
+    )
+
+
+def _index(pod: Pod | None) -> int | None:
+    text = pod.metadata.annotations.get(TOPOLOGY_INDEX, "") if pod is not None else ""
+    return int(text) if text.isdecimal() else None
