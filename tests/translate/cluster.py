@@ -17,7 +17,16 @@ from muster.api.jobset_v1alpha2 import (
     RESTART_ATTEMPT,
     JobSet,
 )
-from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_X, PRIORITY_CLASS
+from muster.api.kinds import (
+    CLUSTER_NETWORK_TOPOLOGY,
+    JOB,
+    JOBSET,
+    NAMESPACE,
+    POD,
+    POD_GROUP_X,
+    PRIORITY_CLASS,
+)
+from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
 from muster.translate.world import World
 
@@ -173,6 +182,18 @@ def priority_class(name: str, value: int, *, default: bool = False) -> PriorityC
     )
 
 
+def topology(*chain: tuple[str, str], name: str = "default") -> ClusterNetworkTopology:
+    """Layers and their label keys, from the widest."""
+    parents = ["", *(layer for layer, _ in chain)]
+    entries = [
+        {"topologyLayer": layer, "parentTopologyLayer": parent, "labelKey": [key]}
+        for (layer, key), parent in zip(chain, parents, strict=False)
+    ]
+    entries.append({"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": parents[-1]})
+    obj = {"metadata": {"name": name}, "spec": {"networkTopologySpec": entries}}
+    return msgspec.convert(obj, ClusterNetworkTopology)
+
+
 def namespace(gang: str) -> Namespace:
     return msgspec.convert({"metadata": {"name": "ns", "labels": {names.GANG: gang}}}, Namespace)
 
@@ -221,6 +242,7 @@ def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
         JobSet: JOBSET,
         PodGroup: POD_GROUP_X,
         PriorityClass: PRIORITY_CLASS,
+        ClusterNetworkTopology: CLUSTER_NETWORK_TOPOLOGY,
         Namespace: NAMESPACE,
     }
     return kinds[type(obj)]

@@ -114,12 +114,13 @@ def test_status_tells_the_reason_and_the_whole_explanation() -> None:
             "expectedStart": "2026-01-01T00:00:00Z",
             "epoch": 3,
             "attempt": 2,
+            "warnings": None,
         }
     }
 
 
 def test_status_without_an_explanation_takes_the_old_one_away_and_nothing_else() -> None:
-    nothing: Object = {"reason": None, "explanation": None, "expectedStart": None}
+    nothing: Object = {"reason": None, "explanation": None, "expectedStart": None, "warnings": None}
     assert gang_status(Phase.STANDING) == {"status": {"phase": "Standing", **nothing}}
 
 

@@ -154,8 +154,9 @@ def reason(view: JobView) -> str:
 
 
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
-    """What a gang's record says about why it waits, and what would start it: a line each."""
-    return explained(gang.status.explanation, now) if gang.status.explanation else []
+    """What a gang's record says about why it waits, what would start it, and its warnings: a line each."""
+    lines = explained(gang.status.explanation, now) if gang.status.explanation else []
+    return lines + [f"note: {warning}" for warning in gang.status.warnings]
 
 
 def explained(told: Object, now: datetime | None = None) -> list[str]:

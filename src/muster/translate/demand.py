@@ -4,7 +4,7 @@ Shared by Jobs that are gangs of their own and by those that JobSets are made of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from muster import names
@@ -35,7 +35,7 @@ class Demand:
     #: scheduling gates in the template
     gates: str = ""
     #: of the template
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
 
 def demand(spec: JobSpec, world: World) -> Demand:

@@ -34,7 +34,7 @@ def layers(topology: ClusterNetworkTopology | None) -> Layers:
         if entry.topology_layer in by_name:
             return Layers(error=f"{at}: layer {entry.topology_layer} is there twice")
         if entry.topology_layer not in (CLUSTER, NODE) and not any(entry.label_key):
-            error = f"{at}.labelKey is missing; write the node labels that name a {entry.topology_layer}"
+            error = f"{at}.labelKey is missing; write the node labels that name its domains"
             return Layers(error=error)
         by_name[entry.topology_layer] = entry
     return _chain(by_name)

@@ -46,15 +46,15 @@ _NONE: Final = Wish()
 
 def wish(group: ObjectMeta | None, members: Iterable[ObjectMeta], world: World) -> Wish:
     """What a group asks for; `members` are its pods or their templates."""
-    found = _texts(group) if group is not None else ("", "")
-    if not all(found):
-        said = {texts for meta in members if any(texts := _texts(meta))}
+    own = _texts(group) if group is not None else ("", "")
+    theirs = {_texts(meta) for meta in members} if not all(own) else set()
+    found = []
+    for i, key in enumerate((TOPOLOGY_SPEC, names.EXCLUSIVE)):
+        said = {own[i]} if own[i] else {texts[i] for texts in theirs if texts[i]}
         if len(said) > 1:
-            keys = f"{TOPOLOGY_SPEC} or {names.EXCLUSIVE}"
-            return Wish(refusal=Gate(Code.INVALID, f"its pods differ in {keys}; write it on the group"))
-        theirs = said.pop() if said else ("", "")
-        found = (found[0] or theirs[0], found[1] or theirs[1])
-    return _read(*found, world) if any(found) else _NONE
+            return Wish(refusal=Gate(Code.INVALID, f"its pods differ in {key}; write it on the group"))
+        found.append(said.pop() if said else "")
+    return _read(found[0], found[1], world) if any(found) else _NONE
 
 
 def _texts(meta: ObjectMeta) -> tuple[str, str]:

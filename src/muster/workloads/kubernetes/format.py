@@ -21,6 +21,7 @@ from muster.workloads.source import Document
 _FIRST: Final = (
     kinds.NAMESPACE,
     kinds.PRIORITY_CLASS,
+    kinds.CLUSTER_NETWORK_TOPOLOGY,
     kinds.RESOURCE_QUOTA,
     kinds.SERVICE_ACCOUNT,
     kinds.CONFIG_MAP,

@@ -32,6 +32,7 @@ SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     kinds.PRIORITY_CLASS,
     kinds.RESOURCE_QUOTA,
     kinds.PDB,
+    kinds.CLUSTER_NETWORK_TOPOLOGY,
     kinds.NAMESPACE,
 )
 _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}

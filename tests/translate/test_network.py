@@ -1,0 +1,133 @@
+"""What groups ask of the topology, wherever they write it."""
+
+import json
+
+import pytest
+
+from muster.api.base import Object, Resource
+from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC
+from muster.core.gang import Code, Gather, Strategy
+from muster.core.nodes import UNLIMITED
+from muster.translate.dialects import keys_touched, read
+from muster.translate.group import Group
+from muster.translate.identity import Dialect, GroupKey
+from tests.translate.cluster import grouped, jobset, pod, pod_group, pod_spec, topology, world
+
+KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
+TREE = topology(("SpineLayer", "spine"), ("BlockLayer", "block"))
+MUST = Gather("BlockLayer", Strategy.MUST_GATHER)
+
+
+def spec(*rules: Object) -> dict[str, str]:
+    return {TOPOLOGY_SPEC: json.dumps({"gatherStrategy": list(rules)})}
+
+
+def rule(layer: str = "BlockLayer", strategy: str = "MustGather", **more: int) -> Object:
+    return {"layer": layer, "strategy": strategy, **more}
+
+
+def the_group(*objects: Resource, key: GroupKey = KEY) -> Group:
+    found = read(key, world(*objects))
+    assert found is not None
+    return found
+
+
+def test_on_the_group_or_on_its_pods() -> None:
+    group = the_group(TREE, pod_group(annotations=spec(rule())), grouped("a"), grouped("b"))
+    assert group.gang.gather == (MUST,)
+    assert group.gang.gate is None
+    members = [grouped(name, annotations=spec(rule())) for name in "ab"]
+    assert the_group(TREE, pod_group(), *members).gang.gather == (MUST,)
+    other = grouped("c", annotations=spec(rule("SpineLayer")))
+    gate = the_group(TREE, pod_group(), *members, other).gang.gate
+    assert gate is not None
+    assert gate.message.startswith("its pods differ in ")
+    own = pod_group(annotations=spec(rule("BlockLayer", "PreferGather", podCountMultiple=4)))
+    assert the_group(TREE, own, *members, other).gang.gather == (
+        Gather("BlockLayer", Strategy.PREFER_GATHER, 4),
+    )
+
+
+def test_on_jobsets_their_templates_and_single_pods() -> None:
+    key = GroupKey(Dialect.JOBSET, "ns", "s")
+    assert the_group(TREE, jobset(annotations=spec(rule())), key=key).gang.gather == (MUST,)
+    template = {"metadata": {"annotations": spec(rule())}, "spec": pod_spec()}
+    assert the_group(TREE, jobset(jobs={"w": {"template": template}}), key=key).gang.gather == (MUST,)
+    single = the_group(TREE, pod("p", annotations=spec(rule())), key=GroupKey(Dialect.POD, "ns", "p"))
+    assert single.gang.gather == (MUST,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Input data was truncated"),
+        ('{"gatherStrategy": 3}', "Expected `array`, got `int` - at `$.gatherStrategy`"),
+        ('{"gatherStrategy": [{"layer": ""}]}', "gatherStrategy[0].layer is missing"),
+        (
+            '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "Must"}]}',
+            "gatherStrategy[0].strategy is 'Must'; write MustGather or PreferGather",
+        ),
+        (
+            '{"gatherStrategy": [{"layer": "BlockLayer"}]}',
+            "gatherStrategy[0] has neither strategy nor podCountMultiple",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
+    group = the_group(TREE, pod_group(annotations={TOPOLOGY_SPEC: text}), grouped("a"), grouped("b"))
+    gate = group.gang.gate
+    assert gate is not None
+    assert (gate.code, gate.message) == (Code.INVALID, f"{TOPOLOGY_SPEC}: {message}")
+
+
+def test_layers_that_are_not_there() -> None:
+    members = (grouped("a"), grouped("b"))
+    rules = spec(rule("spineLayer"), rule("AcceleratorLayer", "PreferGather"))
+    group = the_group(TREE, pod_group(annotations=rules), *members)
+    assert group.gang.gather == (Gather("SpineLayer", Strategy.MUST_GATHER),)
+    assert group.gang.gate is None
+    assert group.warnings == (
+        "layer spineLayer is called SpineLayer here, and taken for it",
+        "there is no topology layer AcceleratorLayer, its preference is passed over",
+    )
+
+
+NONE = "there is no topology layer Rack; there are ClusterTopologyLayer, "
+BY = "NodeTopologyLayer (layers are defined by the ClusterNetworkTopology default)"
+BROKEN = "the ClusterNetworkTopology default cannot be used: "
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ([TREE], f"{NONE}SpineLayer, BlockLayer, NodeTopologyLayer"),
+        ([], NONE + BY),
+        ([topology(("Rack", "rack"), name="other")], NONE + BY),
+        (
+            [topology(("A", "a"), ("A", "b"))],
+            f"{BROKEN}spec.networkTopologySpec[1]: layer A is there twice",
+        ),
+    ],
+)
+def test_a_required_layer_that_is_not_there(tree: list[Resource], message: str) -> None:
+    required = pod_group(annotations=spec(rule("Rack")))
+    gate = the_group(*tree, required, grouped("a"), grouped("b")).gang.gate
+    assert gate is not None
+    assert (gate.code, gate.message) == (Code.INVALID, message)
+
+
+def test_groups_are_read_again_when_the_topology_changes() -> None:
+    found = world(pod_group(annotations=spec(rule())), grouped("a"), grouped("b"))
+    found.put(CLUSTER_NETWORK_TOPOLOGY, TREE)
+    assert KEY in keys_touched(CLUSTER_NETWORK_TOPOLOGY, None, TREE, found)
+
+
+def test_the_index_orders_pods() -> None:
+    indexed = [
+        grouped(name, annotations={TOPOLOGY_INDEX: index}) for name, index in zip("abc", "201", strict=True)
+    ]
+    (pods,) = the_group(pod_group(), *indexed, grouped("d")).gang.pod_sets
+    assert pods.ranks == (2, 0, 1, UNLIMITED)
+    (pods,) = the_group(pod_group(), grouped("a"), grouped("b")).gang.pod_sets
+    assert pods.ranks == ()
