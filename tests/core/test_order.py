@@ -13,6 +13,7 @@ from muster.core.gangs import BackOff, GangState, Wants
 from muster.core.nodes import Nodes
 from muster.core.order import Lines, Turns, first_claim
 from muster.core.placement import Want
+from muster.core.presences import Presences
 from muster.core.queues import Queues
 from tests.core.words import gang
 
@@ -21,7 +22,7 @@ class Order:
     """Lines of a cluster with one queue, and who is looked at in one walk along them."""
 
     def __init__(self) -> None:
-        self.wants = Wants()
+        self.wants = Wants(Presences(Nodes()))
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes))
         self._admission = Admission(self._queues, self.wants)

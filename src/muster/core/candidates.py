@@ -127,7 +127,7 @@ class Candidates:
             yield self._make(pods, pods, (), by_gpu)
         gone = {pod for pods in surplus for pod in pods}
         rest = [pod for pod in state.pods if pod not in gone]
-        held = [(hold.node, hold.requests, hold.device) for hold in state.holds.values()]
+        held = [(hold.node, hold.requests, hold.device, hold.presence) for hold in state.holds.values()]
         if rest or held:
             yield self._make((), rest, held, by_gpu)
 
@@ -144,17 +144,17 @@ class Candidates:
             bound = self._pods[pod]
             weight = _gpus(bound) if by_gpu else dict(bound.requests).get("cpu", 0) / 1000
             running[bound.at] = running.get(bound.at, 0.0) + weight
-            charged.append((bound.node, bound.requests, bound.presence.device))
+            charged.append((bound.node, bound.requests, bound.presence.device, bound.presence))
         return Cut(named, self._footprint(charged), tuple(sorted(running.items())))
 
     def _footprint(self, charged: Sequence[Charged]) -> Footprint:
         taken: dict[Amounts, list[int]] = {}
         shares = []
         column = self._nodes.column
-        for node, requests, device in charged:
+        for node, requests, device, presence in charged:
             if node in column:
                 if device is not None:
-                    shares.append((node, requests, device))
+                    shares.append((node, requests, device, presence))
                 taken.setdefault(requests, []).append(column[node])
         groups = []
         for requests, columns in taken.items():

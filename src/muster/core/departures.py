@@ -17,14 +17,14 @@ leaving by everybody.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from muster.core.events import PodBound
+from muster.core.events import PodBound, Presence
 from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, Demand
 
-#: Where a pod is, what it takes, and on which device, if it shares one.
-Charged = tuple[NodeName, Amounts, int | None]
+#: Where a pod is, what it takes, on which device, if it shares one, and what others see of it.
+Charged = tuple[NodeName, Amounts, int | None, Presence]
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Departures:
         departure = self._departures.setdefault(beneficiary, Departure())
         departure.pods |= self._pods.keys() & set(pods)
         departure.whole |= set(whole)
-        departure.promised += [(hold.node, hold.requests, hold.device) for hold in promised]
+        departure.promised += [(hold.node, hold.requests, hold.device, hold.presence) for hold in promised]
         departure.places |= set(places)
         self.leaving.update(dict.fromkeys(departure.pods, beneficiary))
         self.whole.update(dict.fromkeys(departure.whole, beneficiary))
@@ -109,8 +109,8 @@ class Departures:
         """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""
         departure = self._departures.get(beneficiary)
         if departure is not None:
-            for node, requests, device in self._charged(departure):
-                self._ledger.give(node, requests, device)
+            for charged in self._charged(departure):
+                self._ledger.give(*charged)
             for node, demand in departure.shared.items():
                 self._ledger.charge(node, demand)
 
@@ -118,8 +118,8 @@ class Departures:
         """Charge it again; what it has in common with the places that are held now is taken off."""
         departure = self._departures.get(beneficiary)
         if departure is not None:
-            for node, requests, device in self._charged(departure):
-                self._ledger.take(node, requests, device)
+            for charged in self._charged(departure):
+                self._ledger.take(*charged)
             departure.shared = {}
             self._share(beneficiary, departure)
 
@@ -149,7 +149,7 @@ class Departures:
     def _charged(self, departure: Departure) -> Iterator[Charged]:
         for pod in sorted(departure.pods):
             bound = self._pods[pod]
-            yield bound.node, bound.requests, bound.presence.device
+            yield bound.node, bound.requests, bound.presence.device, bound.presence
         yield from departure.promised
 
     def _is_over(self, beneficiary: GangId, departure: Departure) -> bool:
@@ -166,8 +166,8 @@ class Departures:
         departure = self._departures.pop(beneficiary)
         for node, demand in departure.shared.items():
             self._ledger.charge(node, demand)
-        for node, requests, device in departure.promised:
-            self._ledger.give(node, requests, device)
+        for charged in departure.promised:
+            self._ledger.give(*charged)
         for pod in departure.pods:
             del self.leaving[pod]
         for gang in departure.whole:
@@ -186,7 +186,7 @@ class Departures:
             return node, () if nodes.share(demand) else demand
 
         held = _by_node(whole(hold.node, hold.requests) for hold in self._gangs[beneficiary].holds.values())
-        left = _by_node(whole(node, requests) for node, requests, _ in self._charged(departure))
+        left = _by_node(whole(node, requests) for node, requests, _, _ in self._charged(departure))
         common = {
             node: tuple(
                 (row, least)

@@ -1,16 +1,18 @@
 """Which nodes a pod may run on at all: a boolean mask per constraint, kept up to date.
 
 A node is eligible if it is ready, not cordoned, carries every label of the selector, satisfies one
-term of the required node affinity, and has no NoSchedule or NoExecute taint that is not tolerated.
-PreferNoSchedule taints keep nothing off. The rules of operators are Kubernetes' own: NotIn and
-DoesNotExist hold where the label is absent, Gt and Lt compare integers and hold for nothing else, a term
-without requirements matches no node.
+term of the required node affinity and one of the node affinity of each volume, and has no NoSchedule or
+NoExecute taint that is not tolerated. Operators are Kubernetes' own (`labels.py`); a term without
+requirements matches no node.
+
+PreferNoSchedule taints and preferred node affinity keep nothing off; they rank nodes: those with fewer
+such taints first, then those that satisfy more weight.
 
 Masks are shared by all shapes of equal constraint and cost a pass over the nodes once; afterwards only
 nodes whose facts changed are looked at again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final
@@ -19,13 +21,22 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.events import NodeChanged
-from muster.core.gang import Effect, NodeTerm, Operator, Requirement, Shape, Taint, Toleration
-from muster.core.nodes import Bools, Nodes
+from muster.core.gang import Effect, NodeTerm, Operator, Shape, Taint, Toleration
+from muster.core.labels import compares, holds
+from muster.core.nodes import Bools, Ints, Nodes
 
 #: Masks kept; the one unused for longest goes first.
 _KEPT: Final = 1024
 
-_Constraint = tuple[tuple[tuple[str, str], ...], tuple[NodeTerm, ...] | None, tuple[Toleration, ...]]
+_Constraint = tuple[
+    tuple[tuple[str, str], ...],
+    tuple[NodeTerm, ...] | None,
+    tuple[Toleration, ...],
+    tuple[tuple[NodeTerm, ...], ...],
+    tuple[tuple[int, NodeTerm], ...],
+]
+#: What one PreferNoSchedule taint counts in a rank: more than all weights (at most 100 each) together.
+_TAINT: Final = 2**20
 
 
 class Obstacle(IntFlag):
@@ -38,6 +49,7 @@ class Obstacle(IntFlag):
     CORDON = 8
     NOT_READY = 16
     GONE = 32
+    VOLUME = 64
 
 
 @dataclass(slots=True)
@@ -46,6 +58,9 @@ class Mask:
 
     obstacles: npt.NDArray[np.uint8]
     eligible: Bools
+    #: lower is better; `ranked` if eligible nodes differ in it
+    rank: Ints
+    ranked: bool = False
     layout: int = -1
     position: int = 0
 
@@ -64,20 +79,25 @@ class Eligibility:
 
     def of(self, shape: Shape) -> Mask:
         """The mask for pods of this shape, one cell per node. Read it, do not keep it."""
-        constraint = (shape.selector, shape.affinity, shape.tolerations)
+        constraint = (shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred)
         mask = self._masks.pop(constraint, None)
         nodes = self._nodes
         changed = None
         if mask is not None and mask.layout == nodes.layout:
             changed = nodes.fact_changes.since(mask.position)
         if mask is None or changed is None:
-            mask = Mask(np.zeros(len(nodes), np.uint8), np.zeros(len(nodes), np.bool_))
+            size = len(nodes)
+            mask = Mask(np.zeros(size, np.uint8), np.zeros(size, np.bool_), np.zeros(size, np.int32))
             changed = list(range(len(nodes)))
         for column in sorted(set(changed)):
             fact = nodes.facts.get(nodes.names[column])
             obstacles = Obstacle.GONE if fact is None else obstacle(shape, fact)
             mask.obstacles[column] = obstacles
             mask.eligible[column] = not obstacles
+            mask.rank[column] = 0 if fact is None else rank(shape, fact)
+        if changed:
+            ranks = mask.rank[mask.eligible]
+            mask.ranked = bool(len(ranks)) and bool((ranks != ranks[0]).any())
         mask.layout, mask.position = nodes.layout, nodes.fact_changes.end
         self._masks[constraint] = mask
         if len(self._masks) > _KEPT:
@@ -94,6 +114,10 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
             found |= Obstacle.SELECTOR
         if shape.affinity is not None and not any(_term(t, labels, node.name) for t in shape.affinity):
             found |= Obstacle.AFFINITY
+    if shape.volumes:
+        labels = dict(node.labels)
+        if not all(any(_term(t, labels, node.name) for t in terms) for terms in shape.volumes):
+            found |= Obstacle.VOLUME
     if node.taints and untolerated(shape, node):
         found |= Obstacle.TAINT
     if node.cordoned:
@@ -103,44 +127,42 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
     return found
 
 
+def rank(shape: Shape, node: NodeChanged) -> int:
+    """How little pods of this shape would like a node; lower is better."""
+    found = 0
+    if node.taints:
+        found += _TAINT * sum(
+            taint.effect is Effect.PREFER_NO_SCHEDULE
+            and not any(tolerates(t, taint) for t in shape.tolerations)
+            for taint in node.taints
+        )
+    if shape.preferred:
+        labels = dict(node.labels)
+        found += sum(weight for weight, term in shape.preferred if not _term(term, labels, node.name))
+    return found
+
+
 def untolerated(shape: Shape, node: NodeChanged) -> list[Taint]:
     """Taints of the node that keep pods of this shape off it."""
     return [taint for taint in node.taints if not _tolerated(taint, shape.tolerations)]
 
 
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.key not in ("", taint.key) or toleration.effect not in (None, taint.effect):
+        return False
+    if toleration.operator is None or toleration.value is None:
+        return toleration.value in (None, taint.value)
+    sign = 1 if toleration.operator is Operator.GT else -1
+    return compares(sign, taint.value, (toleration.value,))
+
+
 def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    return taint.effect is Effect.PREFER_NO_SCHEDULE or any(t.tolerates(taint) for t in tolerations)
+    return taint.effect is Effect.PREFER_NO_SCHEDULE or any(tolerates(t, taint) for t in tolerations)
 
 
 def _term(term: NodeTerm, labels: Mapping[str, str], name: str) -> bool:
     if not term.labels and not term.fields:
         return False
-    return all(_holds(r, labels.get(r.key)) for r in term.labels) and all(
-        _holds(r, name if r.key == "metadata.name" else None) for r in term.fields
+    return all(holds(r, labels.get(r.key)) for r in term.labels) and all(
+        holds(r, name if r.key == "metadata.name" else None) for r in term.fields
     )
-
-
-def _holds(requirement: Requirement, value: str | None) -> bool:
-    return _OPERATORS[requirement.operator](value, requirement.values)
-
-
-def _compares(sign: int) -> Callable[[str | None, tuple[str, ...]], bool]:
-    def holds(value: str | None, values: tuple[str, ...]) -> bool:
-        if value is None or len(values) != 1:
-            return False
-        try:
-            return sign * int(value) > sign * int(values[0])
-        except ValueError:
-            return False
-
-    return holds
-
-
-_OPERATORS: Final[Mapping[Operator, Callable[[str | None, tuple[str, ...]], bool]]] = {
-    Operator.IN: lambda value, values: value is not None and value in values,
-    Operator.NOT_IN: lambda value, values: value is None or value not in values,
-    Operator.EXISTS: lambda value, values: value is not None,
-    Operator.DOES_NOT_EXIST: lambda value, values: value is None,
-    Operator.GT: _compares(+1),
-    Operator.LT: _compares(-1),
-}

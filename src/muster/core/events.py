@@ -9,6 +9,7 @@ from muster.core.gang import (
     Amounts,
     Gang,
     GangId,
+    Hashed,
     HostPort,
     Labels,
     Layer,
@@ -54,8 +55,11 @@ class GangRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """What a pod on a node means to other pods, besides the amounts that it takes."""
+class Presence(Hashed):
+    """What a pod on a node means to other pods, besides the amounts that it takes.
+
+    A pod without a namespace is seen by nobody's affinity, anti-affinity or spread.
+    """
 
     namespace: str = ""
     labels: Labels = ()
@@ -64,6 +68,10 @@ class Presence:
     apart: tuple[PodTerm, ...] = ()
     #: which device of the node its share of a GPU is on, if that is on record
     device: int | None = None
+    #: it is being deleted: topology spread does not count it any more
+    leaving: bool = False
+
+    __hash__ = Hashed.__hash__
 
 
 NOTHING: Final = Presence()

@@ -148,6 +148,17 @@ class Exact:
         placed = self._carry_out(trial, problem, counts, vacant, preferred)
         return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if placed is None else placed
 
+    def lacks_room(self, want: Want, excluded: Columns | None) -> Verdict | None:
+        """A proof that the minimum finds no room even without constraints; None: not proven."""
+        problem = Problem.of(want, [0] * len(want.parts), self._slots)
+        caps = self._caps(problem, excluded)
+        if self._too_little(problem, caps):
+            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+        if len(problem.groups) == 1:
+            return None
+        found = self._relax(problem, caps, want if excluded is None else None)
+        return found if isinstance(found, Verdict) and found.proven else None
+
     def turn(self, want: Want) -> bool:
         """Whether problems may be solved for this want in this cycle. Asked once per cycle."""
         return self._turns.take(want)
@@ -249,18 +260,12 @@ class Exact:
 
     def _solve(self, problem: "Problem", caps: Ints, remember: Want | None) -> Longs | Verdict:
         """Groups × nodes: pods that together hold the minimum. A proof is kept for the want to `remember`."""
-        classes = self._patterns.classes([g.demand for g in problem.groups], caps)
-        if classes is None:
-            return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
-        relaxed = solver.optimum(_program(problem, classes, relaxed=True))
-        if relaxed is not None and relaxed.cost > _LACKING:
-            proof = self._proof(problem, classes, relaxed.prices)
-            if proof.holds:
-                if remember is not None:
-                    self._keep(remember, proof)
-                return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS)
-        elif relaxed is not None:
-            counts = _rounded(problem, classes, relaxed.x, caps.shape)
+        relaxed = self._relax(problem, caps, remember)
+        if isinstance(relaxed, Verdict):
+            return relaxed
+        classes, x = relaxed
+        if x is not None:
+            counts = _rounded(problem, classes, x, caps.shape)
             if counts is not None:
                 return counts
         found = _search(problem, classes)
@@ -268,6 +273,25 @@ class Exact:
             return Verdict(Rung.SEARCH, Answer.NONE_LEFT if found.exhausted else Answer.NONE_FOUND)
         counts = _on_nodes(classes, _whole(classes, found.x), caps.shape)
         return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if counts is None else counts
+
+    def _relax(
+        self, problem: "Problem", caps: Ints, remember: Want | None
+    ) -> Verdict | tuple[Classes, solver.Floats | None]:
+        """The relaxation's solution, if it has one; or a proof, which is kept for the want to `remember`."""
+        classes = self._patterns.classes([g.demand for g in problem.groups], caps)
+        if classes is None:
+            return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
+        relaxed = solver.optimum(_program(problem, classes, relaxed=True))
+        if relaxed is None:
+            return classes, None
+        if relaxed.cost <= _LACKING:
+            return classes, relaxed.x
+        proof = self._proof(problem, classes, relaxed.prices)
+        if not proof.holds:
+            return classes, None
+        if remember is not None:
+            self._keep(remember, proof)
+        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS)
 
     def _proof(self, problem: "Problem", classes: Classes, shadow: solver.Floats) -> "Proof":
         """What the prices suggested by the solver prove, reckoned in integers."""
@@ -338,7 +362,7 @@ class Exact:
                     return None
         for place, column in later:
             trial.prefer(place, column)
-        for p in trial.larger_first:
+        for p in trial.order:
             trial.fill(p, trial.parts[p].count)
         self._ledger.commit(mark)
         return trial.places(vacant)

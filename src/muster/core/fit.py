@@ -11,7 +11,8 @@ from muster.core.gang import Place
 from muster.core.gather import Gathering
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Nodes
-from muster.core.placement import Claim, Want, place
+from muster.core.placement import Claim, Trial, Want, place
+from muster.core.search import search
 from muster.core.slots import Slots
 from muster.core.topology import Topology
 
@@ -19,8 +20,8 @@ __all__ = ["Claim", "Fit"]
 
 
 class Fit:
-    """Places claims on the ledger: greedily, then exactly; those with rules about the topology domain by
-    domain."""
+    """Places claims on the ledger: greedily, then exactly or, with constraints besides room, by search; those
+    with rules about the topology domain by domain."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots, topology: Topology) -> None:
         self.exact = Exact(nodes, ledger, slots)
@@ -36,11 +37,21 @@ class Fit:
         """
         if claim.want.rules is not None:
             return self.gathering.place(claim)
-        placed = place(claim.want, claim.vacant, claim.preferred, claim.excluded, self._ledger, self._slots)
+        placed = place(
+            claim.want,
+            claim.vacant,
+            claim.preferred,
+            claim.excluded,
+            self._ledger,
+            self._slots,
+            claim.presences,
+        )
         if placed is not None:
             return placed
         if not claim.search:
             return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
+        if claim.want.constrained:
+            return self._search(claim)
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)
 
     def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
@@ -54,3 +65,13 @@ class Fit:
             for place, column in sorted(placed.items())
             if (share := shares[place.pod_set])
         }
+
+    def _search(self, claim: Claim) -> dict[Place, int] | Verdict:
+        """With constraints besides room: a proof that there is no room anyway, else a search pod by pod."""
+        if not self.exact.turn(claim.want):
+            return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
+        if proof := self.exact.lacks_room(claim.want, claim.excluded):
+            return proof
+        trial = Trial(claim.want.parts, claim.excluded, self._ledger, self._slots, presences=claim.presences)
+        answer = search(trial, claim.want)
+        return trial.places(claim.vacant) if answer is None else Verdict(Rung.SEARCH, answer)

@@ -16,6 +16,27 @@ PodId = NewType("PodId", str)
 Amounts = tuple[tuple[str, int], ...]
 
 
+class Hashed:
+    """For a frozen dataclass that is a key of many tables: its hash is worked out once.
+
+    It is no field, so it is not compared, copied, pickled or written down. (A dataclass makes a hash of its
+    own unless its body names one: `__hash__ = Hashed.__hash__`.)
+    """
+
+    __slots__ = ("_hash",)
+    _hash: int
+    __match_args__: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(
+                self, "_hash", hash(tuple(getattr(self, name) for name in self.__match_args__))
+            )
+            return self._hash
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """One running pod's worth of a gang."""
@@ -40,22 +61,6 @@ class Taint:
     effect: Effect
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """Tolerates taints of `key` ("" = any), with `value` (None = any), of `effect` (None = any)."""
-
-    key: str = ""
-    value: str | None = None
-    effect: Effect | None = None
-
-    def tolerates(self, taint: Taint) -> bool:
-        return (
-            (not self.key or self.key == taint.key)
-            and (self.value is None or self.value == taint.value)
-            and (self.effect is None or self.effect == taint.effect)
-        )
-
-
 class Operator(Enum):
     IN = "In"
     NOT_IN = "NotIn"
@@ -63,6 +68,19 @@ class Operator(Enum):
     DOES_NOT_EXIST = "DoesNotExist"
     GT = "Gt"
     LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Tolerates taints of `key` ("" = any), with `value` (None = any), of `effect` (None = any).
+
+    With GT or LT as operator: taints whose value is an integer above or below `value` (KEP-5471).
+    """
+
+    key: str = ""
+    value: str | None = None
+    effect: Effect | None = None
+    operator: Operator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +139,11 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What one pod asks of a node. Pods of equal shape are interchangeable to the scheduler."""
+class Shape(Hashed):
+    """What one pod asks of a node. Pods of equal shape are interchangeable to the scheduler.
+
+    It is the key of every cache, so its hash is worked out once.
+    """
 
     requests: Amounts
     #: every label must have this value
@@ -140,6 +161,8 @@ class Shape:
     apart: tuple[PodTerm, ...] = ()
     drawn: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[Spread, ...] = ()
+
+    __hash__ = Hashed.__hash__
 
     @property
     def gpu_share(self) -> int:

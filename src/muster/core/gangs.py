@@ -13,15 +13,18 @@ A place is
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
+from muster.core.constraints import Concern, concern
 from muster.core.decisions import Explanation
-from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, Shape
+from muster.core.events import NOTHING, Presence
+from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet, PodTerm
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Rules, Want
+from muster.core.presences import Presences, selects
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Hold:
     until: float | None = None
     #: of the node, if the place shares a GPU
     device: int | None = None
+    presence: Presence = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,10 @@ class GangState:
     #: what it still wants, and the indices of each part's vacant places; set by `settle`
     want: Want | None = None
     vacant: tuple[Sequence[int], ...] = ()
+    #: what other pods see of each pod set's pods
+    presences: dict[str, Presence] = field(default_factory=dict)
+    #: how much anti-affinity was known then (`Presences.carried`)
+    carried: int = 0
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
     #: what its pods and holds use, by resource, and the nodes they use it on
@@ -159,21 +167,29 @@ def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list
     for place in sorted(places):
         promise = state.holds.pop(place, None)
         if promise is not None:
-            ledger.give(promise.node, promise.requests, promise.device)
+            ledger.give(promise.node, promise.requests, promise.device, promise.presence)
             occupy(state, promise.node, promise.requests, -1)
             if promise.told:
                 told.append(place)
     return told
 
 
-def place_shape(state: GangState, place: Place) -> Shape | None:
-    """What a pod of this place asks for; None if the gang, as it is now, has no open place of that name."""
+def pod_set_of(state: GangState, place: Place) -> PodSet | None:
+    """The pod set of this place; None if the gang, as it is now, has no open place of that name."""
     if state.gang is None or state.gang.gate is not None or place in state.retired:
         return None
     for pod_set in state.gang.pod_sets:
         if pod_set.name == place.pod_set and place.index < pod_set.count:
-            return pod_set.shape
+            return pod_set
     return None
+
+
+def presence(gang: Gang, pod_set: PodSet) -> Presence:
+    """What other pods see of a pod of this set, as far as that is known before there is one."""
+    shape = pod_set.shape
+    if not gang.namespace and not shape.ports and not shape.apart:
+        return NOTHING
+    return Presence(gang.namespace, pod_set.labels, shape.ports, shape.apart)
 
 
 def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
@@ -218,7 +234,8 @@ def _indices(*places: Iterable[Place]) -> dict[str, set[int]]:
 class Wants:
     """Computes what gangs want; equal wants are one object."""
 
-    def __init__(self) -> None:
+    def __init__(self, presences: Presences) -> None:
+        self._presences = presences
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Want] = (
             WeakValueDictionary()
         )
@@ -253,15 +270,36 @@ class Wants:
         needs = [max(n, overall - (room - len(v))) for n, v in zip(needs, vacant, strict=True)]
         if state.lapsed:
             vacant, needs = self._without_lapsed(state, vacant, needs, overall)
-        parts = tuple(
-            Part(p.name, p.shape, len(v), n)
+        chosen = [
+            (p, presence(gang, p), v, n)
             for p, v, n in zip(gang.pod_sets, vacant, needs, strict=True)
             if v or n
-        )
+        ]
+        own = {term for p in gang.pod_sets for term in p.shape.apart}
+        parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, who, own)) for p, who, v, n in chosen)
         if not parts and not overall:
             return
         state.want = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
-        state.vacant = tuple(v for v, n in zip(vacant, needs, strict=True) if v or n)
+        state.vacant = tuple(v for _, _, v, _ in chosen)
+        state.presences = {p.name: who for p, who, _, _ in chosen}
+        state.carried = self._presences.carried
+
+    def newly_concerned(self, state: GangState) -> bool:
+        """Whether anti-affinity has turned up since `settle` that keeps pods of this gang off."""
+        if state.want is None or state.carried == self._presences.carried:
+            return False
+        state.carried = self._presences.carried
+        return any(
+            self._presences.keeping_off(state.presences[part.pod_set]) - part.concern.apart
+            for part in state.want.parts
+        )
+
+    def _concern(self, pod_set: PodSet, who: Presence, own: Set[PodTerm]) -> Concern:
+        """`own`: the anti-affinity of the gang's pod sets, which keeps them off each other."""
+        apart = self._presences.keeping_off(who)
+        if own:
+            apart |= {term for term in own if selects(term, who)}
+        return concern(pod_set.shape, who, apart)
 
     def _without_lapsed(
         self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int

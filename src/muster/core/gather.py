@@ -41,7 +41,8 @@ from muster.core.gang import Place, Shape, Strategy
 from muster.core.ledger import Ledger
 from muster.core.multiples import Multiples, counted
 from muster.core.nodes import UNLIMITED, Bools, Columns, Nodes
-from muster.core.placement import Claim, Trial, Want, tightest_group
+from muster.core.placement import Claim, Trial, Want, fill_in_some_way, tightest_group
+from muster.core.search import search
 from muster.core.slots import Slots
 from muster.core.topology import Longs, Topology, resolve
 
@@ -321,24 +322,23 @@ class _Search:
         ledger = self._of.ledger
         columns = self._columns(level, number)
         mark = ledger.mark()
-        trial = Trial(want.parts, None, ledger, self._of.slots, columns)
-        for place, column in sorted(self._claim.preferred.items()):
-            trial.prefer(place, column)
-        if len(self._groups) == 1:
-            fits = self._spread(trial, level, number, want)
-        elif self._multiples:
-            fits = self._fill_multiples(trial, want)
+        trial = Trial(want.parts, None, ledger, self._of.slots, columns, self._claim.presences)
+        if trial.constrained:
+            fits = fill_in_some_way(trial, want, self._claim.preferred) and self._right(trial)
         else:
-            fits = trial.fill_minimum(want.need)
+            trial.prefer_all(self._claim.preferred)
+            if len(self._groups) == 1:
+                fits = self._spread(trial, level, number, want)
+            else:
+                fits = trial.fill_minimum(want.need) and self._right(trial)
         if not fits:
             ledger.rollback(mark)
-            return self._search(columns, want) if len(self._groups) > 1 else None
+            return self._search(columns, want) if len(self._groups) > 1 or trial.constrained else None
         if not self._multiples:
             for wider in range(level, self._limit - 1, -1):
                 if wider < level:
                     trial.within = self._columns(wider, self._topology.above(number, level, wider))
-                for p in trial.larger_first:
-                    trial.fill(p, want.parts[p].count)
+                trial.fill_up()
         ledger.commit(mark)
         return trial.places(self._claim.vacant)
 
@@ -362,6 +362,8 @@ class _Search:
             self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
             return None
         self._searches += 1
+        if want.constrained:
+            return self._walk(columns, want)
         outside = None
         if columns is not None:
             mask = np.ones(len(self._of.nodes), np.bool_)
@@ -374,6 +376,15 @@ class _Search:
                 self._leave_open(found)
             return None
         return found
+
+    def _walk(self, columns: Columns | None, want: Want) -> dict[Place, int] | None:
+        """Pod by pod, where constraints besides room have defeated the greedy placement."""
+        trial = Trial(want.parts, None, self._of.ledger, self._of.slots, columns, self._claim.presences)
+        answer = search(trial, want)
+        if answer is None:
+            return trial.places(self._claim.vacant)
+        self._leave_open(Verdict(Rung.SEARCH, answer))
+        return None
 
     def _leave_open(self, verdict: Verdict) -> None:
         """Not every domain is ruled out by a proof."""
@@ -443,12 +454,10 @@ class _Search:
             assert done, "what was counted fits"
             start += share
 
-    def _fill_multiples(self, trial: Trial, want: Want) -> bool:
-        """Pods of several shapes under a multiple: only if they happen to come out right."""
-        if not trial.fill_minimum(want.need):
-            return False
+    def _right(self, trial: Trial) -> bool:
+        """Whether multiples come out right, which pods of several shapes only do by chance."""
         there = np.array([*self._settled.tolist(), *trial.columns], np.intp)
-        return self._multiples.hold(self._topology, there)
+        return not self._multiples or self._multiples.hold(self._topology, there)
 
     # Why not
 

@@ -1,8 +1,9 @@
 """The one ledger of who uses what where: charges by node name, and speculation with marks.
 
 Facts (a bound pod, a held place) and trials (would this gang fit?) go through the same two calls, so
-there is no second account that could differ. A trial takes a mark first; `rollback` undoes everything
-after it, newest first, and `commit` makes it last. Marks do not nest across a change of columns.
+there is no second account that could differ: a pod's amounts and what other pods see of it (`presences.py`)
+are charged in one breath. A trial takes a mark first; `rollback` undoes everything after it, newest
+first, and `commit` makes it last. Marks do not nest across a change of columns.
 
 A share of a GPU is charged to one device of its node: whoever takes it is told which, or asks `devices` what
 was taken since a mark, and names it when it is given back.
@@ -14,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.devices import Choose
+from muster.core.events import NOTHING, Presence
 from muster.core.gang import Amounts, NodeName
 from muster.core.nodes import Columns, Demand, Nodes
+from muster.core.presences import Presences, seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Charge:
     where: NodeName | int | Columns
     demand: Demand
     times: int | npt.NDArray[np.int64]
+    presence: Presence
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Ledger:
     def __init__(self, nodes: Nodes, device: Choose | None = None) -> None:
         """`device` says where shares go; if it is not given, where they fit best."""
         self.nodes = nodes
+        self.presences = Presences(nodes)
         self._device = device
         #: how often something was given back for good; as long as it stays the same, room is only taken
         self.given = 0
@@ -58,8 +63,8 @@ class Ledger:
     def rollback(self, mark: Mark) -> None:
         while len(self._trial) > mark.position:
             match self._trial.pop():
-                case Charge(where, demand, times):
-                    self._charge(where, demand, -times)
+                case Charge(where, demand, times, presence):
+                    self._charge(where, demand, -times, presence)
                 case Share(node, share, device):
                     self._share(node, -share, device)
         self._marks -= 1
@@ -71,7 +76,13 @@ class Ledger:
             self.given += any(isinstance(entry, Charge) and _gives(entry.times) for entry in self._trial)
             self._trial.clear()
 
-    def take(self, node: NodeName, requests: Amounts, device: int | None = None) -> int | None:
+    def take(
+        self,
+        node: NodeName,
+        requests: Amounts,
+        device: int | None = None,
+        presence: Presence = NOTHING,
+    ) -> int | None:
         """Charge a pod with these requests to a node, present or not.
 
         Returns the device that its share of a GPU is on: `device`, or one that is chosen. None: no share.
@@ -82,23 +93,45 @@ class Ledger:
             if device is None:
                 device = self._choose(node, demand, share)
             self._note_share(node, share, device)
-        self._note(self.nodes.column.get(node, node), demand, 1)
+        self._note(self.nodes.column.get(node, node), demand, 1, presence)
         return device if share else None
 
-    def give(self, node: NodeName, requests: Amounts, device: int | None = None) -> None:
+    def give(
+        self,
+        node: NodeName,
+        requests: Amounts,
+        device: int | None = None,
+        presence: Presence = NOTHING,
+    ) -> None:
         """Undo a `take`; `device` is what it returned."""
         demand = self.nodes.demand(requests)
         share = self.nodes.share(demand)
         if share:
             assert device is not None, "a share is given back to the device that it was taken from"
             self._note_share(node, -share, device)
-        self._note(self.nodes.column.get(node, node), demand, -1)
+        self._note(self.nodes.column.get(node, node), demand, -1, presence)
 
     def charge(self, node: NodeName, demand: Demand, times: int = 1) -> None:
         """Charge an amount to a node, present or not: no pod, and on no device."""
-        self._note(self.nodes.column.get(node, node), demand, times)
+        self._note(self.nodes.column.get(node, node), demand, times, NOTHING)
 
-    def take_at(self, columns: int | Columns, demand: Demand, times: int | npt.NDArray[np.int64] = 1) -> None:
+    def rename(self, node: NodeName, old: Presence, new: Presence) -> None:
+        """What other pods see of a pod that is charged already is not what it was. Not for trials."""
+        if seen(old) == seen(new):
+            return
+        where = self.nodes.column.get(node, node)
+        for times, presence in ((-1, old), (1, new)):
+            if presence is not NOTHING:
+                self.presences.note(where, times, presence)
+        self.given += 1
+
+    def take_at(
+        self,
+        columns: int | Columns,
+        demand: Demand,
+        times: int | npt.NDArray[np.int64] = 1,
+        presence: Presence = NOTHING,
+    ) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones."""
         if share := self.nodes.share(demand):
             for column, pods in zip(
@@ -107,7 +140,7 @@ class Ledger:
                 for _ in range(pods):
                     node = self.nodes.names[column]
                     self._note_share(node, share, self._choose(node, demand, share))
-        self._note(columns, demand, times)
+        self._note(columns, demand, times, presence)
 
     def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
         """Devices that were taken since the mark, in order, by node and thousandths."""
@@ -129,11 +162,15 @@ class Ledger:
             self._trial.append(Share(node, share, device))
 
     def _note(
-        self, where: NodeName | int | Columns, demand: Demand, times: int | npt.NDArray[np.int64]
+        self,
+        where: NodeName | int | Columns,
+        demand: Demand,
+        times: int | npt.NDArray[np.int64],
+        presence: Presence,
     ) -> None:
-        self._charge(where, demand, times)
+        self._charge(where, demand, times, presence)
         if self._marks:
-            self._trial.append(Charge(where, demand, times))
+            self._trial.append(Charge(where, demand, times, presence))
         else:
             self.given += _gives(times)
 
@@ -144,8 +181,14 @@ class Ledger:
             self.nodes.devices.give(node, -share, device)
 
     def _charge(
-        self, where: NodeName | int | Columns, demand: Demand, times: int | npt.NDArray[np.int64]
+        self,
+        where: NodeName | int | Columns,
+        demand: Demand,
+        times: int | npt.NDArray[np.int64],
+        presence: Presence,
     ) -> None:
+        if presence is not NOTHING:
+            self.presences.note(where, times, presence)
         if isinstance(where, np.ndarray):
             assert isinstance(times, np.ndarray)
             self.nodes.charge_many(where, demand, times)

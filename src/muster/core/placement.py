@@ -5,21 +5,35 @@ whole slots, until the set is placed. Vector bin packing is NP-hard; this greedy
 one shape (the slots of a node do not depend on the order), and for several shapes it may say no where a
 yes exists, never the other way round. Larger pods go first, which is what keeps that rare.
 
+Parts with constraints besides room (`constraints.py`) go the same way, with their own choice of nodes. For
+them greedy is no proof in either direction, so it is tried in several ways: other orders of the parts
+(one may have to be there before another has company), and other domains to gather in.
+
 Order of claims: places with a node of their own (a replacement's held node, an open plan's node), then
 each pod set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, permutations
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.constraints import NO_CONCERN, Concern, Constraints, constrained
+from muster.core.events import Presence
 from muster.core.gang import GangId, Gather, Place, Shape
-from muster.core.ledger import Ledger
-from muster.core.nodes import Bools, Columns, Ints
+from muster.core.ledger import Ledger, Mark
+from muster.core.nodes import Bools, Columns
 from muster.core.slots import NO_SLOT, Slots, Vector
+
+#: Ways in which a want with constraints is tried greedily.
+ATTEMPTS: Final = 12
+#: Orders of parts among them.
+_ORDERS: Final = 6
+#: For trials that nobody else has to see.
+NOBODY: Final[Mapping[str, Presence]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,12 @@ class Part:
     shape: Shape
     count: int
     need: int
+    concern: Concern = NO_CONCERN
+
+    @property
+    def constrained(self) -> bool:
+        """Whether anything besides room decides where its pods go."""
+        return constrained(self.shape, self.concern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +81,10 @@ class Want:
         return self.rules is not None and self.rules.begun is not None
 
     @property
+    def constrained(self) -> bool:
+        return any(part.constrained for part in self.parts)
+
+    @property
     def sociable(self) -> bool:
         """A pod that comes can make room for it: by affinity towards it, or by evening out a spread."""
         return any(part.shape.near or part.shape.spread for part in self.parts)
@@ -83,6 +107,8 @@ class Claim:
     search: bool = True
     #: by pod set, the rank of each index in the gang's own order; without any, one set after the other
     ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: what other pods see of each pod set's pods
+    presences: Mapping[str, Presence] = field(default_factory=dict)
 
 
 def place(
@@ -92,27 +118,58 @@ def place(
     excluded: Columns | None,
     ledger: Ledger,
     slots: Slots,
+    presences: Mapping[str, Presence] = NOBODY,
 ) -> dict[Place, int] | None:
     """Places → columns, at least the minimum and as many more as fit, charged to the ledger.
 
-    `vacant` lists the indices of each part's places, ascending. None if the minimum does not fit; then the
-    ledger is as it was.
+    `vacant` lists the indices of each part's places, ascending; `presences` are what other pods see of
+    each pod set's pods. None if the minimum does not fit; then the ledger is as it was.
     """
     vectors = [slots.of(part.shape) for part in want.parts]
     fitting = [min(part.count, vector.total) for part, vector in zip(want.parts, vectors, strict=True)]
     if sum(fitting) < want.need or any(n < part.need for n, part in zip(fitting, want.parts, strict=True)):
         return None
+    trial = Trial(want.parts, excluded, ledger, slots, presences=presences)
+    if trial.constrained:
+        if not fill_in_some_way(trial, want, preferred):
+            return None
+        trial.fill_up()
+        return trial.places(vacant)
     mark = ledger.mark()
-    trial = Trial(want.parts, excluded, ledger, slots)
     for place_, column in sorted(preferred.items()):
         trial.prefer(place_, column)
     if not trial.fill_minimum(want.need):
         ledger.rollback(mark)
         return None
-    for p in trial.larger_first:
-        trial.fill(p, want.parts[p].count)
+    trial.fill_up()
     ledger.commit(mark)
     return trial.places(vacant)
+
+
+def fill_in_some_way(trial: "Trial", want: Want, preferred: Mapping[Place, int]) -> bool:
+    """Put the minimum of a want with constraints, in one of the ways of `ATTEMPTS`. False: nothing is put."""
+    for _ in islice(_ways(trial, preferred), ATTEMPTS):
+        begin = trial.begin()
+        trial.prefer_all(preferred)
+        if trial.fill_minimum(want.need) and trial.even():
+            trial.keep(begin)
+            return True
+        trial.undo(begin)
+    return False
+
+
+def _ways(trial: "Trial", preferred: Mapping[Place, int]) -> Iterator[None]:
+    """Sets the trial up in one way after the other; each is asked for once the one before has failed."""
+    for order in islice(permutations(trial.order), _ORDERS):
+        trial.order = list(order)
+        trial.bar_none()
+        yield
+        while trial.bar_opened():
+            yield
+    if preferred:
+        trial.strict = True
+        trial.bar_none()
+        yield
 
 
 class Trial:
@@ -125,39 +182,64 @@ class Trial:
         ledger: Ledger,
         slots: Slots,
         within: Columns | None = None,
+        presences: Mapping[str, Presence] = NOBODY,
     ) -> None:
         self.parts = parts
-        self._excluded = excluded
+        self.excluded = excluded
         #: the only columns to use, ascending; None = all. May be widened between two steps.
         self.within = within
         self._ledger = ledger
         self._slots = slots
+        self._presences = [presences.get(part.pod_set, part.concern.presence) for part in parts]
+        self._constraints = [
+            Constraints(part.shape, part.concern, ledger, slots.eligibility) if part.constrained else None
+            for part in parts
+        ]
+        #: some part has constraints besides room
+        self.constrained = any(self._constraints)
         self._fixed: dict[Place, int] = {}
         self._columns: list[list[int]] = [[] for _ in parts]
         #: pods placed so far, by part
         self.placed = [0] * len(parts)
+        #: a place gets its own node only if a spread allows it at that moment
+        self.strict = False
         sizes = [slots.of(part.shape).size for part in parts]
-        self.larger_first = sorted(range(len(parts)), key=lambda p: -sizes[p])
+        #: parts in the order in which their minima are filled: larger pods first
+        self.order = sorted(range(len(parts)), key=lambda p: -sizes[p])
+
+    def prefer_all(self, preferred: Mapping[Place, int]) -> None:
+        """Put places on their own nodes, where they fit there; some only do once others are there."""
+        left = sorted(preferred.items())
+        while left:
+            still = [(place, column) for place, column in left if not self.prefer(place, column)]
+            if len(still) == len(left) or not self.constrained:
+                return
+            left = still
 
     def prefer(self, place: Place, column: int) -> bool:
         """Put this place on its own node, if it still fits there."""
         for p, part in enumerate(self.parts):
             if part.pod_set == place.pod_set and self.placed[p] < part.count:
                 vector = self._slots.of(part.shape)
-                barred = self._excluded is not None and column in self._excluded
+                barred = self.excluded is not None and column in self.excluded
                 outside = self.within is not None and column not in self.within
-                if vector.slots.item(column) and not (barred or outside):
-                    self._ledger.take_at(column, vector.demand)
+                kept_off = any(blocked.item(column) for _, blocked in self.obstacles(p, skew=self.strict))
+                if vector.slots.item(column) and not (barred or outside or kept_off):
+                    self._charge(p, vector, column, 1)
                     self._fixed[place] = column
-                    self.placed[p] += 1
                     return True
         return False
 
+    def obstacles(self, p: int, *, skew: bool = True) -> Iterator[tuple[str, Bools]]:
+        """Which constraint keeps the next pod of a part off which nodes, as things stand in this trial."""
+        own = self._constraints[p]
+        return iter(()) if own is None else own.obstacles(skew=skew)
+
     def fill_minimum(self, need: int) -> bool:
         """Put each part's own minimum, larger pods first, then the cheapest pods up to `need` in all."""
-        for p in self.larger_first:
+        for p in self.order:
             self.fill(p, self.parts[p].need - self.placed[p])
-        for p in reversed(self.larger_first):
+        for p in reversed(self.order):
             self.fill(p, need - sum(self.placed))
         return sum(self.placed) >= need and all(
             placed >= part.need for placed, part in zip(self.placed, self.parts, strict=True)
@@ -170,24 +252,26 @@ class Trial:
         if count <= 0:
             return
         vector = self._slots.of(part.shape)
-        if count == 1 or not self._slots.order.fills:
+        own = self._constraints[p]
+        if own is not None:
+            columns, times = own.choose(vector, count, part.count - self.placed[p], self._usable())
+        elif count == 1 or not self._slots.order.fills:
             self._fill_singly(p, count)
             return
-        columns, times = tightest_group(vector, count, self._excluded, self.within)
+        else:
+            columns, times = tightest_group(vector, count, self.excluded, self.within)
         if len(columns):
-            self._ledger.take_at(columns, vector.demand, times)
+            self._charge(p, vector, columns, times)
             self._columns[p].extend(np.repeat(columns, times).tolist())
-            self.placed[p] += int(times.sum())
 
     def _fill_singly(self, p: int, count: int) -> None:
         for _ in range(count):
             vector = self._slots.of(self.parts[p].shape)
-            column = tightest(vector, self._excluded, self.within)
+            column = tightest(vector, self.excluded, self.within)
             if column is None:
                 return
-            self._ledger.take_at(column, vector.demand)
+            self._charge(p, vector, column, 1)
             self._columns[p].append(column)
-            self.placed[p] += 1
 
     @property
     def columns(self) -> list[int]:
@@ -201,10 +285,94 @@ class Trial:
         if (vector.slots[distinct] < times).any():
             return False
         if len(distinct):
-            self._ledger.take_at(distinct, vector.demand, times.astype(np.int64))
+            self._charge(p, vector, distinct, times.astype(np.int64))
             self._columns[p].extend(columns.tolist())
-            self.placed[p] += len(columns)
         return True
+
+    def free(self, p: int) -> Columns:
+        """Columns that take one more pod of a part, whatever skew that makes."""
+        slots: Bools = self._slots.of(self.parts[p].shape).slots > 0
+        if (usable := self._usable()) is not None:
+            slots &= usable
+        for _, blocked in self.obstacles(p, skew=False):
+            slots &= ~blocked
+        return np.flatnonzero(slots)
+
+    def _usable(self) -> Bools | None:
+        """Columns that may be used at all; None: every one."""
+        if self.excluded is None and self.within is None:
+            return None
+        usable = np.full(len(self._ledger.nodes), self.within is None)
+        if self.within is not None:
+            usable[self.within] = True
+        if self.excluded is not None:
+            usable[self.excluded] = False
+        return usable
+
+    def put_one(self, p: int, column: int) -> None:
+        """Put one more pod of a part on a column that is `free`."""
+        self._charge(p, self._slots.of(self.parts[p].shape), column, 1)
+        self._columns[p].append(column)
+
+    def fill_up(self) -> None:
+        """Put as many more as fit. What would make a spread uneven is left out."""
+        for p in self.order:
+            if not self.constrained:
+                self.fill(p, self.parts[p].count)
+                continue
+            begin = self.begin()
+            self.fill(p, self.parts[p].count)
+            if self.even():
+                self.keep(begin)
+            else:
+                self.undo(begin)
+
+    def even(self) -> bool:
+        """Whether the required spreads hold with what has been placed."""
+        for part, own, columns in zip(self.parts, self._constraints, self._columns, strict=True):
+            if own is not None:
+                fixed = [column for place, column in self._fixed.items() if place.pod_set == part.pod_set]
+                if not own.even([*columns, *fixed]):
+                    return False
+        return True
+
+    def bar_opened(self) -> bool:
+        """Another domain next time, where one was opened that looked large enough. False: there was none."""
+        for own in self._constraints:
+            if own is not None and own.opened is not None:
+                own.barred.add(own.opened)
+                own.opened = None
+                return True
+        return False
+
+    def bar_none(self) -> None:
+        for own in self._constraints:
+            if own is not None:
+                own.barred.clear()
+                own.opened = None
+
+    def begin(self) -> "Begin":
+        """From here on, what is placed can be undone; or kept. One of the two must follow."""
+        return Begin(
+            self._ledger.mark(),
+            list(self.placed),
+            [len(columns) for columns in self._columns],
+            dict(self._fixed),
+        )
+
+    def undo(self, begin: "Begin") -> None:
+        self._ledger.rollback(begin.mark)
+        self.placed, self._fixed = list(begin.placed), dict(begin.fixed)
+        self._columns = [columns[:n] for columns, n in zip(self._columns, begin.columns, strict=True)]
+
+    def keep(self, begin: "Begin") -> None:
+        self._ledger.commit(begin.mark)
+
+    def _charge(
+        self, p: int, vector: Vector, columns: int | Columns, times: int | npt.NDArray[np.int64]
+    ) -> None:
+        self._ledger.take_at(columns, vector.demand, times, self._presences[p])
+        self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
         """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
@@ -215,13 +383,23 @@ class Trial:
         return places
 
 
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """How a trial was."""
+
+    mark: Mark
+    placed: list[int]
+    columns: list[int]
+    fixed: dict[Place, int]
+
+
 def tightest(vector: Vector, excluded: Columns | None = None, within: Columns | None = None) -> int | None:
     """The column for one more pod."""
-    key = _allowed(vector.key, excluded, within)
+    key, none = _keys(vector, excluded, within)
     if not len(key):
         return None
     column = int(key.argmin())
-    if key.item(column) == NO_SLOT:
+    if key.item(column) == none:
         return None
     return column if within is None else within.item(column)
 
@@ -234,14 +412,17 @@ def tightest_group(
     A node has at least one slot, so the `count` smallest keys suffice: they are selected, not sorted,
     and only they are put in order.
     """
-    key = _allowed(vector.key, excluded, within)
-    threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else NO_SLOT
+    key, none = _keys(vector, excluded, within)
+    threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else none
     candidates = np.flatnonzero(key < threshold)
-    if threshold != NO_SLOT:
+    if threshold != none:
         # Of the nodes at the threshold those with the smallest names, as argpartition would not.
         at_threshold = _first(key == threshold, count - len(candidates))
         candidates = np.concatenate((candidates, at_threshold)) if len(candidates) else at_threshold
-    ordered = np.sort(key[candidates].astype(np.int64) << 32 | candidates) & 0xFFFF_FFFF
+    if vector.rank is None:
+        ordered = np.sort(key[candidates].astype(np.int64) << 32 | candidates) & 0xFFFF_FFFF
+    else:
+        ordered = candidates[np.lexsort((candidates, key[candidates]))]
     if within is not None:
         ordered = within[ordered]
     times = vector.slots[ordered].astype(np.int64)
@@ -264,9 +445,24 @@ def _first(mask: Bools, count: int) -> Columns:
 _HEAD: Final = 16
 
 
-def _allowed(key: Ints, excluded: Columns | None, within: Columns | None) -> Ints:
-    """The keys to choose from: of the columns `within` (None = all), the `excluded` ones without a slot."""
-    if excluded is not None:
+def _keys(
+    vector: Vector, excluded: Columns | None, within: Columns | None
+) -> tuple[npt.NDArray[np.signedinteger], int]:
+    """The keys to choose from, lowest first, and the key of a node without a slot.
+
+    Of the columns `within` (None = all), the `excluded` ones without a slot; by rank first, if there is one.
+    """
+    key: npt.NDArray[np.signedinteger] = vector.key
+    none = NO_SLOT
+    if vector.rank is not None:
+        none = _RANKED_NO_SLOT
+        key = vector.rank.astype(np.int64) << 32 | vector.key
+        key[vector.key == NO_SLOT] = none
+    elif excluded is not None:
         key = key.copy()
-        key[excluded] = NO_SLOT
-    return key if within is None else key[within]
+    if excluded is not None:
+        key[excluded] = none
+    return key if within is None else key[within], none
+
+
+_RANKED_NO_SLOT: Final = 2**63 - 1

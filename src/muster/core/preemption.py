@@ -122,10 +122,10 @@ class Preemption:
             state = self._gangs[victim.gang]
             for pod in sorted(victim.pods or state.pods):
                 bound = self._pods[pod]
-                yield bound.node, bound.requests, bound.presence.device
+                yield bound.node, bound.requests, bound.presence.device, bound.presence
             if not victim.pods:
                 for _, promise in sorted(state.holds.items()):
-                    yield promise.node, promise.requests, promise.device
+                    yield promise.node, promise.requests, promise.device, promise.presence
 
     def evict(self, state: GangState, found: Found) -> Evict:
         """End the victims. They are off the ledger as yet; their departure is charged by `lower`."""

@@ -43,7 +43,8 @@ from muster.core.gangs import (
     give_back,
     hold,
     occupy,
-    place_shape,
+    pod_set_of,
+    presence,
     stands,
     unwanted,
     vacate,
@@ -92,7 +93,7 @@ class Scheduler:
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
         )
         self.queues = Queues(self.nodes, self.eligibility)
-        self._wants = Wants()
+        self._wants = Wants(self.ledger.presences)
         self._admission = Admission(self.queues, self._wants)
         self._explainer = Explainer(
             Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
@@ -113,6 +114,10 @@ class Scheduler:
         self._room = (-1, -1)
         #: `Nodes.revision` after the last cycle
         self._as_of = -1
+        #: somebody came in the last cycle who may be company for those who waited for it
+        self._company = False
+        #: `Presences.carried` at the beginning of the last cycle
+        self._carried = 0
         #: when the last cycle was
         self._decided = 0.0
         #: what lacked something in the last cycle, in the order in which it was served
@@ -175,12 +180,13 @@ class Scheduler:
             if promise is not None and (promise.node, promise.requests) == (event.node, event.requests):
                 # The promise is kept: what the place takes is charged already, and stays so.
                 del state.holds[event.place]
+                self.ledger.rename(event.node, promise.presence, event.presence)
                 self.pods[event.pod] = event
                 fill(state, event.pod, event.place)
                 self.preemption.departures.pod_bound(event.pod, event.gang)
                 return
         vacated = self._remove_pod(known) if known is not None else None
-        device = self.ledger.take(event.node, event.requests, event.presence.device)
+        device = self.ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self.pods[event.pod] = _with_device(event, device)
         if event.gang is not None:
             state = self._state(event.gang)
@@ -201,19 +207,20 @@ class Scheduler:
         if vacated is None or known.gang is None or leaves:
             return
         state = self._state(known.gang)
-        shape = place_shape(state, vacated)
-        if shape is None or _undone(state):
+        pod_set = pod_set_of(state, vacated)
+        if state.gang is None or pod_set is None or _undone(state):
             return
         if vacated not in state.holds and known.node in self.nodes.facts:
-            device = known.presence.device if shape.requests == known.requests else None
-            device = self.ledger.take(known.node, shape.requests, device)
+            requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
+            device = known.presence.device if requests == known.requests else None
+            device = self.ledger.take(known.node, requests, device, who)
             until = event.at + self.config.hold
-            hold(state, vacated, Hold(known.node, shape.requests, False, until, device))
+            hold(state, vacated, Hold(known.node, requests, False, until, device, who))
 
     def _remove_pod(self, pod: PodBound) -> Place | None:
         """Returns the place that nobody fills now."""
         del self.pods[pod.pod]
-        self.ledger.give(pod.node, pod.requests, pod.presence.device)
+        self.ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)
         if pod.gang is None:
             return None
         state = self._state(pod.gang)
@@ -228,6 +235,10 @@ class Scheduler:
         if gang == state.gang:
             return
         state.gang = gang
+        for place_, promise in state.holds.items():
+            if (pod_set := pod_set_of(state, place_)) is not None:
+                self.ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))
+                promise.presence = who
         state.lapsed.clear()
         if state.back_off is not None and state.back_off.until == inf:
             state.back_off = None
@@ -287,9 +298,13 @@ class Scheduler:
         self._decided = now
         self.nodes.settle()
         lapsed, releases = self._release(now)
+        if self.ledger.presences.carried != self._carried:
+            self._carried = self.ledger.presences.carried
+            self._touched |= {s.id for s in self.gangs.values() if self._wants.newly_concerned(s)}
         self._settle()
         self.queues.entitle()
         self._forget_misfits()
+        self._company = False
         self.fit.exact.next_cycle()
         self.preemption.next_cycle(now, changed=self._as_of != self.nodes.revision)
         # Who is explained is looked at, hopeless or not: what keeps him may be his own.
@@ -301,12 +316,13 @@ class Scheduler:
         self._settle()
         waits = self._explainer.explain(self.served, self._misfits) if self.config.explain else []
         self._as_of = self.nodes.revision
+        self._company |= any(isinstance(d, Assign) for d in placed) and any(w.sociable for w in self._misfits)
         return [*releases, *placed, *waits]
 
     def wake_at(self) -> float | None:
-        """When a hold or a back-off ends, or a postponed search has its turn: something new may be said."""
+        """When a hold or a back-off ends, a postponed search has its turn, or company has come."""
         times = [time for time in self._timed.values() if time != inf]
-        if self.fit.exact.behind or self.preemption.behind:
+        if self.fit.exact.behind or self.preemption.behind or self._company:
             times.append(self._decided + self.config.turn)
         if self.preemption.due != inf:
             times.append(self.preemption.due)
@@ -377,11 +393,12 @@ class Scheduler:
             self._room = room
             return
         changed, behind = self._as_of != self.nodes.revision, self.fit.exact.behind
-        if changed or behind:
+        if changed or behind or self._company:
             self._misfits = {
                 want: verdict
                 for want, verdict in self._misfits.items()
-                if not (changed and (want.sociable or (verdict is not None and verdict.open)))
+                if not (want.sociable and (changed or self._company))
+                and not (changed and verdict is not None and verdict.open)
                 and not (behind and verdict is not None and verdict.postponed)
             }
 
@@ -392,6 +409,11 @@ class Scheduler:
     def _place(self, turn: Turn, now: float) -> list[Decision]:
         """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
         state, want = turn.state, turn.offer.want
+        if self._wants.newly_concerned(state):
+            # Somebody who keeps it off has come in this very cycle: it is served in the next.
+            self._touched.add(state.id)
+            self._company = True
+            return []
         if state.back_off is not None and state.back_off.gang:
             return []
         if beneficiary := self.preemption.departures.whole.get(state.id):
@@ -407,7 +429,7 @@ class Scheduler:
         claim = replace(self._claim(state, want, untold), vacant=turn.offer.vacant)
         mark = self.ledger.mark()
         for promise in untold.values():
-            self.ledger.give(promise.node, promise.requests, promise.device)
+            self.ledger.give(promise.node, promise.requests, promise.device, promise.presence)
         self.preemption.departures.lift(state.id)
         placed: dict[Place, int] | Verdict | None = self._misfits[want] if misfit else self.fit.fit(claim)
         found = None
@@ -434,8 +456,8 @@ class Scheduler:
 
     def _fit_without(self, found: Found, claim: Claim) -> dict[Place, int] | Verdict:
         """Where it fits once the victims that were found for it are gone, as they are from here on."""
-        for node, requests, device in self.preemption.freed(found.victims):
-            self.ledger.give(node, requests, device)
+        for charged in self.preemption.freed(found.victims):
+            self.ledger.give(*charged)
         return self.fit.fit(replace(claim, preferred={**claim.preferred, **found.placed}))
 
     def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
@@ -449,6 +471,7 @@ class Scheduler:
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
             ranks={s.name: s.ranks for s in state.gang.pod_sets if s.ranks} if state.gang is not None else {},
+            presences=state.presences,
         )
 
     def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
@@ -458,7 +481,7 @@ class Scheduler:
         return {
             p: self.nodes.column[node]
             for p, node in nodes.items()
-            if node in self.nodes.column and place_shape(state, p) is not None
+            if node in self.nodes.column and pod_set_of(state, p) is not None
         }
 
     def _avoided(self, state: GangState) -> Columns | None:
@@ -481,12 +504,13 @@ class Scheduler:
         if untold:
             self._misfits.clear()  # a place that moved has left room behind
             self.fit.exact.room_freed()
-        requests = {pod_set.name: pod_set.shape.requests for pod_set in state.gang.pod_sets}
+        asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
         fresh = now + self.config.hold if state.pods else None
         for place_, column in placed.items():
             until = untold[place_].until if place_ in untold else fresh
             node, device = self.nodes.names[column], devices.get(place_)
-            hold(state, place_, Hold(node, requests[place_.pod_set], True, until, device))
+            requests, who = asked[place_.pod_set]
+            hold(state, place_, Hold(node, requests, True, until, device, who))
         state.planned.clear()
         state.lapsed -= placed.keys()
         self._touched.add(state.id)

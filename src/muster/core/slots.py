@@ -37,6 +37,8 @@ class Vector:
     scarce: int
     slots: Ints
     key: Ints
+    #: orders nodes before the key; None if it does not tell them apart
+    rank: Ints | None = None
     total: int = 0
     layout: int = -1
     position: int = 0
@@ -51,7 +53,7 @@ class Slots:
         """`order` is `Pack` if none is given."""
         self.order = order or Pack(nodes, eligibility)
         self._nodes = nodes
-        self._eligibility = eligibility
+        self.eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
 
     def of(self, shape: Shape) -> Vector:
@@ -75,19 +77,20 @@ class Slots:
             if (scarce, devices) != (vector.scarce, vector.devices):
                 vector.scarce, vector.devices, changed = scarce, devices, None
             vector.capacity_revision = nodes.capacity_revision
+        mask = self.eligibility.of(vector.shape)
+        vector.rank = mask.rank if mask.ranked else None
         if changed is None:
-            self._compute(vector)
+            self._compute(vector, mask.eligible)
         else:
-            self._catch_up(vector, changed)
+            self._catch_up(vector, mask.eligible, changed)
         vector.layout, vector.position = nodes.layout, nodes.changes.end
 
-    def _catch_up(self, vector: Vector, changed: list[int | Columns]) -> None:
+    def _catch_up(self, vector: Vector, eligible: Bools, changed: list[int | Columns]) -> None:
         together = [columns for columns in changed if not isinstance(columns, int)]
         singly = [column for column in changed if isinstance(column, int)]
         number = len(singly) + sum(map(len, together))
         if number <= _FEW:
             few = list(dict.fromkeys([*singly, *(c for columns in together for c in columns.tolist())]))
-            eligible = self._eligibility.of(vector.shape).eligible
             for column in few:
                 self._update(vector, column, bool(eligible[column]))
             if self.order.local:
@@ -95,15 +98,15 @@ class Slots:
             else:
                 self._order_all(vector)
         elif number >= len(self._nodes):
-            self._compute(vector)
+            self._compute(vector, eligible)
         elif len(together) == 1 and not singly:
-            self._compute(vector, together[0])
+            self._compute(vector, eligible, together[0])
         else:
             once = np.zeros(len(self._nodes), np.bool_)
             once[singly] = True
             for columns in together:
                 once[columns] = True
-            self._compute(vector, np.flatnonzero(once))
+            self._compute(vector, eligible, np.flatnonzero(once))
 
     def when_empty(self, shape: Shape, mask: Bools) -> Ints:
         """How many pods of this shape each node of the mask would take if nothing ran there."""
@@ -121,11 +124,11 @@ class Slots:
         demand = self._nodes.demand(shape.requests)
         return Vector(shape, demand, self._nodes.share(demand), -1, none, none)
 
-    def _compute(self, vector: Vector, columns: Columns | None = None) -> None:
+    def _compute(self, vector: Vector, mask: Bools, columns: Columns | None = None) -> None:
         """All columns, or only these."""
         nodes = self._nodes
         some = slice(None) if columns is None else columns
-        eligible = self._eligibility.of(vector.shape).eligible[some]
+        eligible = mask[some]
         slots = np.full(len(eligible), UNLIMITED, np.int32)
         quotient = np.empty_like(slots)
         for row, amount in vector.demand:

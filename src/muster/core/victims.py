@@ -429,9 +429,9 @@ class _Trial:
         return Found(tuple(self._victims(taken)), placed)
 
     def _placed(self, taken: Bools) -> dict[Place, int] | Verdict:
-        for cut, (node, requests, device) in self.table.shares:
+        for cut, charged in self.table.shares:
             if taken[cut]:
-                self._ledger.give(node, requests, device)
+                self._ledger.give(*charged)
         for demand, cuts, columns, times in self.table.groups:
             mine = taken[cuts]
             if mine.any() and not self._nodes.share(demand):

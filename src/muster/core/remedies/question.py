@@ -55,11 +55,11 @@ class Question:
         ledger = self.case.cluster.ledger
         mark = ledger.mark()
         pods = (self.case.cluster.pods[pod] for pod in sorted(other.pods))
-        bound = [(pod.node, pod.requests, pod.presence.device) for pod in pods]
-        held = [(hold.node, hold.requests, hold.device) for _, hold in sorted(other.holds.items())]
-        for node, requests, device in [*bound, *held]:
+        bound = [(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in pods]
+        held = [(h.node, h.requests, h.device, h.presence) for _, h in sorted(other.holds.items())]
+        for node, requests, device, presence in [*bound, *held]:
             if node in ledger.nodes.column:
-                ledger.give(node, requests, device)
+                ledger.give(node, requests, device, presence)
         try:
             yield
         finally:

@@ -1,0 +1,455 @@
+"""What keeps pods off nodes besides room: host ports, pod affinity and anti-affinity, topology spread.
+
+`Constraints` are those of one part of a want, against whoever is on the nodes at that moment: other gangs,
+foreign pods, and the pods of the same trial that are placed already. The semantics are kube-scheduler's
+(pkg/scheduler/framework/plugins: nodeports, interpodaffinity, podtopologyspread), for a group at once:
+
+- A node is *blocked* for the next pod by a colliding host port, by anti-affinity in either direction, by
+  affinity that nobody in its domain satisfies, or by a domain that has too many already.
+- Of a group, a node or domain from which its pods keep each other off takes one. Pods that want to be near
+  each other and find nobody *open* a domain (the tightest that holds them all): the first of them may go
+  anywhere, as in Kubernetes, and the others join it. A spread gets room per domain by pouring: the lowest
+  level to which domains have to be filled so that all pods find room within the skew.
+
+Affinity and anti-affinity hold when a pod is placed and cannot be broken by what the gang places
+afterwards, so a trial's own order is the proof. A spread is checked in the end (`even`): a gang starts at
+once, so it is the final state that must hold, in every domain where it has placed something.
+
+Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors and keep nothing off.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.domains import Domain
+from muster.core.eligibility import Eligibility, Obstacle
+from muster.core.events import NOTHING, Presence
+from muster.core.gang import PodTerm, Shape, Spread
+from muster.core.ledger import Ledger
+from muster.core.nodes import Bools, Columns, Ints
+from muster.core.presences import Carrying, Matching, Using, selects
+from muster.core.slots import Vector
+
+Longs = npt.NDArray[np.int64]
+#: The domain that a group has opened, by one number per affinity term.
+Opening = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """What decides about a pod besides its shape: who it is to its own terms, and who keeps it off."""
+
+    #: of the pod, where a term of its own shape looks at pods; else nothing, so that more wants are equal
+    presence: Presence = NOTHING
+    #: required anti-affinity of pods on nodes that selects it
+    apart: frozenset[PodTerm] = frozenset()
+
+
+NO_CONCERN: Final = Concern()
+
+
+def concern(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> Concern:
+    looks = shape.near or shape.apart or shape.drawn or shape.spread
+    return Concern(presence if looks else NOTHING, apart) if looks or apart else NO_CONCERN
+
+
+def constrained(shape: Shape, concern: Concern) -> bool:
+    """Whether a part needs `Constraints`."""
+    return concern is not NO_CONCERN or bool(shape.ports)
+
+
+@dataclass(slots=True)
+class _Limit:
+    """How many more pods each domain takes: `room`, by number of the domain."""
+
+    index: Ints
+    room: Longs
+
+
+class Constraints:
+    """The constraints of one part's pods, on the ledger as it is whenever they are asked."""
+
+    def __init__(self, shape: Shape, concern: Concern, ledger: Ledger, eligibility: Eligibility) -> None:
+        self._shape = shape
+        self._presence = concern.presence
+        self._carried = sorted(concern.apart, key=repr)
+        self._presences = ledger.presences
+        self._eligibility = eligibility
+        self._near = Matching(shape.near) if shape.near else None
+        #: the part's pods satisfy their own affinity
+        self._meets_itself = bool(shape.near) and all(selects(t, self._presence) for t in shape.near)
+        self._hard = [s for s in shape.spread if s.required]
+        self._soft = [s for s in shape.spread if not s.required]
+        #: domains that are not to be opened
+        self.barred: set[Opening] = set()
+        #: the domain that was opened last, if it looked large enough
+        self.opened: Opening | None = None
+
+    # One pod
+
+    def obstacles(self, *, skew: bool = True) -> Iterator[tuple[str, Bools]]:
+        """What keeps the next pod off which nodes, one constraint after the other.
+
+        Without `skew`, a spread keeps pods off nodes without its labels only: more pods may even it out.
+        """
+        if self._shape.ports:
+            yield "ports", self._presences.count(Using(self._shape.ports)) > 0
+        blocked: Bools | None = None
+        for term in self._shape.apart:
+            blocked = _either(blocked, self._crowded(term.key, self._presences.count(Matching((term,)))))
+        for term in self._carried:
+            blocked = _either(blocked, self._crowded(term.key, self._presences.count(Carrying(term))))
+        if blocked is not None:
+            yield "podAntiAffinity", blocked
+        if self._near is not None:
+            yield "podAffinity", self._lonely()
+        blocked = None
+        for spread in self._hard:
+            domain, counts, counted = self._spread(spread)
+            blocked = _either(blocked, domain.index < 0)
+            if skew:
+                least = _least(spread, counts, counted)
+                full = counts + self._selects(spread) - least > spread.max_skew
+                blocked |= _where(full, domain.index)
+        if blocked is not None:
+            yield "spread", blocked
+
+    def even(self, columns: Sequence[int]) -> bool:
+        """Whether every required spread holds where this part's pods have been put."""
+        for spread in self._hard:
+            domain, counts, counted = self._spread(spread)
+            used = np.unique(domain.index[np.array(columns, np.intp)])
+            if (used < 0).any() or (counts[used] - _least(spread, counts, counted) > spread.max_skew).any():
+                return False
+        return True
+
+    # A group
+
+    def choose(self, vector: Vector, count: int, ideal: int, usable: Bools | None) -> tuple[Columns, Longs]:
+        """Distinct columns, and the pods for each: `count`, or as many as fit in this order of nodes.
+
+        Where a domain is opened, one that holds `ideal` pods is better. `usable` columns only (None = all).
+        """
+        caps = np.minimum(vector.slots, count)
+        if usable is not None:
+            caps *= usable
+        for _, blocked in self.obstacles():
+            caps[blocked] = 0
+        if self._shape.ports:
+            np.minimum(caps, 1, out=caps)
+        order = self._order(vector, caps)
+        for term in self._shape.apart:
+            if selects(term, self._presence):
+                order = _one_each(order, self._presences.domains.of(term.key), caps)
+        if self._opens:
+            order = self._open(order, caps, count, ideal)
+        limits, needs = self._levels(caps, order, count)
+        return _pour(
+            order, caps[order].astype(np.int64), limits, needs, self._evenly(caps, order, count), count
+        )
+
+    # Pods that are there
+
+    def _crowded(self, key: str, count: Ints) -> Bools:
+        """Nodes in a domain where somebody is counted."""
+        domain = self._presences.domains.of(key)
+        if domain.single:
+            crowded: Bools = (count > 0) & (domain.index >= 0)
+            return crowded
+        return _where(_per_domain(domain, count) > 0, domain.index)
+
+    def _lonely(self) -> Bools:
+        """Nodes where the pod's affinity is not satisfied."""
+        assert self._near is not None
+        count = self._presences.count(self._near)
+        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        missing: Bools = np.logical_or.reduce([domain.index < 0 for domain in domains])
+        there = [_per_domain(domain, count) > 0 for domain in domains]
+        if self._meets_itself and not any(found.any() for found in there):
+            return missing
+        for domain, found in zip(domains, there, strict=True):
+            missing |= ~_where(found, domain.index)
+        return missing
+
+    @property
+    def _opens(self) -> bool:
+        """Nobody is there that its affinity wants, and it wants its own kind: the first may go anywhere."""
+        if self._near is None or not self._meets_itself:
+            return False
+        count = self._presences.count(self._near)
+        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        return not any(count[domain.index >= 0].any() for domain in domains)
+
+    def _selects(self, spread: Spread) -> bool:
+        return selects(self._term(spread), self._presence)
+
+    def _term(self, spread: Spread) -> PodTerm:
+        return PodTerm(spread.key, spread.labels, (self._presence.namespace,))
+
+    def _spread(self, spread: Spread) -> tuple[Domain, Longs, Bools]:
+        """Its domains, the pods that each has on nodes that count, and which domains have such nodes."""
+        domain = self._presences.domains.of(spread.key)
+        count = self._presences.count(Matching((self._term(spread),), leaving=False))
+        nodes = self._counting(spread)
+        counts = _per_domain(domain, count * nodes)
+        counted = np.zeros(domain.count, np.bool_)
+        counted[domain.index[nodes]] = True
+        return domain, counts, counted
+
+    def _counting(self, spread: Spread) -> Bools:
+        """Nodes that a spread looks at: with all its keys, and those that the pod may use, as it says."""
+        obstacles = self._eligibility.of(self._shape).obstacles
+        keeping = Obstacle.GONE
+        if spread.honor_affinity:
+            keeping |= Obstacle.SELECTOR | Obstacle.AFFINITY
+        if spread.honor_taints:
+            keeping |= Obstacle.TAINT | Obstacle.CORDON | Obstacle.NOT_READY
+        nodes: Bools = (obstacles & np.uint8(keeping)) == 0
+        for other in self._hard if spread.required else self._soft:
+            nodes &= self._presences.domains.of(other.key).index >= 0
+        return nodes
+
+    # Order and limits
+
+    def _order(self, vector: Vector, caps: Ints) -> Columns:
+        """Columns with room, the best first, ties to the smallest name."""
+        columns = np.flatnonzero(caps)
+        keys: list[npt.NDArray[np.signedinteger]] = [vector.key[columns]]
+        for spread in self._soft:
+            domain, counts, _ = self._spread(spread)
+            keys.append(np.where(domain.index < 0, 2**31 - 1, _at(counts, domain.index))[columns])
+        if self._shape.drawn:
+            pull = np.zeros(len(caps), np.int64)
+            for weight, term in self._shape.drawn:
+                domain = self._presences.domains.of(term.key)
+                count = _per_domain(domain, self._presences.count(Matching((term,))))
+                if weight > 0 and selects(term, self._presence) and not count.any():
+                    count = _widest(domain, caps, columns)
+                pull -= weight * _at(count, domain.index)
+            keys.append(pull[columns])
+        if vector.rank is not None:
+            keys.append(vector.rank[columns])
+        if len(keys) == 1:
+            return columns[np.argsort(keys[0], kind="stable")]
+        return columns[np.lexsort(keys)]
+
+    def _open(self, order: Columns, caps: Ints, count: int, ideal: int) -> Columns:
+        """The columns of one domain: the tightest that holds the ideal, else the count, else the largest."""
+        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        numbers = np.array([domain.index[order] for domain in domains])
+        openings, of = np.unique(numbers, axis=1, return_inverse=True)
+        of = of.reshape(-1)
+        room = np.bincount(of, weights=caps[order], minlength=openings.shape[1]).astype(np.int64)
+        names = np.full(len(room), len(caps), np.int64)
+        np.minimum.at(names, of, order)
+        for i in range(len(room)):
+            if tuple(openings[:, i].tolist()) in self.barred:
+                room[i] = 0
+        self.opened = None
+        if not room.any():
+            return order[:0]
+        holding = [np.flatnonzero(room >= size) for size in (ideal, count) if (room >= size).any()]
+        if holding:
+            best = min(holding[0].tolist(), key=lambda i: (room[i], names[i]))
+            self.opened = tuple(openings[:, best].tolist())
+        else:
+            best = min(range(len(room)), key=lambda i: (-room[i], names[i]))
+        inside: Columns = order[of == best]
+        return inside
+
+    def _levels(self, caps: Ints, order: Columns, count: int) -> tuple[list[_Limit], list[_Limit]]:
+        """Of the required spreads: the room in each domain, and what each must get so that there is room."""
+        limits, needs = [], []
+        left = np.zeros_like(caps)
+        left[order] = caps[order]
+        for spread in self._hard:
+            if not self._selects(spread):
+                continue
+            domain, counts, counted = self._spread(spread)
+            most = _per_domain(domain, left)
+            room, need = _level(spread, counts, counted, most, count)
+            limits.append(_Limit(domain.index, room))
+            if need.any():
+                needs.append(_Limit(domain.index, need))
+        return limits, needs
+
+    def _evenly(self, caps: Ints, order: Columns, count: int) -> list[_Limit]:
+        """Of what pods prefer towards their own kind: equal shares, as far as they go."""
+        left = np.zeros_like(caps)
+        left[order] = caps[order]
+        shares = []
+        for spread in self._soft:
+            if self._selects(spread):
+                domain, counts, _ = self._spread(spread)
+                shares.append(_share(domain, counts, left, count))
+        for weight, term in self._shape.drawn:
+            if weight < 0 and selects(term, self._presence):
+                domain = self._presences.domains.of(term.key)
+                counts = _per_domain(domain, self._presences.count(Matching((term,))))
+                shares.append(_share(domain, counts, left, count))
+        return shares
+
+
+def _level(spread: Spread, counts: Longs, counted: Bools, most: Longs, count: int) -> tuple[Longs, Longs]:
+    """Per domain the room for `count` pods within the skew, and the need that makes this room.
+
+    The lowest level L with Σ min(most, L + skew - counts) ≥ count; domains below L must be filled up to it.
+    If there is none, the highest level that domains can be filled to: then not all find room.
+    """
+
+    def room(level: int) -> Longs:
+        return np.where(counted, np.clip(level + spread.max_skew - counts, 0, most), 0)
+
+    def need(level: int) -> Longs:
+        return np.where(counted, np.maximum(level - counts, 0), 0)
+
+    low = _least(spread, counts, counted)
+    fixed = int(np.count_nonzero(counted)) < spread.min_domains or not counted.any()
+    high = low if fixed else max(low, min(low + count, int((counts + most)[counted].min())))
+    while low < high:
+        middle = (low + high) // 2
+        if int(room(middle).sum()) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    if int(need(low).sum()) > count:
+        low -= 1
+    return room(low), need(low)
+
+
+def _least(spread: Spread, counts: Longs, counted: Bools) -> int:
+    """The pods of the domain with fewest; 0 with fewer domains than it asks for."""
+    there = counts[counted]
+    return int(there.min()) if len(there) >= max(spread.min_domains, 1) else 0
+
+
+def _share(domain: Domain, counts: Longs, left: Ints, count: int) -> _Limit:
+    """Per domain an equal share of `count` pods, those that are there included."""
+    most = _per_domain(domain, left)
+    counted = most > 0
+    low, high = 0, int(counts.max(initial=0)) + count
+    while low < high:
+        middle = (low + high) // 2
+        if int(np.where(counted, np.clip(middle - counts, 0, most), 0).sum()) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    return _Limit(domain.index, np.where(counted, np.clip(low - counts, 0, most), 0))
+
+
+def _widest(domain: Domain, caps: Ints, columns: Columns) -> Longs:
+    """1 for the domain with most room: where pods that like their own company begin."""
+    most = _per_domain(domain, caps)
+    chosen = np.zeros(domain.count, np.int64)
+    if most.any():
+        first = np.full(domain.count, len(caps), np.int64)
+        there = columns[domain.index[columns] >= 0]
+        np.minimum.at(first, domain.index[there], there)
+        chosen[min(np.flatnonzero(most).tolist(), key=lambda d: (-most[d], first[d]))] = 1
+    return chosen
+
+
+def _one_each(order: Columns, domain: Domain, caps: Ints) -> Columns:
+    """Of each domain only the best column, which takes one pod; columns in no domain stay as they are."""
+    index = domain.index[order]
+    _, first = np.unique(index, return_index=True)
+    keep = index < 0
+    keep[first] = True
+    inside = order[keep & (index >= 0)]
+    caps[inside] = np.minimum(caps[inside], 1)
+    return order[keep]
+
+
+def _pour(
+    order: Columns,
+    caps: Longs,
+    limits: Sequence[_Limit],
+    needs: Sequence[_Limit],
+    shares: Sequence[_Limit],
+    count: int,
+) -> tuple[Columns, Longs]:
+    """Fill columns in order: first what domains need, then equal shares, then whatever has room."""
+    given = np.zeros(len(order), np.int64)
+    rounds = [[*needs], *([need] for need in needs if len(needs) > 1)] if needs else []
+    for further in [*rounds, *([[*shares]] if shares else []), []]:
+        some = [*limits, *further]
+        left = count - int(given.sum())
+        if left <= 0:
+            break
+        more = _fill(order, caps - given, some, left)
+        given += more
+        for limit in {id(limit): limit for limit in (*limits, *needs, *shares)}.values():
+            index = limit.index[order]
+            taken = np.bincount(index[index >= 0], weights=more[index >= 0], minlength=len(limit.room))
+            limit.room = np.maximum(limit.room - taken.astype(np.int64), 0)
+    chosen = given > 0
+    return order[chosen], given[chosen]
+
+
+def _fill(order: Columns, caps: Longs, limits: Sequence[_Limit], count: int) -> Longs:
+    """Per column of the order as many pods as it and its domains take, up to `count` in all."""
+    rooms: dict[int, tuple[Ints, Longs]] = {}
+    for limit in limits:
+        known = rooms.get(id(limit.index))
+        room = limit.room if known is None else np.minimum(known[1], limit.room)
+        rooms[id(limit.index)] = (limit.index[order], room)
+    if len(rooms) > 1:
+        return _fill_one_by_one(caps, list(rooms.values()), count)
+    for index, room in rooms.values():
+        by_domain = np.argsort(index, kind="stable")
+        grouped = index[by_domain]
+        filled = np.cumsum(caps[by_domain])
+        start = np.searchsorted(grouped, grouped)
+        before = filled - caps[by_domain]
+        before -= before[start]
+        allowed = np.empty_like(caps)
+        limited = np.where(grouped >= 0, np.append(room, 0)[grouped], 0)
+        allowed[by_domain] = np.clip(limited - before, 0, caps[by_domain])
+        caps = allowed
+    filled = np.cumsum(caps)
+    given: Longs = np.clip(count - (filled - caps), 0, caps)
+    return given
+
+
+def _fill_one_by_one(caps: Longs, rooms: Sequence[tuple[Ints, Longs]], count: int) -> Longs:
+    given = np.zeros(len(caps), np.int64)
+    indices = [index.tolist() for index, _ in rooms]
+    left = [room.tolist() for _, room in rooms]
+    for i, cap in enumerate(caps.tolist()):
+        times = min(cap, count)
+        for index, room in zip(indices, left, strict=True):
+            times = min(times, room[index[i]]) if index[i] >= 0 else 0
+        if times > 0:
+            given[i] = times
+            count -= times
+            for index, room in zip(indices, left, strict=True):
+                room[index[i]] -= times
+            if not count:
+                break
+    return given
+
+
+def _per_domain(domain: Domain, count: Ints | Longs) -> Longs:
+    """Sums over each domain, int64."""
+    inside = domain.index >= 0
+    return np.bincount(domain.index[inside], weights=count[inside], minlength=domain.count).astype(np.int64)
+
+
+def _at(sums: Longs, index: Ints) -> Longs:
+    """The sum of each column's domain; 0 where there is none."""
+    found: Longs = np.append(sums, np.int64(0))[index]
+    return found
+
+
+def _where(flags: Bools, index: Ints) -> Bools:
+    """Columns in these domains."""
+    found: Bools = np.append(flags, np.False_)[index]
+    return found
+
+
+def _either(one: Bools | None, other: Bools) -> Bools:
+    return other if one is None else one | other

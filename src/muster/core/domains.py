@@ -1,0 +1,60 @@
+"""Domains of a node label: all nodes with one value of it, as numbers that arrays can be indexed with.
+
+Kubernetes' affinity, anti-affinity and spread count pods per domain of any label; a label that every node
+has for itself, such as `kubernetes.io/hostname`, makes each node a domain. A label's numbering is built
+once and then follows the log of changed nodes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from muster.core.nodes import Ints, Nodes
+
+#: Labels whose domains are kept; the one unused for longest goes first.
+_KEPT: Final = 64
+
+
+@dataclass(slots=True)
+class Domain:
+    """`index` is the number of each column's domain, -1 without the label; numbers are below `count`."""
+
+    key: str
+    index: Ints
+    count: int = 0
+    #: every domain is a single node
+    single: bool = True
+    numbers: dict[str, int] = field(default_factory=dict)
+    layout: int = -1
+    position: int = 0
+
+
+class Domains:
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._known: dict[str, Domain] = {}
+
+    def of(self, key: str) -> Domain:
+        """The domains of this label as of now. Read it, do not keep it."""
+        nodes = self._nodes
+        found = self._known.pop(key, None)
+        changed = None
+        if found is not None and found.layout == nodes.layout:
+            changed = nodes.fact_changes.since(found.position)
+        if found is None or changed is None:
+            found = Domain(key, np.full(len(nodes), -1, np.int32))
+            changed = list(range(len(nodes)))
+        for column in changed:
+            fact = nodes.facts.get(nodes.names[column])
+            value = None if fact is None else next((v for k, v in fact.labels if k == key), None)
+            number = -1 if value is None else found.numbers.setdefault(value, len(found.numbers))
+            found.index[column] = number
+        if changed:
+            found.count = len(found.numbers)
+            found.single = bool((np.bincount(found.index + 1, minlength=1)[1:] <= 1).all())
+        found.layout, found.position = nodes.layout, nodes.fact_changes.end
+        self._known[key] = found
+        if len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
+        return found

@@ -1,0 +1,261 @@
+"""Who is on which node, as other pods see it: labels, host ports, anti-affinity that holds against newcomers.
+
+The ledger notes every pod here along with its charge, facts and trials alike, so that no constraint is ever
+checked against another account than the amounts. Noting is one entry in a log. Only questions that
+somebody asks ("how many pods that match this term does each node have?") are worked out, as one vector
+over the nodes each; a question asked again reads the entries that it has not seen. A cluster in which
+nobody asks pays for the log and nothing else.
+
+Entries name columns, which are good until columns move; the account behind the log is by node name, and
+also keeps pods on nodes that have no column.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.domains import Domains
+from muster.core.events import Presence
+from muster.core.gang import HostPort, NodeName, Operator, PodTerm, Requirement
+from muster.core.labels import satisfied
+from muster.core.nodes import Columns, Ints, Nodes
+
+#: Entries of the log before it is cleared, and with it whatever is only remembered.
+BOUND: Final = 65_536
+#: Questions kept; the one unused for longest goes first. At 10,000 nodes one takes 40 kB.
+_KEPT: Final = 256
+#: Addresses that stand for all of a node's.
+_ANY: Final = ("", "0.0.0.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Pods that every one of these terms selects, whatever their keys."""
+
+    terms: tuple[PodTerm, ...]
+    #: pods that are being deleted count too
+    leaving: bool = True
+
+    def answers(self, presence: Presence) -> bool:
+        return (self.leaving or not presence.leaving) and all(selects(term, presence) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """Pods with this required anti-affinity."""
+
+    term: PodTerm
+
+    def answers(self, presence: Presence) -> bool:
+        return self.term in presence.apart
+
+
+@dataclass(frozen=True, slots=True)
+class Using:
+    """Pods with a host port that collides with one of these."""
+
+    ports: tuple[HostPort, ...]
+
+    def answers(self, presence: Presence) -> bool:
+        return any(collide(mine, theirs) for mine in self.ports for theirs in presence.ports)
+
+
+def seen(presence: Presence) -> Presence:
+    """What other pods see of a pod: not the device that it is on."""
+    return presence if presence.device is None else replace(presence, device=None)
+
+
+Question = Matching | Carrying | Using
+
+
+def selects(term: PodTerm, presence: Presence) -> bool:
+    """Whether a term selects a pod: by namespace and labels; its key has no say."""
+    if not presence.namespace:
+        return False
+    if term.namespaces is not None and presence.namespace not in term.namespaces:
+        return False
+    return satisfied(term.labels, dict(presence.labels))
+
+
+def collide(one: HostPort, other: HostPort) -> bool:
+    """Whether two host ports exclude each other on a node."""
+    if (one.number, one.protocol) != (other.number, other.protocol):
+        return False
+    return one.address == other.address or one.address in _ANY or other.address in _ANY
+
+
+@dataclass(slots=True)
+class _Answer:
+    """How many pods that answer a question each column has."""
+
+    count: Ints
+    layout: int = -1
+    position: int = -1
+    #: by number of the presence, whether it answers
+    known: list[bool] = field(default_factory=list)
+
+
+_Where = int | Columns | NodeName
+_Times = int | npt.NDArray[np.int64]
+
+
+class Presences:
+    def __init__(self, nodes: Nodes) -> None:
+        self.domains = Domains(nodes)
+        self._nodes = nodes
+        self._names = nodes.names
+        self._numbers: dict[Presence, int] = {}
+        self._presences: list[Presence] = []
+        #: by number of the presence: pods per node, as of `_folded`
+        self._on: list[dict[NodeName, int]] = []
+        self._log: list[tuple[int, _Where, _Times]] = []
+        self._start = 0  # position of the log's first entry
+        self._folded = 0  # entries of the log that `_on` has
+        self._answers: dict[Question, _Answer] = {}
+        self._carried = _Carried()
+
+    def note(self, where: _Where, times: _Times, presence: Presence) -> None:
+        """`times` more (or fewer) of these pods on a node, by column or name, or on several distinct ones."""
+        if self._names is not self._nodes.names or len(self._log) >= BOUND:
+            self._begin_afresh()
+        presence = seen(presence)
+        number = self._numbers.get(presence)
+        if number is None:
+            number = self._numbers[presence] = len(self._presences)
+            self._presences.append(presence)
+            self._on.append({})
+            for term in presence.apart:
+                self._carried.add(term)
+        self._log.append((number, where, times))
+
+    def count(self, question: Question) -> Ints:
+        """How many pods that answer the question each column has, int32. Read it, do not keep it."""
+        if self._names is not self._nodes.names:
+            self._begin_afresh()
+        answer = self._answers.pop(question, None) or _Answer(np.zeros(0, np.int32))
+        self._answers[question] = answer
+        if len(self._answers) > _KEPT:
+            del self._answers[next(iter(self._answers))]
+        for presence in self._presences[len(answer.known) :]:
+            answer.known.append(question.answers(presence))
+        if answer.layout != self._nodes.layout or answer.position < self._start:
+            self._recount(answer)
+        elif answer.position < self._start + len(self._log):
+            for number, where, times in self._log[answer.position - self._start :]:
+                if answer.known[number] and not isinstance(where, str):
+                    answer.count[where] += times
+        answer.layout, answer.position = self._nodes.layout, self._start + len(self._log)
+        return answer.count
+
+    def keeping_off(self, presence: Presence) -> frozenset[PodTerm]:
+        """Required anti-affinity of pods that are, or lately were, on nodes and that selects this pod."""
+        return self._carried.selecting(presence)
+
+    @property
+    def carried(self) -> int:
+        """Grows when anti-affinity turns up that was not known before."""
+        return self._carried.arrived
+
+    def _recount(self, answer: _Answer) -> None:
+        self._fold()
+        answer.count = np.zeros(len(self._nodes), np.int32)
+        column = self._nodes.column
+        for number, on in enumerate(self._on):
+            if answer.known[number]:
+                for name, times in on.items():
+                    if (found := column.get(name)) is not None:
+                        answer.count[found] += times
+
+    def _fold(self) -> None:
+        """Bring the account by name up to date with the log."""
+        for number, where, times in self._log[self._folded :]:
+            on = self._on[number]
+            if isinstance(where, np.ndarray):
+                each = times.tolist() if isinstance(times, np.ndarray) else [times] * len(where)
+                for column, n in zip(where.tolist(), each, strict=True):
+                    _add(on, self._names[column], n)
+            else:
+                assert isinstance(times, int)
+                _add(on, self._names[where] if isinstance(where, int) else where, times)
+        self._folded = len(self._log)
+
+    def _begin_afresh(self) -> None:
+        """Columns have moved, or the log is full: keep who is there, and nothing that is only remembered."""
+        self._fold()
+        self._start += len(self._log)
+        self._log, self._folded = [], 0
+        self._names = self._nodes.names
+        self._answers.clear()
+        kept = [(p, on) for p, on in zip(self._presences, self._on, strict=True) if on]
+        self._presences = [presence for presence, _ in kept]
+        self._on = [on for _, on in kept]
+        self._numbers = {presence: number for number, presence in enumerate(self._presences)}
+        terms = dict.fromkeys(term for presence in self._presences for term in presence.apart)
+        self._carried = _Carried(terms, self._carried.arrived)
+
+
+def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
+    on[name] = on.get(name, 0) + times
+    if not on[name]:
+        del on[name]
+
+
+class _Carried:
+    """Required anti-affinity of pods on nodes, found by the labels of whom it may select.
+
+    A term that wants a label is looked for only where the label is.
+    """
+
+    def __init__(self, terms: Iterable[PodTerm] = (), arrived: int = 0) -> None:
+        self._terms: dict[PodTerm, None] = {}
+        self._by_label: dict[tuple[str, str | None], dict[PodTerm, None]] = {}
+        self._others: dict[PodTerm, None] = {}
+        self._known: dict[Presence, frozenset[PodTerm]] = {}
+        self.arrived = 0
+        for term in terms:
+            self.add(term)
+        self.arrived = arrived
+
+    def add(self, term: PodTerm) -> None:
+        if term in self._terms:
+            return
+        self._terms[term] = None
+        self.arrived += 1
+        self._known.clear()
+        wanted = _wanted(term.labels)
+        for label in wanted:
+            self._by_label.setdefault(label, {})[term] = None
+        if not wanted:
+            self._others[term] = None
+
+    def selecting(self, presence: Presence) -> frozenset[PodTerm]:
+        if not self._terms:
+            return _NONE
+        found = self._known.get(presence)
+        if found is None:
+            if len(self._known) >= BOUND:
+                self._known.clear()
+            candidates = dict(self._others)
+            for key, value in presence.labels:
+                candidates.update(self._by_label.get((key, value), {}))
+                candidates.update(self._by_label.get((key, None), {}))
+            found = frozenset(term for term in candidates if selects(term, presence))
+            self._known[presence] = found
+        return found
+
+
+def _wanted(requirements: Iterable[Requirement]) -> list[tuple[str, str | None]]:
+    """Labels of which whoever is selected has one; None as value: whatever it is. Empty: not known."""
+    for requirement in requirements:
+        if requirement.operator is Operator.IN:
+            return [(requirement.key, value) for value in requirement.values]
+    for requirement in requirements:
+        if requirement.operator is Operator.EXISTS:
+            return [(requirement.key, None)]
+    return []
+
+
+_NONE: Final[frozenset[PodTerm]] = frozenset()

@@ -1,0 +1,292 @@
+"""Ports, affinity, anti-affinity and spread: rules one by one, then against a naive oracle."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.decisions import Assign
+from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodEnded, Presence
+from muster.core.gang import (
+    Effect,
+    Gang,
+    GangId,
+    HostPort,
+    NodeName,
+    NodeTerm,
+    Operator,
+    PodId,
+    PodSet,
+    PodTerm,
+    Requirement,
+    Shape,
+    Spread,
+    Taint,
+)
+from muster.core.scheduler import Scheduler
+from tests.core import constrained
+
+ZONE, HOST = "zone", "host"
+
+
+def labelled(value: str) -> tuple[Requirement, ...]:
+    return (Requirement("app", Operator.IN, (value,)),)
+
+
+def term(key: str, app: str = "a", namespaces: tuple[str, ...] | None = ("ns",)) -> PodTerm:
+    return PodTerm(key, labelled(app), namespaces)
+
+
+def nodes(
+    *zones: str, cpu: int = 4, taints: Mapping[int, tuple[Taint, ...]] | None = None
+) -> list[NodeChanged]:
+    return [
+        NodeChanged(
+            NodeName(f"n{i}"),
+            (("cpu", cpu),),
+            ((HOST, f"n{i}"), (ZONE, zone)) if zone else ((HOST, f"n{i}"),),
+            (taints or {}).get(i, ()),
+        )
+        for i, zone in enumerate(zones)
+    ]
+
+
+def pods(name: str, count: int, app: str = "a", **asked: object) -> PodSet:
+    shape = Shape((("cpu", 1),), **asked)  # type: ignore[arg-type]  # any field of Shape
+    return PodSet(name, shape, count, count, labels=(("app", app),))
+
+
+def gang(*sets: PodSet, name: str = "g") -> Gang:
+    return Gang(GangId(name), sets, sum(s.min_count for s in sets), 0.0, namespace="ns")
+
+
+def told(cluster: list[NodeChanged], *gangs: Gang) -> Scheduler:
+    made = Scheduler()
+    for fact in cluster:
+        made.apply(fact)
+    for one in gangs:
+        made.apply(GangSubmitted(one))
+    return made
+
+
+def there(made: Scheduler, node: str, app: str, namespace: str = "ns", **seen: object) -> PodId:
+    pod = PodId(f"{node}-{app}-{len(made.pods)}")
+    presence = Presence(namespace, (("app", app),), **seen)  # type: ignore[arg-type]  # any field of Presence
+    made.apply(PodBound(pod, NodeName(node), (), presence=presence))
+    return pod
+
+
+def where(made: Scheduler, name: str = "g") -> dict[str, int] | None:
+    """Pods per node; None if the gang waits."""
+    found = [d for d in made.decide(0.0) if isinstance(d, Assign) and d.gang == name]
+    return dict(Counter(found[0].nodes.values())) if found else None
+
+
+PORT = HostPort(8080)
+
+COLLISIONS = {
+    "the same": (HostPort(80), HostPort(80), True),
+    "another number": (HostPort(80), HostPort(81), False),
+    "another protocol": (HostPort(80), HostPort(80, "UDP"), False),
+    "another address": (HostPort(80, address="1.1.1.1"), HostPort(80, address="2.2.2.2"), False),
+    "every address": (HostPort(80, address="1.1.1.1"), HostPort(80), True),
+    "every address, written out": (HostPort(80, address="0.0.0.0"), HostPort(80, address="2.2.2.2"), True),
+}
+
+
+@pytest.mark.parametrize(("mine", "theirs", "collide"), COLLISIONS.values(), ids=COLLISIONS.keys())
+def test_host_ports_collide(mine: HostPort, theirs: HostPort, collide: bool) -> None:
+    made = told(nodes("z"), gang(pods("p", 1, ports=(mine,))))
+    there(made, "n0", "x", ports=(theirs,))
+    assert where(made) == (None if collide else {"n0": 1})
+
+
+def test_one_pod_with_a_host_port_per_node() -> None:
+    assert where(told(nodes("z", "z", "z"), gang(pods("p", 3, ports=(PORT,))))) == {"n0": 1, "n1": 1, "n2": 1}
+    assert where(told(nodes("z", "z"), gang(pods("p", 3, ports=(PORT,))))) is None
+
+
+def test_a_port_that_is_promised_is_taken() -> None:
+    made = told(nodes("z"), gang(pods("p", 1, ports=(PORT,))), gang(pods("p", 1, ports=(PORT,)), name="h"))
+    assert where(made) == {"n0": 1}
+    assert where(made, "h") is None
+
+
+def test_a_port_is_free_once_its_pod_has_ended() -> None:
+    made = told(nodes("z"), gang(pods("p", 1, ports=(PORT,))))
+    pod = there(made, "n0", "x", ports=(PORT,))
+    assert where(made) is None
+    made.apply(PodEnded(pod, 0.0))
+    assert where(made) == {"n0": 1}
+
+
+def test_pods_that_keep_each_other_off_take_one_domain_each() -> None:
+    apart = pods("p", 2, apart=(term(ZONE),))
+    assert where(told(nodes("a", "a", "b"), gang(apart))) == {"n0": 1, "n2": 1}
+    assert where(told(nodes("a", "a"), gang(apart))) is None
+
+
+def test_nodes_without_the_label_are_in_no_domain() -> None:
+    assert where(told(nodes("", ""), gang(pods("p", 8, apart=(term(ZONE),))))) == {"n0": 4, "n1": 4}
+
+
+def test_anti_affinity_holds_towards_and_from_pods_that_are_there() -> None:
+    mine = told(nodes("a", "b"), gang(pods("p", 1, apart=(term(ZONE, "x"),))))
+    there(mine, "n0", "x")
+    assert where(mine) == {"n1": 1}
+    theirs = told(nodes("a", "b"), gang(pods("p", 1)))
+    there(theirs, "n0", "x", apart=(term(ZONE),))
+    assert where(theirs) == {"n1": 1}
+
+
+def test_anti_affinity_within_a_cycle_and_between_sets() -> None:
+    lonely = gang(pods("p", 1, "x", apart=(term(HOST),)), name="f")
+    made = told(nodes("a", "b"), lonely, gang(pods("p", 4)))
+    assert where(made, "f") == {"n0": 1}
+    assert made.wake_at() is not None
+    assert where(made) == {"n1": 4}
+    both = gang(pods("p", 1, "x", apart=(term(HOST),)), pods("q", 4))
+    assert where(told(nodes("a", "b"), both)) == {"n0": 1, "n1": 4}
+
+
+def test_terms_of_other_namespaces() -> None:
+    made = told(nodes("a", "b"), gang(pods("p", 1, apart=(term(ZONE, "x", ("other",)),))))
+    there(made, "n0", "x", "elsewhere")
+    there(made, "n1", "x", "other")
+    assert where(made) == {"n0": 1}
+
+
+def test_affinity_joins_whoever_is_there() -> None:
+    made = told(nodes("a", "b", "b"), gang(pods("p", 6, near=(term(ZONE, "x"),))))
+    assert where(made) is None
+    there(made, "n1", "x")
+    assert where(made) == {"n1": 4, "n2": 2}
+
+
+def test_the_first_of_its_kind_opens_the_tightest_domain_that_holds_all() -> None:
+    near = gang(pods("p", 6, near=(term(ZONE),)))
+    assert where(told(nodes("a", "a", "a", "b", "b", "c"), near)) == {"n3": 4, "n4": 2}
+    assert where(told(nodes("a", "b", "c"), near)) is None
+
+
+def test_a_set_is_placed_after_the_one_that_it_wants_to_be_near() -> None:
+    follows = pods("p", 4, "a", near=(term(HOST, "x"),))
+    assert where(told(nodes("a", "b"), gang(follows, pods("q", 1, "x")))) is None
+    assert where(told(nodes("a", "b", cpu=5), gang(follows, pods("q", 1, "x")))) == {"n0": 5}
+
+
+def test_pods_spread_within_the_skew() -> None:
+    spread = Spread(ZONE, 1, labelled("a"))
+    made = told(nodes("a", "a", "a", "b", "b", "b"), gang(pods("p", 7, spread=(spread,))))
+    there(made, "n0", "a")
+    assert where(made) == {"n0": 3, "n3": 4}
+
+
+def test_a_spread_needs_its_domains_filled() -> None:
+    spread = Spread(ZONE, 1, labelled("a"))
+    assert where(told(nodes("a", "b", cpu=2), gang(pods("p", 4, spread=(spread,))))) == {"n0": 2, "n1": 2}
+    full = told(nodes("a", "a", "b", cpu=2), gang(pods("p", 4, spread=(spread,))))
+    full.apply(PodBound(PodId("f"), NodeName("n2"), (("cpu", 1),)))
+    assert where(full) is None  # at most 2 + 1
+
+
+def test_a_spread_over_fewer_domains_than_it_asks_for() -> None:
+    spread = Spread(ZONE, 2, labelled("a"), min_domains=3)
+    assert where(told(nodes("a", "b"), gang(pods("p", 4, spread=(spread,))))) == {"n0": 2, "n1": 2}
+    assert where(told(nodes("a", "b"), gang(pods("p", 5, spread=(spread,))))) is None
+
+
+NO = Taint("t", "", Effect.NO_SCHEDULE)
+
+
+def test_domains_that_pods_cannot_use_count_as_the_spread_says() -> None:
+    cluster = nodes("a", "b", taints={1: (NO,)})
+    ignoring = gang(pods("p", 2, spread=(Spread(ZONE, 1, labelled("a")),)))
+    honouring = gang(pods("p", 2, spread=(Spread(ZONE, 1, labelled("a"), honor_taints=True),)))
+    assert where(told(cluster, ignoring)) is None
+    assert where(told(cluster, honouring)) == {"n0": 2}
+
+
+def test_a_pod_that_leaves_is_not_counted_by_spreads() -> None:
+    made = told(nodes("a", "b", cpu=1), gang(pods("p", 2, spread=(Spread(ZONE, 1, labelled("a")),))))
+    there(made, "n0", "a")
+    there(made, "n0", "a", leaving=True)
+    assert where(made) == {"n0": 1, "n1": 1}
+
+
+def test_what_pods_prefer_orders_nodes_and_keeps_nothing_off() -> None:
+    evenly = gang(pods("p", 4, spread=(Spread(ZONE, 1, labelled("a"), required=False),)))
+    assert where(told(nodes("a", "b"), evenly)) == {"n0": 2, "n1": 2}
+    assert where(told(nodes("a"), evenly)) == {"n0": 4}
+    drawn = told(nodes("a", "b"), gang(pods("p", 2, drawn=((10, term(ZONE, "x")),))))
+    there(drawn, "n1", "x")
+    assert where(drawn) == {"n1": 2}
+    repelled = told(nodes("a", "b"), gang(pods("p", 2, drawn=((-10, term(ZONE, "x")),))))
+    there(repelled, "n0", "x")
+    assert where(repelled) == {"n1": 2}
+
+
+def test_preferred_node_affinity_and_taints_rank_nodes() -> None:
+    rather_not = Taint("t", "", Effect.PREFER_NO_SCHEDULE)
+    in_b = NodeTerm((Requirement(ZONE, Operator.IN, ("b",)),))
+    cluster = nodes("a", "b", "b", taints={1: (rather_not,)})
+    assert where(told(cluster, gang(pods("p", 1)))) == {"n0": 1}
+    assert where(told(cluster, gang(pods("p", 5, preferred=((1, in_b),))))) == {"n0": 1, "n2": 4}
+    assert where(told(cluster, gang(pods("p", 9)))) == {"n0": 4, "n1": 1, "n2": 4}
+
+
+def test_a_volume_binds_to_its_nodes() -> None:
+    in_b = NodeTerm((Requirement(ZONE, Operator.IN, ("b",)),))
+    assert where(told(nodes("a", "b"), gang(pods("p", 1, volumes=((in_b,),))))) == {"n1": 1}
+    assert where(told(nodes("a"), gang(pods("p", 1, volumes=((in_b,),))))) is None
+
+
+def test_equal_gangs_with_different_labels_share_their_answer_unless_somebody_minds() -> None:
+    made = told(nodes("a"), gang(pods("p", 9)), gang(pods("p", 9, "b"), name="h"))
+    made.decide(0.0)
+    states = [made.gangs[GangId(name)] for name in "gh"]
+    assert states[0].want is states[1].want
+    there(made, "n0", "x", apart=(term(HOST),))
+    made.decide(1.0)
+    assert states[0].want is not states[1].want
+
+
+def test_a_gang_that_waits_for_company_starts_once_it_is_there() -> None:
+    made = told(nodes("a"), gang(pods("p", 1, near=(term(HOST, "x"),))))
+    assert where(made) is None
+    made.apply(GangSubmitted(gang(pods("p", 1, "x"), name="h")))
+    assert where(made, "h") == {"n0": 1}
+    assert made.wake_at() is not None
+    assert where(made) == {"n0": 1}
+    assert made.wake_at() is None
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_is_placed_satisfies_everything_and_what_can_be_placed_is(seed: int) -> None:
+    case = constrained.draw(seed)
+    found = constrained.placed(case)
+    assert found is None or constrained.satisfied(case, found)
+    assert (found is not None) == constrained.possible(case)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_other_pods_see_is_one_account(seed: int) -> None:
+    """Whatever is tried and undone: the answers are those of a scheduler that was told the facts alone."""
+    case = constrained.draw(seed)
+    tried = constrained.scheduler(case)
+    tried.decide(0.0)
+    fresh = Scheduler()
+    for fact in case.nodes:
+        fresh.apply(fact)
+    for event in tried.pods.values():
+        fresh.apply(event)
+    for place, promise in tried.gangs[GangId("g")].holds.items():
+        fresh.apply(PodBound(PodId(str(place)), promise.node, (), presence=promise.presence))
+    fresh.decide(0.0)
+    for question in list(tried.ledger.presences._answers):
+        mine, theirs = (s.ledger.presences.count(question).tolist() for s in (tried, fresh))
+        assert mine == theirs
