@@ -55,7 +55,9 @@ def kinds(core: Puppet) -> list[str | float]:
     """Submissions and removals of gangs, and times of cycles."""
     shown = {GangSubmitted: "arrives", GangRemoved: "ends"}
     return [
-        e if isinstance(e, float | int) else shown[type(e)] for e in core.told if type(e) in {*shown, int}
+        e if isinstance(e, float | int) else shown[type(e)]
+        for e in core.told
+        if type(e) in {*shown, int, float}
     ]
 
 
@@ -121,12 +123,17 @@ def test_broken_promises_of_the_core_are_not_passed_over() -> None:
     with pytest.raises(Violation, match="job/001 is assigned, but does not wait"):
         play(Puppet([assign(one), assign(one)]), machine(8), [one])
     surplus = Evict((Victim(one.id, frozenset({PodId("x")})),), one.id)
-    with pytest.raises(Violation, match="job/001 is rigid"):
+    with pytest.raises(Violation, match="job/001 is evicted from pods that do not run"):
         play(Puppet([assign(one), surplus]), machine(8), [one])
+    surplus = Evict((Victim(one.id, frozenset({PodId("job/001/gpu-2/0/1")})),), one.id)
+    with pytest.raises(Violation, match="job/001 is left with fewer places than it needs"):
+        play(Puppet([assign(one), surplus]), machine(8), [one])
+    with pytest.raises(Violation, match="job/001 is evicted, but does not run"):
+        play(Puppet([Evict((Victim(one.id),), one.id)]), machine(8), [one])
 
 
 def test_a_job_that_is_there_cannot_come_again() -> None:
-    with pytest.raises(ValueError, match="job/001 is submitted twice"):
+    with pytest.raises(TraceError, match="job/001 is submitted again at 1 while it waits or runs"):
         play(Puppet(), machine(8), [job(1, 0, 10, 2), job(1, 1, 10, 2)])
 
 

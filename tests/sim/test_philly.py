@@ -38,7 +38,7 @@ def test_a_job_takes_as_few_pods_as_the_largest_nodes_allow(
     (job,) = Philly(path, machine(2, 8, 8)).jobs(Tally())
     found = [(dict(s.shape.requests)["nvidia.com/gpu"], s.count, s.min_count) for s in job.pod_sets]
     assert found == [(size, count, count) for size, count in pods]
-    assert (job.size, job.places) == (gpus, sum(count for _, count in pods))
+    assert (job.size, job.places) == (gpus * 1000, sum(count for _, count in pods))
 
 
 def test_jobs_that_have_no_part_are_counted(tmp_path: Path) -> None:

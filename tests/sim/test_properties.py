@@ -10,7 +10,7 @@ from muster.core.events import Event, GangRemoved, NodeChanged, PodBound, PodEnd
 from muster.core.gang import GangId, NodeName, PodId
 from muster.core.scheduler import Scheduler
 from muster.sim.engine import Pass
-from muster.sim.trace import Job
+from muster.sim.trace import WHOLE, Job
 from tests.sim.traces import GPU, job, machine, play
 
 nodes_of = st.lists(st.integers(1, 8), min_size=1, max_size=4)
@@ -83,7 +83,7 @@ def watch(nodes: list[int], jobs: list[Job], pass_: Pass) -> Watched:
             bound[event.gang] += 1
     assert bound == {gang: places[gang] for gang in core.started}, "all or nothing"
     assert all(start >= by_id[gang].submitted for gang, start in core.started.items())
-    done = sum(by_id[gang].size * by_id[gang].run_time for gang in core.started)
+    done = sum(by_id[gang].size // WHOLE * by_id[gang].run_time for gang in core.started)
     if core.started:
         assert metrics.utilisation is not None
         assert metrics.makespan is not None
@@ -117,7 +117,7 @@ def greedy(capacity: int, jobs: list[Job], pass_: Pass) -> dict[GangId, float]:
 
     def serve(now: float) -> None:
         for each in sorted(waiting, key=lambda w: (w.submitted, w.id)):
-            if each.size <= capacity - sum(other.size for _, other in running):
+            if each.places <= capacity - sum(other.places for _, other in running):
                 starts[each.id] = now
                 waiting.remove(each)
                 running.append((now + each.run_time, each))
@@ -142,5 +142,9 @@ def greedy(capacity: int, jobs: list[Job], pass_: Pass) -> dict[GangId, float]:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), jobs_of, passes)
 def test_on_one_machine_pack_is_greedy_in_order_of_age(capacity: int, jobs: list[Job], pass_: Pass) -> None:
-    singles = [job(n, each.submitted, each.run_time, *[1] * each.size) for n, each in enumerate(jobs)]
+    sizes = [each.size // WHOLE for each in jobs]
+    singles = [
+        job(n, e.submitted, e.run_time, *[1] * size)
+        for n, (e, size) in enumerate(zip(jobs, sizes, strict=True))
+    ]
     assert watch([capacity], singles, pass_).started == greedy(capacity, singles, pass_)

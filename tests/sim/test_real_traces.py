@@ -16,7 +16,7 @@ from muster.sim.engine import Pass, replay
 from muster.sim.metrics import Recorder
 from muster.sim.readers.philly import Philly
 from muster.sim.readers.swf import Swf
-from muster.sim.trace import Estimates, Job, Tally, TraceError, capacity, survey
+from muster.sim.trace import WHOLE, Estimates, Job, Tally, TraceError, capacity, survey
 from tests.sim.test_properties import greedy
 
 ROOT = os.environ.get("MUSTER_TRACES")
@@ -33,14 +33,14 @@ def trace(name: str) -> Path:
 def test_kth_has_the_jobs_that_the_published_experiment_kept() -> None:
     kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"))
     found = survey(kth)
-    assert capacity(kth.nodes, "cpu") == 100
+    assert capacity(kth.nodes, "cpu") == 100 * WHOLE
     assert (found.jobs, dict(found.tally.filtered)) == (28_481, {"no run time": 8})
 
 
 def test_lublin_has_no_estimates_and_runs_with_exact_ones() -> None:
     path = trace("swf/lublin_256.swf.gz")
     assert survey(Swf(path, estimates=Estimates.EXACT)).jobs == 10_000
-    assert capacity(Swf(path).nodes, "cpu") == 256
+    assert capacity(Swf(path).nodes, "cpu") == 256 * WHOLE
     with pytest.raises(TraceError, match="10000 × no requested time"):
         survey(Swf(path))
 
@@ -60,8 +60,8 @@ class Witness(Recorder):
         super().__init__(capacity)
         self.starts: dict[GangId, float] = {}
 
-    def job_started(self, job: Job, now: float) -> None:
-        super().job_started(job, now)
+    def job_started(self, job: Job, held: int, now: float) -> None:
+        super().job_started(job, held, now)
         self.starts[job.id] = now
 
 
@@ -69,6 +69,6 @@ class Witness(Recorder):
 def test_the_first_jobs_of_kth_start_as_an_independent_greedy_scheduler_starts_them(pass_: Pass) -> None:
     kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"))
     jobs = list(islice(kth.jobs(Tally()), 500))
-    witness = Witness(100)
-    assert not replay(Scheduler(), kth.nodes, jobs, witness, pass_)
+    witness = Witness(100 * WHOLE)
+    assert not replay(Scheduler(), kth.nodes, jobs, witness, pass_, resource=kth.resource)
     assert witness.starts == greedy(100, jobs, pass_)

@@ -25,8 +25,8 @@ def test_a_job_is_a_gang_of_places_of_one_cpu(tmp_path: Path, compressed: bool) 
     jobs, tally = read(write(tmp_path / "t.swf", text, compressed=compressed))
     shape = Shape((("cpu", 1000),))
     assert jobs == [
-        Job(jobs[0].id, 0, 50, 60, (PodSet("main", shape, 3, 3),), 3),
-        Job(jobs[1].id, 5, 40, 40, (PodSet("main", shape, 4, 4),), 4),  # ended at its estimate
+        Job(jobs[0].id, 0, 50, 60, (PodSet("main", shape, 3, 3),), 3000),
+        Job(jobs[1].id, 5, 40, 40, (PodSet("main", shape, 4, 4),), 4000),  # ended at its estimate
     ]
     assert [job.id for job in jobs] == [f"swf/{1:016}", f"swf/{7:016}"]
     assert tally == Tally()

@@ -10,7 +10,7 @@ from muster.core.events import Event, GangSubmitted, NodeChanged
 from muster.core.gang import GangId, NodeName, Place, PodSet, Shape
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Metrics, Recorder
-from muster.sim.trace import Job, capacity
+from muster.sim.trace import WHOLE, Job, capacity
 
 GPU = "nvidia.com/gpu"
 
@@ -25,14 +25,14 @@ def job(number: int, submitted: float, run_time: float, *pods: int) -> Job:
     sets = tuple(
         PodSet(f"gpu-{size}", Shape(((GPU, size),)), pods.count(size), pods.count(size)) for size in sizes
     )
-    return Job(GangId(f"job/{number:03}"), submitted, run_time, run_time, sets, sum(pods))
+    return Job(GangId(f"job/{number:03}"), submitted, run_time, run_time, sets, sum(pods) * WHOLE)
 
 
 def play(
     core: Core, nodes: Sequence[NodeChanged], jobs: Iterable[Job], pass_: Pass = Pass.EVENT
 ) -> tuple[Metrics, list[Job]]:
     recorder = Recorder(capacity(nodes, GPU))
-    left = replay(core, nodes, jobs, recorder, pass_)
+    left = replay(core, nodes, jobs, recorder, pass_, resource=GPU)
     return recorder.metrics, left
 
 

@@ -221,12 +221,12 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
 
 
 def _headline(trace: "Trace", survey: "Survey", load: float | None) -> str:
-    from muster.sim.trace import capacity
+    from muster.sim.trace import WHOLE, capacity
 
     total = capacity(trace.nodes, trace.resource)
     nodes = f"{len(trace.nodes)} node{'s' * (len(trace.nodes) != 1)}"
     offered = survey.offered(total) if load is None else load
-    return f"{survey.jobs} jobs on {nodes}, {total} {trace.resource}, offered load {offered:.3f}"
+    return f"{survey.jobs} jobs on {nodes}, {total / WHOLE:g} {trace.resource}, offered load {offered:.3f}"
 
 
 def _rows(trace: "Trace", report: "Report") -> list[list[str]]:

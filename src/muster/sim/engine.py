@@ -1,24 +1,42 @@
 """The engine: a cluster in virtual time, for the scheduler itself.
 
-Two kinds of events wait: the next arrival, which the trace's reader gives when it is asked, and the ends of
-running jobs, on a heap. The core is told what a live scheduler would be told (`apply`) and asked what to do
-(`decide`); nothing else of it is used. Its decisions take effect at once: pods are bound when they are
-assigned, and a victim is gone when it is evicted and waits again with its old age.
+Three kinds of events wait: the next arrival, which the trace's reader gives when it is asked; the next outage
+of a node; and the ends of running jobs, on a heap. The core is told what a live scheduler would be told
+(`apply`) and asked what to do (`decide`); nothing else of it is used. Its decisions take effect at once: pods
+are bound when they are assigned, and a victim is gone when it is evicted and waits again with its old age.
+
+A job goes on at the rate of the places that it has: with half of them it takes twice as long. What it has
+done is saved at its checkpoints, counted in seconds of its full rate; a run that is stopped (preempted,
+failed, its node gone) loses what it did since, and the next run begins there, after the time that a restart
+costs. A job with fewer places than it needs is stopped as a whole.
 
 Memory grows with the jobs that wait and run, not with the trace.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from muster.core.decisions import Assign, Decision, Evict, Victim
-from muster.core.events import Event, GangRemoved, GangSubmitted, NodeChanged, PodBound, PodEnded
-from muster.core.gang import Gang, GangId, Place, PodId
-from muster.sim.metrics import Recorder
-from muster.sim.trace import Job
+from muster.core.events import (
+    NOTHING,
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PodBound,
+    PodEnded,
+    Presence,
+)
+from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.sim.metrics import Recorder, Stop
+from muster.sim.trace import Job, Outage, TraceError, capacity, size
+
+T = TypeVar("T")
 
 
 class Core(Protocol):
@@ -32,8 +50,8 @@ class Core(Protocol):
 class Pass(StrEnum):
     """When the core decides.
 
-    EVENT: after each event; of those at one time, ends come before arrivals.
-    INSTANT: once for each time at which something happens, after all ends and then all arrivals of it.
+    EVENT: after each event; of those at one time, ends come before outages, and these before arrivals.
+    INSTANT: once for each time at which something happens, after all of it in the same order.
     """
 
     EVENT = "event"
@@ -41,18 +59,7 @@ class Pass(StrEnum):
 
 
 class Violation(Exception):
-    """The core broke a promise that it makes about rigid gangs; a mistake in muster."""
-
-
-@dataclass(slots=True)
-class Run:
-    """A job that runs."""
-
-    job: Job
-    started: float
-    pods: list[PodId]
-    #: tells this run from an earlier one of the same job, whose end may still be on the heap
-    number: int
+    """The core broke a promise that it makes about gangs; a mistake in muster."""
 
 
 def replay(
@@ -62,49 +69,138 @@ def replay(
     recorder: Recorder,
     pass_: Pass = Pass.EVENT,
     turn: Callable[[], None] = lambda: None,
+    *,
+    resource: str,
+    outages: Iterable[Outage] = (),
+    rules: Iterable[Event] = (),
 ) -> list[Job]:
-    """Runs a trace to its end. Returns the jobs that never started, in order of submission.
+    """Runs a trace to its end. Returns the jobs that did not come to theirs, in order of submission.
 
-    `jobs` in order of submission. `turn` is called once for each decision cycle.
+    `jobs` in order of submission. `turn` is called once for each decision cycle. `resource`: what the
+    recorder counts.
     """
-    for node in nodes:
-        core.apply(node)
-    cluster = _Cluster(core, recorder)
-    arrivals = iter(jobs)
-    arriving = next(arrivals, None)
-    while True:
-        ending = cluster.next_end()
-        times = [] if arriving is None else [arriving.submitted]
-        times += [] if ending is None else [ending]
-        if not times:
-            return list(cluster.waiting.values())
-        now = min(times)
-        if pass_ is Pass.EVENT:
-            if ending == now:
-                cluster.end(now)
-            elif arriving is not None:
-                cluster.submit(arriving)
-                arriving = next(arrivals, None)
-        else:
-            while cluster.next_end() == now:
-                cluster.end(now)
-            while arriving is not None and arriving.submitted == now:
-                cluster.submit(arriving)
-                arriving = next(arrivals, None)
-        cluster.obey(core.decide(now), now)
+    for event in (*rules, *nodes):
+        core.apply(event)
+    world = _World(_Cluster(core, recorder, nodes, resource), outages, jobs)
+    while (now := world.next_time()) is not None:
+        world.step(now)
+        while pass_ is Pass.INSTANT and world.next_time() == now:
+            world.step(now)
+        world.cluster.obey(core.decide(now), now)
         turn()
+    left = (waiting.job for waiting in world.cluster.waiting.values())
+    return sorted(left, key=lambda job: (job.submitted, job.id))
+
+
+class _Coming(Generic[T]):
+    """An iterator whose next item is known."""
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items: Iterator[T] = iter(items)
+        self.head = next(self._items, None)
+
+    def take(self) -> T:
+        taken = self.head
+        assert taken is not None, "whoever takes has looked"
+        self.head = next(self._items, None)
+        return taken
+
+
+class _World:
+    """What is going to happen, from its three sources."""
+
+    def __init__(self, cluster: "_Cluster", outages: Iterable[Outage], jobs: Iterable[Job]) -> None:
+        self.cluster = cluster
+        self._outages, self._arrivals = _Coming(outages), _Coming(jobs)
+
+    def next_time(self) -> float | None:
+        """None: nothing more happens that would change anything."""
+        ending, arriving = self.cluster.next_end(), self._arrivals.head
+        times = [] if ending is None else [ending]
+        times += [] if arriving is None else [arriving.submitted]
+        outage = self._outages.head
+        if outage is not None and (times or self.cluster.waiting):
+            times.append(outage.at)
+        return min(times, default=None)
+
+    def step(self, now: float) -> None:
+        """The first thing that happens at this time."""
+        if self.cluster.next_end() == now:
+            self.cluster.end(now)
+        elif self._outages.head is not None and self._outages.head.at == now:
+            self.cluster.outage(self._outages.take())
+        else:
+            self.cluster.submit(self._arrivals.take())
+
+
+@dataclass(slots=True)
+class _Waiting:
+    job: Job
+    #: seconds of its run time that are saved
+    saved: float = 0.0
+    #: runs that it has had
+    runs: int = 0
+
+
+@dataclass(slots=True)
+class _Run:
+    """A job that runs. Seconds are those of its full rate."""
+
+    job: Job
+    started: float
+    #: saved before this run, and what this run takes before it goes on from there
+    saved: float
+    overhead: float
+    #: seconds of this run after which it stops, and whether that is its end
+    until: float
+    ends: bool
+    #: runs before this one
+    runs: int
+    pods: dict[Place, tuple[PodId, NodeName]] = field(default_factory=dict)
+    #: thousandths that its places take
+    held: int = 0
+    #: seconds of this run that are done, as of `since`
+    done: float = 0.0
+    since: float = 0.0
+    #: tells its present end from those that it had before it grew, shrank or was stopped
+    number: int = 0
+
+    def work(self, now: float) -> None:
+        """Bring what is done up to date."""
+        self.done += _seconds(now - self.since, len(self.pods), self.job.places)
+        self.since = now
+
+    @property
+    def end(self) -> float:
+        return self.since + _seconds(self.until - self.done, self.job.places, len(self.pods))
+
+    @property
+    def kept(self) -> float:
+        """Seconds of the run time that stay saved if it is stopped now."""
+        every = self.job.checkpoint
+        if every is None:
+            return self.saved
+        reached = self.saved + max(self.done - self.overhead, 0.0)
+        return max(self.saved, reached // every * every)
+
+    @property
+    def lost(self) -> float:
+        """Work, in thousandths times seconds, that is lost if it is stopped now."""
+        return (self.saved + self.done - self.kept) * self.job.size
 
 
 class _Cluster:
     """Who waits and who runs, and telling the core."""
 
-    def __init__(self, core: Core, recorder: Recorder) -> None:
-        self._tell, self._recorder = core.apply, recorder
-        self.waiting: dict[GangId, Job] = {}
-        self._running: dict[GangId, Run] = {}
-        #: end, gang, number of the run; some runs are no more
+    def __init__(self, core: Core, recorder: Recorder, nodes: Sequence[NodeChanged], resource: str) -> None:
+        self._tell, self._recorder, self._resource = core.apply, recorder, resource
+        self._nodes = {node.name: node for node in nodes}
+        self._up = set(self._nodes)
+        self.waiting: dict[GangId, _Waiting] = {}
+        self._running: dict[GangId, _Run] = {}
+        #: end, gang, number of the end; some ends are no more
         self._ends: list[tuple[float, GangId, int]] = []
-        self._runs = 0
+        self._numbers = 0
 
     def next_end(self) -> float | None:
         while self._ends:
@@ -112,69 +208,155 @@ class _Cluster:
             run = self._running.get(gang)
             if run is not None and run.number == number:
                 return end
-            heappop(self._ends)  # it was preempted
+            heappop(self._ends)
         return None
 
     def submit(self, job: Job) -> None:
         if job.id in self.waiting or job.id in self._running:
-            raise ValueError(f"{job.id} is submitted twice")
+            raise TraceError(f"{job.id} is submitted again at {job.submitted:g} while it waits or runs")
         self._recorder.job_submitted(job, job.submitted)
-        self._queue(job)
+        self._queue(_Waiting(job))
 
     def end(self, now: float) -> None:
-        """The first run on the heap ends. Of equal times the smallest name is first."""
+        """The first run on the heap ends, or fails. Of equal times the smallest name is first."""
         _, gang, _ = heappop(self._ends)
-        run = self._stop(gang, now)
-        self._recorder.job_ended(run.job, run.started, now)
+        run = self._running[gang]
+        if run.ends:
+            self._leave(run, now)
+            self._recorder.job_ended(run.job, run.started, now)
+        else:
+            self._stop(run, now, Stop.FAILED)
+
+    def outage(self, outage: Outage) -> None:
+        node, now = self._nodes[outage.node], outage.at
+        if outage.up == (node.name in self._up):
+            return
+        amount = capacity([node], self._resource)
+        if outage.up:
+            self._up.add(node.name)
+            self._recorder.capacity_changed(amount, now)
+            self._tell(node)
+            return
+        self._up.remove(node.name)
+        self._recorder.capacity_changed(-amount, now)
+        self._tell(NodeRemoved(node.name))
+        for run in [run for _, run in sorted(self._running.items())]:
+            gone = [place for place, (_, where) in run.pods.items() if where == node.name]
+            if gone:
+                self._lose(run, gone, now, Stop.NODE_LOST)
 
     def obey(self, decisions: Iterable[Decision], now: float) -> None:
         for decision in decisions:
             match decision:
                 case Assign():
-                    self._start(decision, now)
+                    self._assign(decision, now)
                 case Evict(victims=victims):
                     for victim in victims:
                         self._preempt(victim, now)
                 case _:
-                    pass  # reasons and reservations change nothing on nodes; rigid gangs release nothing
+                    pass  # reasons and reservations change nothing on nodes, and what is held is bound
 
-    def _queue(self, job: Job) -> None:
-        self.waiting[job.id] = job
-        self._tell(GangSubmitted(Gang(job.id, job.pod_sets, job.places, job.submitted)))
+    def _queue(self, waiting: _Waiting) -> None:
+        self.waiting[waiting.job.id] = waiting
+        self._tell(GangSubmitted(waiting.job.gang(waiting.saved)))
 
-    def _start(self, assign: Assign, now: float) -> None:
-        job = self.waiting.pop(assign.gang, None)
-        if job is None:
+    def _assign(self, assign: Assign, now: float) -> None:
+        waiting = self.waiting.pop(assign.gang, None)
+        run = self._running.get(assign.gang)
+        if waiting is not None:
+            run = self._begin(waiting, now)
+        elif run is None or not run.pods.keys().isdisjoint(assign.nodes):
             raise Violation(f"{assign.gang} is assigned, but does not wait")
-        self._runs += 1
-        pods = [*self._bind(assign, job)]
-        if len(pods) != job.places:
-            raise Violation(f"{job.id} is assigned {len(pods)} of its {job.places} places")
-        self._running[job.id] = Run(job, now, pods, self._runs)
-        heappush(self._ends, (now + job.run_time, job.id, self._runs))
-        self._recorder.job_started(job, now)
+        run.work(now)
+        before = run.held
+        self._bind(assign, run, now)
+        if not _enough(run):
+            raise Violation(f"{run.job.id} is assigned {len(run.pods)} of its {run.job.places} places")
+        self._plan_end(run)
+        if waiting is not None:
+            self._recorder.job_started(run.job, run.held, now)
+        else:
+            self._recorder.job_resized(run.job, run.held - before, now)
 
-    def _bind(self, assign: Assign, job: Job) -> Iterator[PodId]:
-        requests = {pod_set.name: pod_set.shape.requests for pod_set in job.pod_sets}
+    def _begin(self, waiting: _Waiting, now: float) -> _Run:
+        job, saved, runs = waiting.job, waiting.saved, waiting.runs
+        overhead = job.restart_cost if runs else 0.0
+        until = job.run_time - saved + overhead
+        fails = runs < len(job.failures) and job.failures[runs] < until
+        run = _Run(
+            job, now, saved, overhead, job.failures[runs] if fails else until, not fails, runs, since=now
+        )
+        self._running[job.id] = run
+        return run
+
+    def _bind(self, assign: Assign, run: _Run, now: float) -> None:
+        self._numbers += 1
+        shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
         for place, node in assign.nodes.items():
-            pod = self._pod(job, place)
-            self._tell(PodBound(pod, node, requests[place.pod_set], job.id, place))
-            yield pod
+            pod = PodId(f"{run.job.id}/{place.pod_set}/{place.index}/{self._numbers}")
+            device = assign.devices.get(place)
+            presence = NOTHING if device is None else Presence(device=device)
+            requests = shapes[place.pod_set].requests
+            self._tell(PodBound(pod, node, requests, run.job.id, place, presence, now))
+            run.pods[place] = (pod, node)
+            run.held += size(shapes[place.pod_set], self._resource)
 
-    def _pod(self, job: Job, place: Place) -> PodId:
-        return PodId(f"{job.id}/{place.pod_set}/{place.index}/{self._runs}")
+    def _plan_end(self, run: _Run) -> None:
+        self._numbers += 1
+        run.number = self._numbers
+        heappush(self._ends, (run.end, run.job.id, run.number))
 
     def _preempt(self, victim: Victim, now: float) -> None:
-        if victim.pods:
-            raise Violation(f"{victim.gang} is rigid: its pods cannot be evicted one by one")
-        run = self._stop(victim.gang, now)
-        self._recorder.job_preempted(run.job, run.started, now)
-        self._queue(run.job)
+        run = self._running.get(victim.gang)
+        if run is None:
+            raise Violation(f"{victim.gang} is evicted, but does not run")
+        if not victim.pods:
+            self._stop(run, now, Stop.PREEMPTED)
+            return
+        gone = [place for place, (pod, _) in run.pods.items() if pod in victim.pods]
+        if len(gone) < len(victim.pods):
+            raise Violation(f"{victim.gang} is evicted from pods that do not run")
+        if self._lose(run, gone, now, Stop.PREEMPTED):
+            raise Violation(f"{victim.gang} is left with fewer places than it needs")
 
-    def _stop(self, gang: GangId, now: float) -> Run:
-        """The gang first: else each of its pods, as it ends, would leave its place held for another."""
-        run = self._running.pop(gang)
-        self._tell(GangRemoved(gang))
-        for pod in run.pods:
+    def _lose(self, run: _Run, places: Iterable[Place], now: float, why: Stop) -> bool:
+        """These places go; returns whether the job is stopped by that."""
+        shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
+        run.work(now)
+        gone = {place: run.pods.pop(place) for place in places}
+        if not _enough(run):
+            run.pods.update(gone)
+            self._stop(run, now, why)
+            return True
+        amount = sum(size(shapes[place.pod_set], self._resource) for place in gone)
+        run.held -= amount
+        for pod, _ in gone.values():
             self._tell(PodEnded(pod, now))
-        return run
+        self._plan_end(run)
+        self._recorder.job_resized(run.job, -amount, now)
+        return False
+
+    def _stop(self, run: _Run, now: float, why: Stop) -> None:
+        """It waits again, and goes on from its last checkpoint."""
+        run.work(now)
+        self._leave(run, now)
+        self._recorder.job_stopped(run.job, run.lost, now, why)
+        self._queue(_Waiting(run.job, run.kept, run.runs + 1))
+
+    def _leave(self, run: _Run, now: float) -> None:
+        """The gang first: else each of its pods, as it ends, would leave its place held for another."""
+        del self._running[run.job.id]
+        self._tell(GangRemoved(run.job.id))
+        for pod, _ in run.pods.values():
+            self._tell(PodEnded(pod, now))
+
+
+def _seconds(seconds: float, times: int, of: int) -> float:
+    """Exact for a job that has all its places."""
+    return seconds if times == of else seconds * times / of
+
+
+def _enough(run: _Run) -> bool:
+    job = run.job
+    filled = Counter(place.pod_set for place in run.pods)
+    return len(run.pods) >= job.least and all(filled[each.name] >= each.min_count for each in job.pod_sets)

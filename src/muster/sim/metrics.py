@@ -1,19 +1,22 @@
 """What a replay measures. The names are those of `muster replay -o json`.
 
-Times are seconds of the trace's clock, ratios lie between 0 and 1, and amounts are pieces of the one resource
-that the trace counts (processors, GPUs). Time averages run from the first submission to the last end; between
-two events nothing changes, so they are exact sums. Memory: one float per finished job, for the percentile.
+Times are seconds of the trace's clock, ratios lie between 0 and 1, and amounts are thousandths of the one
+resource that the trace counts (processors, GPUs); only `work_lost` is told in whole pieces. Time averages run
+from the first submission to the last end; between two events nothing changes, so they are exact sums. Memory:
+one float per finished job, for the percentile.
 """
 
 from array import array
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
 from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 
-from muster.sim.trace import Job
+from muster.core.gang import GangId
+from muster.sim.trace import WHOLE, Job
 
 #: Bounded slowdown: shorter jobs count as this long, seconds (Feitelson et al., 1997).
 TAU: Final = 10.0
@@ -42,12 +45,13 @@ class Metrics:
                           used (Feitelson, "Metrics for parallel job scheduling and their convergence", 2001)
     fragmentation         time average of free / capacity, counted only while a gang waits that asks for no
                           more than is free in total: free, wanted, and unusable (after Weng et al., ATC'23)
-    wait_mean             mean time from submission to the start of the run that was completed
+    wait_mean             mean time from submission to the start of the run that came to its end
     wait_p95              95th percentile of the same, linear between ranks (numpy's default)
     avg_bounded_slowdown  mean of max(1, (wait + run) / max(run, 10 s)) (Gaussier et al., SC'15)
     makespan              from the first submission to the last end
     preemptions           how often a running job was ended so that another could run
-    work_lost             pieces × seconds that preempted runs had run; traces have no checkpoints
+    work_lost             pieces × seconds of work that was done and lost: since the last checkpoint of runs
+                          that were preempted, that failed or whose node was lost
     """
 
     allocation_ratio: float | None
@@ -61,6 +65,14 @@ class Metrics:
     work_lost: float
 
 
+class Stop(Enum):
+    """Why a run was stopped before its end."""
+
+    PREEMPTED = "preempted"
+    FAILED = "failed"
+    NODE_LOST = "node lost"
+
+
 class Recorder:
     """Told what happens, in order of time; how many jobs are where is public."""
 
@@ -68,18 +80,22 @@ class Recorder:
         self._capacity = capacity
         self.submitted = self.running = self.finished = 0
         self.allocated = 0
+        self.stops: Counter[Stop] = Counter()
         self._demand = 0
+        #: what each running job's places take
+        self._held: dict[GangId, int] = {}
         #: sizes of waiting jobs; the heap has each that is there, and some that are not any longer
         self._waiting: Counter[int] = Counter()
         self._sizes: list[int] = []
         self._now = self._first = self._last_end = 0.0
         # integrals over time
-        self._allocated_time = self._wanted_time = self._wanted_allocated_time = self._stranded_time = 0.0
-        #: the integrals that grow while jobs only wait, as of the last end: what never starts waits for ever
-        self._makespan_wanted = self._makespan_wanted_allocated = self._makespan_stranded = 0.0
+        self._allocated_time = self._capacity_time = self._wanted_time = self._wanted_allocated_time = 0.0
+        self._stranded_time = 0.0
+        #: the integrals as of the last end: what never starts waits for ever
+        self._makespan = (0.0, 0.0, 0.0, 0.0)
         self._waits = array("d")
         self._slowdowns = 0.0
-        self._preemptions, self._work_lost = 0, 0.0
+        self._work_lost = 0.0
 
     def job_submitted(self, job: Job, now: float) -> None:
         if not self.submitted:
@@ -89,52 +105,66 @@ class Recorder:
         self._demand += job.size
         self._wait(job)
 
-    def job_started(self, job: Job, now: float) -> None:
+    def job_started(self, job: Job, held: int, now: float) -> None:
+        """`held`: what its places take; less than its size if it starts without some of them."""
         self._advance(now)
         self.running += 1
-        self.allocated += job.size
+        self.allocated += held
+        self._held[job.id] = held
         self._waiting[job.size] -= 1
 
-    def job_ended(self, job: Job, started: float, now: float) -> None:
+    def job_resized(self, job: Job, by: int, now: float) -> None:
         self._advance(now)
-        self.running -= 1
+        self.allocated += by
+        self._held[job.id] += by
+
+    def job_ended(self, job: Job, started: float, now: float) -> None:
+        self._leave(job, now)
         self.finished += 1
-        self.allocated -= job.size
         self._demand -= job.size
         self._last_end = now
-        self._makespan_wanted = self._wanted_time
-        self._makespan_wanted_allocated = self._wanted_allocated_time
-        self._makespan_stranded = self._stranded_time
+        self._makespan = (
+            self._capacity_time,
+            self._wanted_time,
+            self._wanted_allocated_time,
+            self._stranded_time,
+        )
         wait = started - job.submitted
         self._waits.append(wait)
-        self._slowdowns += max(1.0, (wait + job.run_time) / max(job.run_time, TAU))
+        self._slowdowns += max(1.0, (wait + (now - started)) / max(job.run_time, TAU))
 
-    def job_preempted(self, job: Job, started: float, now: float) -> None:
-        """It waits again, and starts over."""
-        self._advance(now)
-        self.running -= 1
-        self.allocated -= job.size
+    def job_stopped(self, job: Job, lost: float, now: float, why: Stop) -> None:
+        """It waits again; `lost` is work in thousandths times seconds."""
+        self._leave(job, now)
         self._wait(job)
-        self._preemptions += 1
-        self._work_lost += job.size * (now - started)
+        self.stops[why] += 1
+        self._work_lost += lost / WHOLE
+
+    def capacity_changed(self, by: int, now: float) -> None:
+        if self.submitted:
+            self._advance(now)
+        self._capacity += by
 
     @property
     def metrics(self) -> Metrics:
-        span, capacity = self._last_end - self._first, self._capacity
         waits = np.frombuffer(self._waits) if self._waits else None
-        whole = capacity * span
-        wanted = capacity * self._makespan_wanted
+        whole, wanted, wanted_allocated, stranded = self._makespan
         return Metrics(
-            allocation_ratio=self._makespan_wanted_allocated / wanted if wanted else None,
-            utilisation=self._allocated_time / whole if self.finished else None,
-            fragmentation=self._makespan_stranded / whole if self.finished else None,
+            allocation_ratio=wanted_allocated / wanted if wanted else None,
+            utilisation=self._allocated_time / whole if whole else None,
+            fragmentation=stranded / whole if whole else None,
             wait_mean=float(waits.mean()) if waits is not None else None,
             wait_p95=float(np.percentile(waits, 95)) if waits is not None else None,
             avg_bounded_slowdown=self._slowdowns / self.finished if self.finished else None,
-            makespan=span if self.finished else None,
-            preemptions=self._preemptions,
+            makespan=self._last_end - self._first if self.finished else None,
+            preemptions=self.stops[Stop.PREEMPTED],
             work_lost=self._work_lost,
         )
+
+    def _leave(self, job: Job, now: float) -> None:
+        self._advance(now)
+        self.running -= 1
+        self.allocated -= self._held.pop(job.id)
 
     def _wait(self, job: Job) -> None:
         if job.size not in self._waiting:
@@ -147,8 +177,9 @@ class Recorder:
             return
         self._now = now
         self._allocated_time += self.allocated * elapsed
+        self._capacity_time += self._capacity * elapsed
         if self._demand >= self._capacity:
-            self._wanted_time += elapsed
+            self._wanted_time += self._capacity * elapsed
             self._wanted_allocated_time += self.allocated * elapsed
         free = self._capacity - self.allocated
         if free and (smallest := self._smallest_waiting()) is not None and smallest <= free:

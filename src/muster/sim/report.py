@@ -50,7 +50,17 @@ def run(
     jobs = trace.jobs(Tally())  # counted by the survey
     if load is not None:
         jobs = stretch(jobs, survey.first, survey.offered(total) / load)
-    stranded = replay(make(), trace.nodes, jobs, recorder, pass_, lambda: turn(recorder))
+    stranded = replay(
+        make(),
+        trace.nodes,
+        jobs,
+        recorder,
+        pass_,
+        lambda: turn(recorder),
+        resource=trace.resource,
+        outages=trace.outages,
+        rules=trace.rules,
+    )
     return summary(policy, seeds, [recorder.metrics] * len(seeds), len(stranded))
 
 

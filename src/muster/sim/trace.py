@@ -1,21 +1,26 @@
-"""A trace: a machine, and the jobs that were submitted to it, in order of submission.
+"""A trace: a machine, what happens to it, and the jobs that were submitted to it, in order of submission.
 
-Jobs are rigid: all of a job's places run from its start to its end. One resource is counted, in whole pieces
-(processors, GPUs). Jobs are read as they are needed, so a trace may be longer than memory; it is read twice,
-first for a survey: what is wrong with line 400,000 is said before a long replay, not in the middle of it.
+A job runs for its run time when all its places run. One with a minimum below its size may start smaller, and
+then takes as much longer. One resource is counted: processors or GPUs, in thousandths of a piece, since GPUs
+are shared. Jobs are read as they are needed, so a trace may be longer than memory; it is read twice, first
+for a survey: what is wrong with line 400,000 is said before a long replay, not in the middle of it.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
-from muster.core.events import NodeChanged
-from muster.core.gang import GangId, PodSet
+from muster.core.events import Event, NodeChanged
+from muster.core.gang import Gang, GangId, Gather, NodeName, PodSet, Shape
+from muster.names import GPU, GPU_SHARE
 
 #: What one piece is in the core's integers: processors are milli-CPU there.
 PIECE: Final = {"cpu": 1000}
+#: What one piece is in a replay's: sizes, capacities and what is in use.
+WHOLE: Final = 1000
 
 
 class TraceError(ValueError):
@@ -31,20 +36,74 @@ class Estimates(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """What the trace knows of a job; times in seconds."""
+
     id: GangId
-    #: seconds on the trace's own clock
+    #: on the trace's own clock
     submitted: float
-    #: seconds from start to end
+    #: from start to end, with all places
     run_time: float
-    #: seconds; what policies that look ahead go by
+    #: what policies that look ahead go by
     estimate: float
     pod_sets: tuple[PodSet, ...]
-    #: pieces of the trace's resource
+    #: thousandths of the trace's resource, all places together
     size: int
+    #: places without which it does not run, besides those of each pod set; None: all
+    min_count: int | None = None
+    namespace: str = ""
+    queue: str = "default"
+    priority: int = 0
+    #: after which it is ended by force; None: as its estimate says
+    limit: float | None = None
+    #: between two checkpoints; None: what it has done is lost when it is stopped
+    checkpoint: float | None = None
+    #: that a start after a stop takes, before the job goes on
+    restart_cost: float = 0.0
+    min_run_time: float = 0.0
+    preemptible: bool = True
+    gather: tuple[Gather, ...] = ()
+    exclusive: str = ""
+    #: its n-th run fails after so long
+    failures: tuple[float, ...] = ()
 
     @property
     def places(self) -> int:
         return sum(pod_set.count for pod_set in self.pod_sets)
+
+    @property
+    def least(self) -> int:
+        """Places that it needs to run."""
+        return self.places if self.min_count is None else self.min_count
+
+    def gang(self, done: float = 0.0) -> Gang:
+        """As it is submitted, when `done` seconds of it have been saved."""
+        left = self.estimate - done + (self.restart_cost if done else 0.0)
+        return Gang(
+            self.id,
+            self.pod_sets,
+            self.least,
+            self.submitted,
+            priority=self.priority,
+            queue=self.queue,
+            namespace=self.namespace,
+            gather=self.gather,
+            exclusive=self.exclusive,
+            limit=left if self.limit is None else self.limit,
+            estimate=left,
+            checkpoint_every=self.checkpoint,
+            restart_cost=self.restart_cost,
+            min_run_time=self.min_run_time,
+            preemptible=self.preemptible,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A node goes, with all that runs on it, or is there again."""
+
+    at: float
+    node: NodeName
+    up: bool
 
 
 @dataclass(slots=True)
@@ -62,20 +121,31 @@ class Tally:
         self.first_bad = self.first_bad or str(error)
 
 
-class Trace(Protocol):
-    @property
-    def resource(self) -> str: ...
+class Trace(ABC):
+    """A trace in a format; opening one reads no more than it has to. Methods raise TraceError."""
 
-    @property
-    def nodes(self) -> Sequence[NodeChanged]: ...
+    #: what is counted
+    resource: str
+    nodes: Sequence[NodeChanged]
+    #: in order of time
+    outages: Sequence[Outage] = ()
+    #: what the scheduler is told beforehand, besides nodes: queues, layers of the network
+    rules: Sequence[Event] = ()
+    #: whether a seed makes a difference
+    draws: bool = False
 
+    def drawn(self, seed: int) -> "Trace":
+        """The trace that this seed gives."""
+        return self
+
+    @abstractmethod
     def jobs(self, tally: Tally) -> Iterator[Job]:
-        """In order of submission, equal times in order of id. Raises TraceError."""
+        """In order of submission, equal times in order of id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a replay is going to meet. Times in seconds, `work` in pieces times seconds."""
+    """What a replay is going to meet. Times in seconds, `work` in thousandths of a piece times seconds."""
 
     jobs: int
     first: float
@@ -119,8 +189,15 @@ def only(nodes: Iterable[NodeChanged], resource: str) -> list[NodeChanged]:
 
 
 def capacity(nodes: Iterable[NodeChanged], resource: str) -> int:
-    """Pieces of a resource on all nodes."""
-    return sum(pieces(node, resource) for node in nodes)
+    """Thousandths of a resource on all nodes."""
+    return sum(dict(node.capacity).get(resource, 0) for node in nodes) * WHOLE // PIECE.get(resource, 1)
+
+
+def size(shape: Shape, resource: str) -> int:
+    """Thousandths of a resource that one pod takes; of GPUs also its share of one."""
+    requests = dict(shape.requests)
+    share = requests.get(GPU_SHARE, 0) if resource == GPU else 0
+    return requests.get(resource, 0) * WHOLE // PIECE.get(resource, 1) + share
 
 
 def pieces(node: NodeChanged, resource: str) -> int:

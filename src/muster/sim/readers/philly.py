@@ -20,7 +20,7 @@ import numpy as np
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, PodSet, Shape
 from muster.sim.readers.lines import lines, number, shown
-from muster.sim.trace import Job, Tally, TraceError, capacity, only, pieces
+from muster.sim.trace import WHOLE, Job, Tally, Trace, TraceError, capacity, only, pieces
 
 RESOURCE: Final = "nvidia.com/gpu"
 HEADER: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
@@ -28,7 +28,7 @@ HEADER: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 _MOST: Final = 100_000
 
 
-class Philly:
+class Philly(Trace):
     resource = RESOURCE
 
     def __init__(self, path: Path, nodes: Sequence[NodeChanged] | None, skip_bad: bool = False) -> None:
@@ -37,8 +37,8 @@ class Philly:
                 f'{path}: the table has no machines; give them, for example --nodes "250 x {RESOURCE}=8"'
             )
         self._path, self._skip_bad = path, skip_bad
-        self.nodes: Sequence[NodeChanged] = only(nodes, RESOURCE)
-        self._capacity = capacity(nodes, RESOURCE)
+        self.nodes = only(nodes, RESOURCE)
+        self._capacity = capacity(nodes, RESOURCE) // WHOLE
         self._largest = max(pieces(node, RESOURCE) for node in nodes)
         if not self._largest:
             raise TraceError(f'--nodes: none of them has {RESOURCE}; for example "250 x {RESOURCE}=8"')
@@ -60,7 +60,9 @@ class Philly:
             return
         for n, i in enumerate(np.argsort(np.frombuffer(times), kind="stable").tolist()):
             pod_sets = _pod_sets(gpus[i], self._largest)
-            yield Job(GangId(f"philly/{n:09}"), times[i], durations[i], durations[i], pod_sets, gpus[i])
+            yield Job(
+                GangId(f"philly/{n:09}"), times[i], durations[i], durations[i], pod_sets, gpus[i] * WHOLE
+            )
 
     def _rows(self, tally: Tally) -> Iterator[tuple[float, float, int]]:
         """Seconds since the epoch (the table's clock has no zone), seconds, GPUs."""

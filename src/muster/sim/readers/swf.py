@@ -19,7 +19,7 @@ from typing import Final
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, NodeName, PodSet, Shape
 from muster.sim.readers.lines import lines, number, shown
-from muster.sim.trace import PIECE, Estimates, Job, Tally, TraceError, capacity, only
+from muster.sim.trace import PIECE, WHOLE, Estimates, Job, Tally, Trace, TraceError, capacity, only
 
 RESOURCE: Final = "cpu"
 COLUMNS: Final = (
@@ -51,7 +51,7 @@ _MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECA
 _MOST: Final = (2**31 - 1) // PIECE[RESOURCE]
 
 
-class Swf:
+class Swf(Trace):
     resource = RESOURCE
 
     def __init__(
@@ -63,8 +63,8 @@ class Swf:
     ) -> None:
         """Reads the header; raises TraceError."""
         self._path, self._exact, self._skip_bad = path, estimates is Estimates.EXACT, skip_bad
-        self.nodes: Sequence[NodeChanged] = only(nodes or [_machine(path)], RESOURCE)
-        self._capacity = capacity(self.nodes, RESOURCE)
+        self.nodes = only(nodes or [_machine(path)], RESOURCE)
+        self._capacity = capacity(self.nodes, RESOURCE) // WHOLE
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
         last = (-1.0, -1.0)  # job number and submit time
@@ -118,7 +118,7 @@ class Swf:
             estimate = run if self._exact else estimate
             # fixed width: names in order are numbers in order
             id = GangId(f"swf/{int(row[JOB]):016}")
-            return Job(id, row[SUBMIT], run, estimate, _pod_sets(processors), processors)
+            return Job(id, row[SUBMIT], run, estimate, _pod_sets(processors), processors * WHOLE)
         return None
 
 
