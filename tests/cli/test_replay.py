@@ -143,7 +143,7 @@ def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
     code, out, _ = run("journal", "--format", "muster", "-o", "json")
     assert code == 0
     assert json.loads(out) == {
-        "policy": "pack",
+        "policy": "easy",
         "schedulers": 1,
         "events": 3,
         "cycles": 1,
@@ -184,7 +184,8 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("t.swf", "Missing option '--format'"),
         ("--format swf", "Missing argument 'TRACE"),
         ("t.swf t.swf --format swf", "--format swf is one file; got 2"),
-        ("t.swf --format swf --policy easy", "not yet: --policy easy; there is pack"),
+        ("t.swf --format swf --policy conservative", "not yet: --policy conservative; there is pack"),
+        ("t.swf --format swf --order sjbf", "--order sjbf: nothing is reserved under pack"),
         ("t.swf --format swf --policy best", "--policy best: unknown; there is pack"),
         ("t.swf --format swf --seeds 1..", "--seeds 1..: write 42, 42..51 or 1,2,3; 1000 at most"),
         ("t.swf --format swf --seeds 1..999999999999", "1000 at most"),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from muster.core.decisions import Decision
 from muster.core.events import Event, GangRemoved, NodeChanged, PodBound, PodEnded
 from muster.core.gang import GangId, NodeName, PodId
-from muster.core.scheduler import Scheduler
 from muster.sim.engine import Pass
+from muster.sim.policies import policy
 from muster.sim.trace import WHOLE, Job
 from tests.sim.traces import GPU, job, machine, play
 
@@ -29,7 +29,7 @@ class Watched:
     """The scheduler, and a witness: no node holds more than it has, no gang a part of its pods."""
 
     def __init__(self) -> None:
-        self._core = Scheduler()
+        self._core = policy("pack")()
         self.log: list[object] = []
         self.free: dict[NodeName, int] = {}
         self.pods: dict[PodId, PodBound] = {}

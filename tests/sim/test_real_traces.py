@@ -11,13 +11,22 @@ import pytest
 
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, NodeName
-from muster.core.scheduler import Scheduler
 from muster.sim.engine import Pass, replay
 from muster.sim.metrics import Recorder
+from muster.sim.policies import policy
 from muster.sim.readers.philly import Philly
 from muster.sim.readers.swf import Swf
 from muster.sim.trace import WHOLE, Estimates, Job, Tally, TraceError, capacity, survey
+from tests.sim.reference import easy
 from tests.sim.test_properties import greedy
+
+#: Back-filling order, estimates and passes of the published figures.
+PUBLISHED = [
+    (False, Estimates.USER, Pass.EVENT),
+    (True, Estimates.USER, Pass.INSTANT),
+    (False, Estimates.EXACT, Pass.INSTANT),
+    (True, Estimates.EXACT, Pass.INSTANT),
+]
 
 ROOT = os.environ.get("MUSTER_TRACES")
 pytestmark = pytest.mark.skipif(ROOT is None, reason="$MUSTER_TRACES is not set: no real traces here")
@@ -70,5 +79,33 @@ def test_the_first_jobs_of_kth_start_as_an_independent_greedy_scheduler_starts_t
     kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"))
     jobs = list(islice(kth.jobs(Tally()), 500))
     witness = Witness(100 * WHOLE)
-    assert not replay(Scheduler(), kth.nodes, jobs, witness, pass_, resource=kth.resource)
+    assert not replay(policy("pack")(), kth.nodes, jobs, witness, pass_, resource=kth.resource)
     assert witness.starts == greedy(100, jobs, pass_)
+
+
+@pytest.mark.parametrize(("shortest_first", "estimates", "pass_"), PUBLISHED)
+def test_the_first_jobs_of_kth_start_as_an_independent_easy_scheduler_starts_them(
+    shortest_first: bool, estimates: Estimates, pass_: Pass
+) -> None:
+    kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"), estimates=estimates)
+    jobs = list(islice(kth.jobs(Tally()), 1500))
+    witness = Witness(100 * WHOLE)
+    assert not replay(
+        policy("easy", shortest_first=shortest_first)(),
+        kth.nodes,
+        jobs,
+        witness,
+        pass_,
+        resource=kth.resource,
+    )
+    assert witness.starts == easy(100, jobs, pass_, shortest_first)
+
+
+def test_easy_on_kth_is_as_published() -> None:
+    """Gaussier et al., SC'15: 92.577."""
+    kth = Swf(trace("swf/KTH-SP2-1996-2.swf.gz"))
+    recorder = Recorder(100 * WHOLE)
+    assert not replay(
+        policy("easy")(), kth.nodes, kth.jobs(Tally()), recorder, Pass.EVENT, resource=kth.resource
+    )
+    assert recorder.metrics.avg_bounded_slowdown == pytest.approx(92.577, rel=0.0005)

@@ -32,12 +32,19 @@ class Estimates(StrEnum):
     EXACT = "exact"
 
 
+class Order(StrEnum):
+    FCFS = "fcfs"
+    SJBF = "sjbf"
+
+
 class Pass(StrEnum):
     EVENT = "event"
     INSTANT = "instant"
 
 
 DEFAULT_SEED: Final = "42"
+#: How a live scheduler decides, if nobody tells it otherwise.
+LIVE: Final = "easy"
 MOST_SEEDS: Final = 1000
 MOST_LOAD: Final = 1000.0
 #: Cycles between two updates of the bar.
@@ -47,7 +54,11 @@ EVERY: Final = 200
 def command(
     trace: Annotated[list[str], typer.Argument(metavar="TRACE…", help="A trace; gzip is recognised.")],
     format: Annotated[Format, typer.Option("--format", help="What the trace is written in.")],
-    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Who decides.")] = "pack",
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Who decides.")] = "",
+    order: Annotated[
+        Order | None,
+        typer.Option("--order", help="Who may pass one that waits: in order, or the shortest first."),
+    ] = None,
     seeds: Annotated[
         str, typer.Option("--seeds", metavar="A..B", help="Seeds of what is drawn: 42, 42..51 or 1,2,3.")
     ] = DEFAULT_SEED,
@@ -85,6 +96,7 @@ def command(
     try:
         if format is Format.MUSTER:
             given = {
+                "--order": order is not None,
                 "--seeds": seeds != DEFAULT_SEED,
                 "--estimates": estimates is not None,
                 "--load": load is not None,
@@ -93,10 +105,13 @@ def command(
                 "--skip-bad": skip_bad,
             }
             _refuse([option for option, is_given in given.items() if is_given])
-            _recheck(path, policy, output)
+            _recheck(path, policy or LIVE, output)
         else:
             found = _trace(format, path, _machine(nodes), estimates or Estimates.USER, skip_bad)
-            _replay(found, policy, _seeds(seeds), load, passes or Pass.EVENT, output)
+            shortest_first = order is Order.SJBF
+            _replay(
+                found, policy or "pack", shortest_first, _seeds(seeds), load, passes or Pass.EVENT, output
+            )
     except TraceError as error:
         raise Failure(str(error), BAD_INPUT) from None
 
@@ -172,13 +187,19 @@ def _trace(
 
 
 def _replay(
-    trace: "Trace", policy: str, seeds: list[int], load: float | None, passes: Pass, output: Output
+    trace: "Trace",
+    policy: str,
+    shortest_first: bool,
+    seeds: list[int],
+    load: float | None,
+    passes: Pass,
+    output: Output,
 ) -> None:
     from muster.cli import show
     from muster.sim import engine, policies, report
     from muster.sim.trace import survey
 
-    make = policies.policy(policy)
+    make = policies.policy(policy, shortest_first=shortest_first)
     if load is not None and not 0 < load <= MOST_LOAD:
         raise Failure(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}", BAD_INPUT)
     surveyed = survey(trace)

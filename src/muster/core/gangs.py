@@ -86,6 +86,13 @@ class GangState:
     nodes: Counter[NodeName] = field(default_factory=Counter)
     #: counts changes of its pods, of what it uses and where
     stamp: int = 0
+    #: since when a pod of it is bound, and when it was first assigned, since it last used nothing
+    bound: float | None = None
+    assigned: float | None = None
+
+    @property
+    def started(self) -> float | None:
+        return self.bound if self.bound is not None else self.assigned
 
     @property
     def begun(self) -> bool:
@@ -131,10 +138,12 @@ def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> N
         del state.nodes[node]
 
 
-def fill(state: GangState, pod: PodId, place: Place | None) -> None:
+def fill(state: GangState, pod: PodId, place: Place | None, at: float = 0.0) -> None:
     """A live pod is on a node. Something stirs in the gang: its lapsed places count again."""
     state.pods[pod] = place
     state.stamp += 1
+    if at > 0 and (state.bound is None or at < state.bound):
+        state.bound = at
     if place is not None:
         state.filled[place] += 1
         state.planned.pop(place, None)

@@ -33,7 +33,7 @@ from typing import Any
 
 from muster.core.admission import Admission, Offer
 from muster.core.decisions import Explanation
-from muster.core.gang import GangId, QueueOrder
+from muster.core.gang import Gang, GangId, QueueOrder
 from muster.core.gangs import GangState
 from muster.core.placement import Want
 from muster.core.queues import Account, Queues
@@ -75,7 +75,9 @@ class File:
 class Line:
     """Gangs that lack something, in the order in which they are served."""
 
-    def __init__(self) -> None:
+    def __init__(self, duration: Callable[[Gang], float] | None = None) -> None:
+        """`duration`: how long a gang runs, if answers depend on that, too."""
+        self._duration = duration
         self.files: dict[Hashable, File] = {}
         self._standing: dict[GangId, tuple[Hashable, _Key]] = {}
 
@@ -88,7 +90,7 @@ class Line:
 
     def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> None:
         """Where it belongs as it is now, wherever it stood."""
-        kind = kind_of(state)
+        kind = self._kind(state)
         key: _Key = state.rank[1:] if order is QueueOrder.FIFO else state.rank
         if self._standing.get(state.id) == (kind, key):
             return
@@ -109,12 +111,25 @@ class Line:
         if not entries:
             del self.files[kind]
 
+    def _kind(self, state: GangState) -> Hashable:
+        """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
+
+        Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether
+        victims can be found, on its rank too; whether it may pass somebody, on how long it runs.
+        """
+        gang = state.gang
+        if not state.plain or gang is None:
+            return state.id
+        kind = state.want, gang.namespace, gang.user, gang.preempts, state.begun
+        return kind if self._duration is None else (*kind, self._duration(gang))
+
 
 class Lines:
     """Where every gang stands that lacks something: with those that have begun, or in its queue."""
 
-    def __init__(self, queues: Queues) -> None:
-        self._queues = queues
+    def __init__(self, queues: Queues, duration: Callable[[Gang], float] | None = None) -> None:
+        """`duration`: as in `Line`."""
+        self._queues, self._duration = queues, duration
         self.begun, self.gated = Line(), Line()
         self.of_queue: dict[str, Line] = {}
         self._where: dict[GangId, Line] = {}
@@ -129,7 +144,7 @@ class Lines:
         else:
             name = state.gang.queue
             known = self.of_queue.get(name)
-            line = self.of_queue.setdefault(name, Line()) if known is None else known
+            line = self.of_queue.setdefault(name, Line(self._duration)) if known is None else known
             account = self._queues.find(name)
             order = account.rules.order if account is not None else order
         before = self._where.get(state.id)
@@ -389,18 +404,6 @@ class _Race:
             account = heap[0][1]
         walk = self._walks.get(account)
         return walk if walk is not None and walk.head is not None else None
-
-
-def kind_of(state: GangState) -> Hashable:
-    """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
-
-    Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether victims
-    can be found, on its rank too.
-    """
-    gang = state.gang
-    if not state.plain or gang is None:
-        return state.id
-    return state.want, gang.namespace, gang.user, gang.preempts, state.begun
 
 
 def _nobody(state: GangState, want: Want) -> bool:

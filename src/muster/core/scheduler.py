@@ -4,15 +4,17 @@
 is known. Both are pure: the same events and times give the same decisions on any machine.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
 from muster.core.admission import Admission
+from muster.core.backfill import Backfill, Reservation, Reservations
 from muster.core.decisions import Assign, Decision, Release, Wait
 from muster.core.eligibility import Eligibility
+from muster.core.ends import Ends
 from muster.core.events import (
     CommitFailed,
     Event,
@@ -51,7 +53,7 @@ from muster.core.gangs import (
 )
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
-from muster.core.order import Lines, Turn, Turns
+from muster.core.order import Lines, Standing, Turn, Turns
 from muster.core.packing import Order, Pack
 from muster.core.placement import Want
 from muster.core.preemption import Preemption, leaves_for, waits_for
@@ -70,6 +72,10 @@ class Config:
     turn: float = 1.0
     #: say why gangs wait (`Wait`); a replay that nobody asks has no use for it
     explain: bool = True
+    #: who may pass a gang that waits
+    backfill: Backfill = Backfill.EASY
+    #: whether those who may pass are served by rising duration, not in their own order
+    shortest_first: bool = False
     #: in which order nodes are filled
     order: Callable[[Nodes, Eligibility], Order] = Pack
     #: say what would start them to so many gangs of each queue, and how many placements a cycle tries for it
@@ -93,6 +99,8 @@ class Scheduler:
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
         )
         self.queues = Queues(self.nodes, self.eligibility)
+        self.ends = Ends(self.pods)
+        self.reservations = Reservations(self.config.backfill, self.nodes, self.ledger, self.fit, self.ends)
         self._wants = Wants(self.ledger.presences)
         self._admission = Admission(self.queues, self._wants)
         self._explainer = Explainer(
@@ -106,7 +114,9 @@ class Scheduler:
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
         #: gangs that lack something
-        self._lines = Lines(self.queues)
+        self._lines = Lines(
+            self.queues, self.ends.duration if self.config.backfill is Backfill.EASY else None
+        )
         #: gangs with a hold or a back-off that ends, and when the first of them does
         self._timed: dict[GangId, float] = {}
         #: wants that did not fit when there was as much room as in `_room`, with what was found out about it
@@ -182,7 +192,7 @@ class Scheduler:
                 del state.holds[event.place]
                 self.ledger.rename(event.node, promise.presence, event.presence)
                 self.pods[event.pod] = event
-                fill(state, event.pod, event.place)
+                fill(state, event.pod, event.place, event.at)
                 self.preemption.departures.pod_bound(event.pod, event.gang)
                 return
         vacated = self._remove_pod(known) if known is not None else None
@@ -192,7 +202,7 @@ class Scheduler:
             state = self._state(event.gang)
             if event.place is not None:
                 give_back(state, [event.place], self.ledger)
-            fill(state, event.pod, event.place)
+            fill(state, event.pod, event.place, event.at)
             self.preemption.departures.pod_bound(event.pod, event.gang)
             if event.place is None and vacated is not None and known is not None and known.gang == event.gang:
                 state.leaving[event.pod] = vacated
@@ -307,17 +317,19 @@ class Scheduler:
         self._company = False
         self.fit.exact.next_cycle()
         self.preemption.next_cycle(now, changed=self._as_of != self.nodes.revision)
+        self.reservations.begin(now)
         # Who is explained is looked at, hopeless or not: what keeps him may be his own.
         seen = self.config.explain
         turns = Turns(self._lines, self.queues, self._admission, lapsed, self._hopeless, seen=seen)
-        placed = [decision for turn in turns for decision in self._place(turn, now)]
+        placed = [decision for turn in self._in_turn(turns) for decision in self._place(turn, now)]
         self.served = [*turns.served.values()]
         self._touched |= self.preemption.departures.end_forsaken()
         self._settle()
+        reserves = self.reservations.end()
         waits = self._explainer.explain(self.served, self._misfits) if self.config.explain else []
         self._as_of = self.nodes.revision
         self._company |= any(isinstance(d, Assign) for d in placed) and any(w.sociable for w in self._misfits)
-        return [*releases, *placed, *waits]
+        return [*releases, *placed, *reserves, *waits]
 
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, a postponed search has its turn, or company has come."""
@@ -378,7 +390,12 @@ class Scheduler:
         self._touched.clear()
 
     def _account(self, state: GangState) -> None:
-        """What it lacks, and what its queue uses, as it is now."""
+        """What it lacks, when it ends, and what its queue uses, as it is now."""
+        if not state.begun:
+            state.bound = state.assigned = None
+        elif state.started is None and (state.pods or state.holds):
+            state.assigned = self._decided  # this cycle starts it, or nobody knows since when it is there
+        self.ends.note(state)
         self._wants.settle(state)
         self.queues.settle(state, self.preemption.departures.of(state))
 
@@ -404,7 +421,47 @@ class Scheduler:
 
     def _hopeless(self, state: GangState, want: Want) -> bool:
         """Whether it is known that this, which is all or a part of what it wants, does not fit."""
-        return want in self._misfits and state.plain and not self.preemption.helps(state)
+        if self.reservations.holds_back(state, want):
+            return True
+        if not (want in self._misfits and state.plain) or self.preemption.helps(state):
+            return False
+        return not (state.waits and self.reservations.wanted)
+
+    def _in_turn(self, turns: Iterable[Turn]) -> Iterator[Turn]:
+        """In order; with the shortest first, those within entitlement who pass a gang by their duration."""
+        rest: list[Turn] = []
+        for turn in turns:
+            if self._passes_by_duration(turn):
+                rest.append(turn)
+                continue
+            yield from self._shortest_first(rest)
+            rest.clear()
+            yield turn
+        yield from self._shortest_first(rest)
+
+    def _passes_by_duration(self, turn: Turn) -> bool:
+        reserved = self.reservations.head is not None
+        return self.config.shortest_first and reserved and turn.standing is Standing.WITHIN
+
+    def _shortest_first(self, turns: Iterable[Turn]) -> Iterator[Turn]:
+        """What each may have is found out anew once somebody has started."""
+        moves = self.queues.moves
+
+        def key(turn: Turn) -> tuple[float, tuple[int, float, GangId]]:
+            assert turn.state.gang is not None
+            return self.ends.duration(turn.state.gang), turn.state.rank
+
+        for turn in sorted(turns, key=key):
+            state = turn.state
+            if self.queues.moves != moves:
+                assert state.gang is not None
+                account = self.queues.find(state.gang.queue)
+                answer = self._admission.within(state, account) if account is not None else None
+                if not isinstance(answer, Want):
+                    state.refusal = answer
+                    continue
+                turn = replace(turn, offer=self._admission.offer(state, answer))
+            yield turn
 
     def _place(self, turn: Turn, now: float) -> list[Decision]:
         """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
@@ -419,11 +476,15 @@ class Scheduler:
         if beneficiary := self.preemption.departures.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return []
+        if self.reservations.holds_back(state, want):
+            state.refusal = self.reservations.refusal
+            return []
         plain = state.plain and state.id not in self.preemption.departures
         if plain and want not in self._misfits and (known := self.fit.exact.refutes(want)):
             self._misfits[want] = known
         misfit = plain and want in self._misfits
-        if misfit and not self.preemption.helps(state):
+        reserves = state.waits and turn.standing is not Standing.OVER
+        if misfit and not self.preemption.helps(state) and not (reserves and self.reservations.wanted):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         claim = replace(self._claim(state, want, untold), vacant=turn.offer.vacant)
@@ -431,16 +492,21 @@ class Scheduler:
         for promise in untold.values():
             self.ledger.give(promise.node, promise.requests, promise.device, promise.presence)
         self.preemption.departures.lift(state.id)
-        placed: dict[Place, int] | Verdict | None = self._misfits[want] if misfit else self.fit.fit(claim)
+        placed = self._misfits[want] if misfit else self.reservations.fit(state, claim)
         found = None
-        if not isinstance(placed, dict) and self.preemption.helps(state):
+        if not isinstance(placed, dict | Reservation) and self.preemption.helps(state):
             found = self.preemption.find(state, claim)
             if found is not None:
-                placed = self._fit_without(found, claim)
+                placed = self.reservations.beside(state, claim, self._fit_without(found, claim))
         if not isinstance(placed, dict) or not (placed or untold):
             self.ledger.rollback(mark)
+            if isinstance(placed, Reservation):
+                state.refusal = placed.refusal
+                return []
             if plain or want.bound:
                 self._misfits[want] = placed if isinstance(placed, Verdict) else None
+            if reserves and self.reservations.wanted:
+                self.reservations.wait(state, claim)
             return []
         devices = self.fit.devices(want, placed, mark)
         self.ledger.commit(mark)

@@ -1,0 +1,91 @@
+"""When what runs is expected to end, and what it leaves then.
+
+A gang counts from its first bound pod, or from its `Assign` as long as no pod is known to be bound. Two
+durations say how long it may last: its `limit`, after which it is ended by force, and its `estimate`, what
+its owner thinks. What is *expected* is the lesser of the two; what can be *promised* to others is the
+limit, and the estimate only where there is no limit. A gang with neither, and a pod of nobody's, ends at no
+time that could be counted on.
+
+A gang that outlives its time ends *any moment*: at each cycle's own time, which is what the head of the
+queue waits for then. All of a gang's places are taken to be free at its end, none before.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+
+from muster.core.events import PodBound, Presence
+from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
+from muster.core.gangs import GangState
+
+#: What equal pods take, and where: the device is that of a share of a GPU, the presence what others mind.
+Pods = tuple[NodeName, Amounts, int | None, Presence]
+
+
+def expected(gang: Gang) -> float:
+    """Seconds that it is thought to run; infinite if nothing is said."""
+    return min(_or_inf(gang.estimate), _or_inf(gang.limit))
+
+
+def promised(gang: Gang) -> float:
+    """Seconds after which it is gone for certain, as far as its estimate is: infinite if nothing is said."""
+    return gang.limit if gang.limit is not None else _or_inf(gang.estimate)
+
+
+class Ends:
+    """All gangs that use nodes, in order of their ends."""
+
+    def __init__(self, pods: Mapping[PodId, PodBound], duration: Callable[[Gang], float] = expected) -> None:
+        """`duration`: whether to go by what is expected, or by what can be promised."""
+        self.duration = duration
+        self._pods = pods
+        #: end, start, id; those without an end come last, the oldest first
+        self._ordered: list[tuple[float, float, GangId]] = []
+        self._known: dict[GangId, tuple[float, float, GangId]] = {}
+        self._states: dict[GangId, GangState] = {}
+        self._taken: dict[GangId, Counter[Pods]] = {}
+        #: counts ends that have moved
+        self.moved = 0
+
+    def note(self, state: GangState) -> None:
+        """A gang has changed."""
+        self._taken.pop(state.id, None)
+        key = None
+        if state.started is not None:
+            duration = self.duration(state.gang) if state.gang is not None else inf
+            key = (state.started + duration, state.started, state.id)
+        known = self._known.get(state.id)
+        if key == known:
+            return
+        if known is not None:
+            del self._ordered[bisect_left(self._ordered, known)]
+            self.moved += key is not None
+        if key is None:
+            self._known.pop(state.id)
+            del self._states[state.id]
+        else:
+            insort(self._ordered, key)
+            self._known[state.id] = key
+            self._states[state.id] = state
+
+    def after(self, now: float) -> Iterator[tuple[float, GangState]]:
+        """When each gang ends, those that are overdue now; infinite for those of which nothing is known."""
+        for end, _, gang in self._ordered:
+            yield max(end, now), self._states[gang]
+
+    def pods_of(self, state: GangState) -> Mapping[Pods, int]:
+        """What the gang's pods and promises take, and how many of them are equal."""
+        taken = self._taken.get(state.id)
+        if taken is None:
+            pods = map(self._pods.__getitem__, state.pods)
+            taken = Counter([(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in pods])
+            taken.update(
+                [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
+            )
+            self._taken[state.id] = taken
+        return taken
+
+
+def _or_inf(seconds: float | None) -> float:
+    return inf if seconds is None else seconds

@@ -1,0 +1,102 @@
+"""Backfilling: decision by decision as published on one machine, and what holds on any."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.backfill import Backfill
+from muster.core.decisions import Decision, Reserve
+from muster.core.gang import GangId
+from muster.core.scheduler import Config, Scheduler
+from muster.sim.engine import Core, Pass, replay
+from muster.sim.metrics import Recorder
+from muster.sim.policies import policy
+from muster.sim.trace import WHOLE, Job
+from tests.sim.reference import easy, fcfs
+from tests.sim.traces import GPU, job, machine
+
+#: arrival, run time, how much longer it was thought to be, processors
+singles = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(0, 10), st.integers(1, 8)), max_size=25
+).map(
+    lambda rows: [
+        replace(job(n, arrival, run, *[1] * size), estimate=float(run + more))
+        for n, (arrival, run, more, size) in enumerate(sorted(rows))
+    ]
+)
+gangs = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 20), st.lists(st.integers(1, 8), min_size=1, max_size=4)),
+    max_size=25,
+).map(lambda rows: [job(n, row[0], row[1], *row[2]) for n, row in enumerate(sorted(rows))])
+passes = st.sampled_from(Pass)
+
+
+class Starts(Recorder):
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.at: dict[GangId, float] = {}
+
+    def job_started(self, job: Job, held: int, now: float) -> None:
+        super().job_started(job, held, now)
+        self.at[job.id] = now
+
+
+def starts(core: Core, nodes: list[int], jobs: list[Job], pass_: Pass) -> dict[GangId, float]:
+    recorder = Starts(sum(nodes) * WHOLE)
+    replay(core, machine(*nodes), jobs, recorder, pass_, resource=GPU)
+    return recorder.at
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(8, 12), singles, passes, st.booleans())
+def test_on_one_machine_easy_is_as_published(
+    capacity: int, jobs: list[Job], pass_: Pass, shortest_first: bool
+) -> None:
+    core = policy("easy", shortest_first=shortest_first)()
+    assert starts(core, [capacity], jobs, pass_) == easy(capacity, jobs, pass_, shortest_first)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(8, 12), singles, passes)
+def test_fcfs_lets_nobody_pass(capacity: int, jobs: list[Job], pass_: Pass) -> None:
+    assert starts(policy("fcfs")(), [capacity], jobs, pass_) == fcfs(capacity, jobs, pass_)
+
+
+class Promises(Scheduler):
+    """Notes when the first in the queue was to start, as of each cycle."""
+
+    def __init__(self) -> None:
+        super().__init__(Config(backfill=Backfill.EASY))
+        self.promised: dict[GangId, float] = {}
+        self.reserved: list[Reserve] = []
+
+    def decide(self, now: float) -> list[Decision]:
+        decisions = super().decide(now)
+        self.reserved += [decision for decision in decisions if isinstance(decision, Reserve)]
+        head = self.reservations.head
+        if head is not None:
+            assert head.at <= self.promised.get(head.gang, head.at)
+            self.promised[head.gang] = head.at
+        return decisions
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=4), gangs, passes)
+def test_nobody_delays_the_head_where_limits_are_exact(
+    nodes: list[int], jobs: list[Job], pass_: Pass
+) -> None:
+    """Several nodes, gangs of several shapes: it starts when it was promised, or earlier."""
+    core = Promises()
+    at = starts(core, nodes, jobs, pass_)
+    for gang, promised in core.promised.items():
+        assert at[gang] <= promised
+    assert {reserve.gang for reserve in core.reserved} == set(core.promised)
+    assert all(reserve.nodes for reserve in core.reserved)
+
+
+def test_explanations_change_nothing() -> None:
+    jobs = [job(n, n % 7, 3 + n % 5, *[1] * (1 + n * 5 % 8)) for n in range(60)]
+    quiet = starts(policy("easy")(), [8], sorted(jobs, key=lambda j: (j.submitted, j.id)), Pass.EVENT)
+    told = policy("easy", explain=True)()
+    assert starts(told, [8], sorted(jobs, key=lambda j: (j.submitted, j.id)), Pass.EVENT) == quiet
