@@ -50,7 +50,7 @@ def test_sums_over_domains() -> None:
         c={"spine": "s1", "block": "b2"},
         d={"spine": "s1", "block": "b1"},
     )
-    sums = topology.sums(np.array([[1, 2, 4, 8]], np.int32))
+    sums = topology.sums(np.array([1, 2, 4, 8], np.int32))[None]
     assert topology.totals(2, sums).tolist() == [[9, 4, 2]]
     assert topology.totals(1, sums).tolist() == [[13, 2]]
     assert topology.totals(0, sums).tolist() == [[15]]

@@ -29,9 +29,9 @@ most of it is.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -40,10 +40,10 @@ from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Place, Shape, Strategy
 from muster.core.ledger import Ledger
 from muster.core.multiples import Multiples, counted
-from muster.core.nodes import UNLIMITED, Bools, Columns, Nodes
+from muster.core.nodes import UNLIMITED, Bools, Columns, Ints, Nodes
 from muster.core.placement import Claim, Trial, Want, fill_in_some_way, tightest_group
 from muster.core.search import search
-from muster.core.slots import Slots
+from muster.core.slots import Slots, Vector
 from muster.core.topology import Longs, Topology, resolve
 
 #: Domains of one layer in which placement is tried; only gangs of several shapes ever need a second one.
@@ -83,7 +83,7 @@ class Gathering:
             self.ledger.rollback(mark)
             return placed
         self.ledger.commit(mark)
-        return arrange(placed, claim, self.topology)
+        return arrange(placed, claim, self.topology.position)
 
     def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
         """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
@@ -214,7 +214,7 @@ class _Search:
         elastic = want is self._want and level == self._limit and want.need < int(counts.sum())
         return self._ordered(level, numbers, totals, most_first=elastic)
 
-    def _ordered(self, level: int, numbers: Columns, totals: Longs, most_first: bool) -> Columns:
+    def _ordered(self, level: int, numbers: Columns, totals: Ints | Longs, most_first: bool) -> Columns:
         """The fullest first, by slots of the largest pod, then by those of what is around it."""
         row = totals[self._largest][numbers]
         keys = [numbers]
@@ -272,9 +272,12 @@ class _Search:
         return max(range(len(sizes)), key=sizes.__getitem__)
 
     @cached_property
-    def _caps(self) -> Longs:
+    def _caps(self) -> Ints | Longs:
         """Groups × columns: how many pods of each could matter there."""
-        caps = np.empty((len(self._groups), len(self._of.nodes)), np.int64)
+        nodes = len(self._of.nodes)
+        # sums over all nodes must not overflow; a gang of more is counted in longer numbers
+        small = max(group.count for group in self._groups) * nodes < UNLIMITED
+        caps = np.empty((len(self._groups), nodes), np.int32 if small else np.int64)
         for row, group in zip(caps, self._groups, strict=True):
             np.minimum(self._of.slots.of(group.shape).slots, group.count, out=row)
         if self._barred is not None:
@@ -283,9 +286,9 @@ class _Search:
 
     @cached_property
     def _sums(self) -> Longs:
-        return self._topology.sums(self._caps)
+        return np.array([self._topology.sums(row) for row in self._caps])
 
-    def _totals(self, level: int) -> Longs:
+    def _totals(self, level: int) -> Ints | Longs:
         """Groups × domains of a level."""
         if level == len(self._topology.levels) - 1:
             return self._caps
@@ -334,11 +337,13 @@ class _Search:
         if not fits:
             ledger.rollback(mark)
             return self._search(columns, want) if len(self._groups) > 1 or trial.constrained else None
-        if not self._multiples:
-            for wider in range(level, self._limit - 1, -1):
-                if wider < level:
-                    trial.within = self._columns(wider, self._topology.above(number, level, wider))
-                trial.fill_up()
+        size = sum(part.count for part in want.parts)
+        wider = level
+        while not self._multiples and sum(trial.placed) < size and wider >= self._limit:
+            if wider < level:
+                trial.within = self._columns(wider, self._topology.above(number, level, wider))
+            trial.fill_up()
+            wider -= 1
         ledger.commit(mark)
         return trial.places(self._claim.vacant)
 
@@ -401,43 +406,53 @@ class _Search:
         most = group.count - placed
         if most <= 0:
             return True
-        topology, slots = self._topology, self._of.slots.of(group.shape)
-        columns = self._columns(level, number)
-        free = np.minimum(slots.slots, most).astype(np.int64)
-        if columns is not None:
-            within = np.zeros_like(free)
-            within[columns] = free[columns]
-            free = within
+        vector = self._of.slots.of(group.shape)
         if self._multiples:
-            taken = np.zeros(len(free), np.int64)
-            there = [*self._settled.tolist(), *trial.columns]
-            np.add.at(taken, np.array(there, np.intp), 1)
-            times = counted(topology, self._multiples, level, number, free, taken, max(least, 0), most)
-            if times is None:
-                return False
-            chosen = np.flatnonzero(times)
-            self._put(trial, np.repeat(chosen, times[chosen]), want)
-            return True
-        room = int(free.sum())
-        if room < least:
+            columns = self._count(trial, vector.slots, level, number, max(least, 0), most)
+        elif level == len(self._topology.levels) - 1:
+            room = vector.slots.item(number) if trial.within is None or len(trial.within) else 0
+            columns = np.full(min(most, room), number, np.intp) if room >= least else None
+        else:
+            columns = self._share_out(vector, level, number, least, most)
+        if columns is None:
             return False
-        size = min(most, room)
-        if level == len(topology.levels) - 1:
-            self._put(trial, np.full(size, number, np.intp), want)
-            return True
-        rooms = np.concatenate(([0], np.cumsum(topology.sums(free))))
-        starts = topology.levels[level].starts
-        pieces: list[Columns] = []
-        for low, high, share in _shares(topology, rooms, level + 1, starts[number], starts[number + 1], size):
-            cells = np.sort(topology.order[topology.starts[low] : topology.starts[high]])
-            if self._barred is not None:
-                cells = cells[~self._barred[cells]]
-            if share == rooms[high] - rooms[low]:
-                pieces.append(np.repeat(cells, free[cells]))
-            else:
-                pieces.append(np.repeat(*tightest_group(slots, share, None, cells)))
-        self._put(trial, np.concatenate(pieces) if pieces else np.zeros(0, np.intp), want)
+        self._put(trial, columns, want)
         return True
+
+    def _count(
+        self, trial: Trial, slots: Ints, level: int, number: int, least: int, most: int
+    ) -> Columns | None:
+        """One column per pod so that multiples come out right."""
+        free = np.zeros(len(slots), np.int64)
+        within = slice(None) if trial.within is None else trial.within
+        free[within] = np.minimum(slots[within], most)
+        taken = np.zeros(len(slots), np.int64)
+        np.add.at(taken, np.array([*self._settled.tolist(), *trial.columns], np.intp), 1)
+        times = counted(self._topology, self._multiples, level, number, free, taken, least, most)
+        return None if times is None else np.repeat(np.arange(len(times)), times)
+
+    def _share_out(self, vector: Vector, level: int, number: int, least: int, most: int) -> Columns | None:
+        """One column per pod, in as few domains of each layer as goes; None if there is too little room."""
+        topology = self._topology
+        begin, end = topology.levels[level].starts[number : number + 2].tolist()
+        starts = topology.starts[begin : end + 1]
+        inside = topology.order[starts[0] : starts[-1]]
+        free = np.minimum(vector.slots[inside], most).astype(np.int64)
+        if self._barred is not None:
+            free[self._barred[inside]] = 0
+        rooms = np.concatenate(([0], np.cumsum(np.add.reduceat(free, starts[:-1] - starts[0]))))
+        if rooms[-1] < least:
+            return None
+        pieces: list[Columns] = [np.zeros(0, np.intp)]
+        bounds = [level.starts - begin for level in topology.levels[level + 1 : -1]]
+        for low, high, share in _shares(bounds, rooms, 0, end - begin, min(most, int(rooms[-1]))):
+            some = slice(int(starts[low] - starts[0]), int(starts[high] - starts[0]))
+            if share == rooms[high] - rooms[low]:
+                pieces.append(np.repeat(inside[some], free[some]))
+            else:
+                cells = np.sort(inside[some][free[some] > 0])
+                pieces.append(np.repeat(*tightest_group(vector, share, None, cells)))
+        return np.concatenate(pieces)
 
     def _put(self, trial: Trial, columns: Columns, want: Want) -> None:
         """Deal these columns, one per pod, out to the parts: first to their minima."""
@@ -481,16 +496,16 @@ class _Search:
 
 
 def _shares(
-    topology: Topology, rooms: Longs, level: int, low: int, high: int, size: int
+    levels: Sequence[Columns], rooms: Longs, low: int, high: int, size: int
 ) -> Iterator[tuple[int, int, int]]:
     """(first cell, end, pods): `size` pods over cells low…high, in as few domains of each level as goes.
 
-    `rooms` are running sums over the cells.
+    `levels` are the first cells of the domains, level by level; `rooms` are running sums over the cells.
     """
     if high - low == 1 or size == rooms[high] - rooms[low]:
         yield low, high, size
         return
-    starts = topology.levels[level].starts
+    starts = levels[0]
     first, end = np.searchsorted(starts, (low, high)).tolist()
     bounds = rooms[starts[first : end + 1]]
     room = np.diff(bounds)
@@ -504,30 +519,44 @@ def _shares(
     if rest:
         able = order[whole:][room[order[whole:]] >= rest]
         i = first + int(able[np.lexsort((able, room[able]))[0]])
-        yield from _shares(topology, rooms, level + 1, int(starts[i]), int(starts[i + 1]), rest)
+        yield from _shares(levels[1:], rooms, int(starts[i]), int(starts[i + 1]), rest)
 
 
-def arrange(placed: Mapping[Place, int], claim: Claim, topology: Topology) -> dict[Place, int]:
+def arrange(placed: Mapping[Place, int], claim: Claim, position: Columns) -> dict[Place, int]:
     """The same columns, with the gang's order laid along that of the tree.
 
-    Pods of one shape change places with each other, whichever pod set they are of; those that kept a node
+    Pods that are alike change places with each other, whichever pod set they are of; those that kept a node
     of their own do not.
     """
-    fixed = {p: c for p, c in placed.items() if claim.preferred.get(p) == c}
-    arranged = dict(fixed)
-    pods: dict[Shape, list[tuple[int, int, Place]]] = {}
-    nodes: dict[Shape, list[int]] = {}
-    for p, (part, indices) in enumerate(zip(claim.want.parts, claim.vacant, strict=True)):
-        here = [c for place, c in placed.items() if place.pod_set == part.pod_set and place not in fixed]
-        ranks = claim.ranks.get(part.pod_set, ())
-        ranked = sorted(
-            (ranks[i] if i < len(ranks) else UNLIMITED, p, place)
-            for i in indices
-            if (place := Place(part.pod_set, i)) not in fixed
-        )
-        pods.setdefault(part.shape, []).extend(ranked[: len(here)])
-        nodes.setdefault(part.shape, []).extend(here)
-    for shape, ranked in pods.items():
-        columns = sorted(nodes[shape], key=topology.position.item)
-        arranged.update(zip((place for _, _, place in sorted(ranked)), columns, strict=True))
+    arranged = {p: c for p, c in placed.items() if claim.preferred.get(p) == c}
+    by_set: dict[str, list[tuple[Place, int]]] = {part.pod_set: [] for part in claim.want.parts}
+    for place, column in placed.items():
+        if place not in arranged:
+            by_set[place.pod_set].append((place, column))
+    alike: dict[Hashable, list[int]] = {}
+    parts = claim.want.parts
+    for p, part in enumerate(parts):
+        alike.setdefault((part.shape, p if part.constrained else -1), []).append(p)
+    for members in alike.values():
+        pods: list[Place] = []
+        columns: list[int] = []
+        for p in members:
+            found = by_set[parts[p].pod_set]
+            columns += [column for _, column in found]
+            if claim.ranks.get(parts[p].pod_set):
+                free = (Place(parts[p].pod_set, i) for i in claim.vacant[p])
+                ranked = sorted((place for place in free if place not in arranged), key=partial(_rank, claim))
+                pods += ranked[: len(found)]
+            else:
+                pods += [place for place, _ in found]
+        if claim.ranks:
+            pods.sort(key=partial(_rank, claim))
+        order = np.argsort(position[columns], kind="stable")
+        arranged.update(zip(pods, np.array(columns)[order].tolist(), strict=True))
     return arranged
+
+
+def _rank(claim: Claim, place: Place) -> int:
+    """Of places without a rank, and of equal ones, the order stays that of the pod sets and their indices."""
+    ranks = claim.ranks.get(place.pod_set, ())
+    return ranks[place.index] if place.index < len(ranks) else UNLIMITED

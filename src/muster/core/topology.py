@@ -98,13 +98,13 @@ class Topology:
             self._stale = False
 
     def sums(self, values: Ints | Longs) -> Longs:
-        """Sums of a value per column over the cells; any number of leading axes."""
+        """Sums of a value per column over the cells."""
         if not self._paths:
-            return np.zeros((*values.shape[:-1], 0), np.int64)
-        return np.add.reduceat(values[..., self.order], self.starts[:-1], axis=-1, dtype=np.int64)
+            return np.zeros(0, np.int64)
+        return np.add.reduceat(values[self.order], self.starts[:-1], dtype=np.int64)
 
     def totals(self, level: int, sums: Longs) -> Longs:
-        """Sums over cells, summed over the numbers of a level that is not the node's."""
+        """Sums over cells (the last axis), summed over the numbers of a level that is not the node's."""
         if not self._paths:
             return sums
         totals: Longs = np.add.reduceat(sums, self.levels[level].starts[:-1], axis=-1)
