@@ -88,7 +88,7 @@ def test_preferences_are_tried_from_the_tightest_to_the_loosest() -> None:
 def test_a_domain_without_room_is_a_reason() -> None:
     made = tree(s1_b1_1=2, s1_b2_1=3, s2_b1_1=1)
     assert ask(made, gang("x", count=4), must("Block")) == (
-        "TopologyUnsatisfied: 4 pods must be in one Block; of 3, Block s1/b2 takes most now: 3; "
+        "TopologyUnsatisfied: 4 pods must be in one Block; of 3, Block s1/b2 has most room, for 3; "
         "without that they fit"
     )
     assert ask(made, gang("y", count=4), must("spine")) == ["s1_b1_1", "s1_b2_1", "s1_b2_1", "s1_b2_1"]
@@ -103,7 +103,7 @@ def test_a_node_without_a_label_serves_where_the_layer_is_not_required() -> None
     assert ask(made, gang("y", count=2), must("Block")) == ["s1_b1_1"] * 2
     assert ask(made, gang("z", count=1), *prefer("Block")) == ["x_x_1"]
     assert ask(made, gang("w", count=1), must("Block")) == (
-        "TopologyUnsatisfied: 1 pod must be in one Block; Block s1/b1 takes 0 now; without that they fit"
+        "TopologyUnsatisfied: 1 pod must be in one Block; Block s1/b1 has room for 0; without that they fit"
     )
 
 
@@ -154,7 +154,7 @@ def test_multiples_in_any_domain() -> None:
     )
     told = ask(tree(**free), gang("x", count=6), Gather("Block", None, 4))
     assert told == (
-        "TopologyUnsatisfied: 6 pods must be in multiples of 4 per Block; no placement keeps that; "
+        "TopologyUnsatisfied: 6 pods must be in multiples of 4 per Block; there is no such placement; "
         "without that they fit"
     )
 

@@ -1,7 +1,7 @@
 """Nodes as people see them: what they have, and what bound pods have asked of it."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from muster.api import kinds
 from muster.api.base import Object, is_true
@@ -21,6 +21,7 @@ class NodeView:
     capacity: dict[str, int]
     used: dict[str, int]
     product: str
+    labels: dict[str, str] = field(default_factory=dict)
 
 
 async def fetch(client: Client) -> list[NodeView]:
@@ -45,6 +46,7 @@ def _view(node: Node, used: dict[str, int]) -> NodeView:
         dict(node_changed(node).capacity),
         used,
         node.metadata.labels.get(GPU_PRODUCT, ""),
+        dict(node.metadata.labels),
     )
 
 

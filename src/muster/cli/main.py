@@ -26,6 +26,7 @@ from muster.cli import (
     run,
     submit,
     timeline,
+    topology,
     up,
     why,
 )
@@ -53,6 +54,7 @@ app.command("check", help="Validate a job file without a cluster.")(check.comman
 app.command("plan", help="What would happen if this were submitted now.")(plan.command)
 app.command("replay", help="Run a trace through the scheduler in virtual time.")(replay.command)
 app.command("nodes", help="The nodes and what is free on them.")(nodes.command)
+app.command("topology", help="The network topology, and what is free in each domain.")(topology.command)
 app.command("up", help="Start the embedded cluster.")(up.command)
 app.command("down", help="Stop the embedded cluster.")(down.command)
 app.command("demo", help="The idea in a minute.")(demo.command)

@@ -59,9 +59,12 @@ class Nearest:
     """The domain that comes nearest to holding a minimum, and how many of its pods fit there."""
 
     title: str
-    fits: int
+    #: by part
+    fits: tuple[int, ...]
     #: of how many domains it is the best
     among: int
+    #: its nodes
+    columns: Columns
 
 
 class Gathering:
@@ -490,9 +493,10 @@ class _Search:
         mark = self._of.ledger.mark()
         trial = Trial(self._want.parts, None, self._of.ledger, self._of.slots, self._columns(level, number))
         trial.fill_minimum(self._want.need)
-        fits = sum(trial.placed)
+        fits = tuple(trial.placed)
         self._of.ledger.rollback(mark)
-        return Nearest(self._topology.title(level, number), fits, len(numbers))
+        columns = self._topology.columns(level, number)
+        return Nearest(self._topology.title(level, number), fits, len(numbers), columns)
 
 
 def _shares(

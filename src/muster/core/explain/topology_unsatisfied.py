@@ -1,12 +1,15 @@
 """TopologyUnsatisfied: it would fit, but not together in one domain of the layer that it requires."""
 
-from muster.core.decisions import Explanation
+import numpy as np
+
+from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.exact import Verdict
 from muster.core.explain.amounts import show
 from muster.core.explain.case import Case
 from muster.core.gang import Code, Strategy
+from muster.core.gather import Nearest
 from muster.core.nodes import PODS
-from muster.core.placement import Claim, Want
+from muster.core.placement import Claim, Part, Want
 
 
 def topology_unsatisfied(case: Case) -> Explanation | None:
@@ -20,17 +23,30 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
     asked = f"{needed} must be in one {' and one '.join(layers)}" if layers else needed
     if multiples:
         asked += f"{', ' if layers else ' must be '}in multiples of {' and '.join(multiples)}"
+    sets = case.pod_sets
     if nearest is None:
-        found = "no nodes allow that" if layers else "no placement keeps that"
-    elif nearest.fits >= case.want.need:
-        found = f"{nearest.title} has room for them, but not in that way"
-    elif nearest.among == 1:
-        found = f"{nearest.title} takes {nearest.fits} now"
+        found = "no nodes allow that" if layers else "there is no such placement"
     else:
-        found = f"of {nearest.among}, {nearest.title} takes most now: {nearest.fits}"
+        fits = sum(nearest.fits)
+        parts = zip(case.want.parts, nearest.fits, strict=True)
+        sets = tuple(_there(case, part, n, nearest) for part, n in parts)
+        if fits >= case.want.need:
+            found = f"{nearest.title} has room for them, but not in that way"
+        elif nearest.among == 1:
+            found = f"{nearest.title} has room for {fits}"
+        else:
+            found = f"of {nearest.among}, {nearest.title} has most room, for {fits}"
     return Explanation(
-        Code.TOPOLOGY_UNSATISFIED, "placement", f"{asked}; {found}; without that they fit", case.pod_sets
+        Code.TOPOLOGY_UNSATISFIED, "placement", f"{asked}; {found}; without that they fit", sets
     )
+
+
+def _there(case: Case, part: Part, fits: int, nearest: Nearest) -> PodSetExplanation:
+    """How far a pod set gets in the domain that has most room; other nodes with room are too far away."""
+    slots = case.cluster.slots.of(part.shape).slots
+    away = int(np.count_nonzero(slots)) - int(np.count_nonzero(slots[nearest.columns]))
+    limits = {"topology": away} if fits < part.need and away else {}
+    return PodSetExplanation(part.pod_set, max(part.need, fits), fits, limits)
 
 
 def _fits_anywhere(case: Case) -> bool:

@@ -1,0 +1,108 @@
+"""The network topology as people see it: its domains, the nodes in them, and what is free there."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.koordinator_v1alpha1 import DEFAULT
+from muster.app import nodes
+from muster.app.nodes import NodeView
+from muster.core.events import NodeChanged
+from muster.core.gang import NodeName
+from muster.core.nodes import Nodes
+from muster.core.topology import Topology
+from muster.kube.client import Client
+from muster.kube.errors import NotFound
+from muster.translate.layers import Layers, layers
+
+
+@dataclass(frozen=True, slots=True)
+class DomainView:
+    layer: str
+    #: names from the widest layer down; "" where a node has no label
+    path: tuple[str, ...]
+    #: whether it is a domain, and not the nodes around it that have no label of this layer
+    labelled: bool
+    nodes: tuple[str, ...]
+    #: how many of them take pods
+    ready: int
+    #: milli-CPU, MiB, pieces: of all nodes, and what is free on those that take pods
+    capacity: dict[str, int]
+    free: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyView:
+    #: the ClusterNetworkTopology is there
+    defined: bool
+    layers: tuple[str, ...]
+    #: why it cannot be used; "" if it can
+    error: str
+    #: from the cluster down, each domain before those within it
+    domains: tuple[DomainView, ...]
+
+
+async def fetch(client: Client) -> TopologyView:
+    try:
+        found = (await client.list(kinds.CLUSTER_NETWORK_TOPOLOGY)).items
+    except NotFound:  # a cluster without the kind
+        found = []
+    default = next((one for one in found if one.metadata.name == DEFAULT), None)
+    return view(default is not None, layers(default), await nodes.fetch(client))
+
+
+def view(defined: bool, read: Layers, found: list[NodeView]) -> TopologyView:
+    facts = Nodes()
+    for node in found:
+        facts.change(NodeChanged(NodeName(node.name), (), tuple(sorted(node.labels.items()))))
+    facts.settle()
+    tree = Topology(facts)
+    tree.change(read.chain)
+    tree.refresh()
+    by_column = [{node.name: node for node in found}[name] for name in facts.names]
+    domains = tuple(_domains(tree, by_column)) if found else ()
+    return TopologyView(defined, tuple(layer.name for layer in read.chain), read.error, domains)
+
+
+def _domains(tree: Topology, found: list[NodeView]) -> Iterator[DomainView]:
+    """The domains above the nodes, in order of path."""
+    numbered = (
+        (level.paths[number], depth, number)
+        for depth, level in enumerate(tree.levels[:-1])
+        for number in range(len(level.paths))
+    )
+    for path, depth, number in sorted(numbered):
+        level = tree.levels[depth]
+        members = [found[column] for column in tree.columns(depth, number).tolist()]
+        capacity, free, ready = Counter[str](), Counter[str](), 0
+        for node in members:
+            capacity.update(node.capacity)
+            if node.state == "ready":
+                ready += 1
+                free.update({r: max(n - node.used.get(r, 0), 0) for r, n in node.capacity.items()})
+        names = tuple(node.name for node in members)
+        labelled = bool(level.labelled[number])
+        yield DomainView(level.name, path, labelled, names, ready, dict(capacity), dict(free))
+
+
+def summary(topology: TopologyView) -> Object:
+    """A view as JSON, amounts in milli-CPU, MiB and pieces."""
+    return {
+        "defined": topology.defined,
+        "layers": list(topology.layers),
+        "error": topology.error or None,
+        "domains": [
+            {
+                "layer": domain.layer,
+                "path": list(domain.path),
+                "labelled": domain.labelled,
+                "nodes": list(domain.nodes),
+                "ready": domain.ready,
+                "capacity": domain.capacity,
+                "free": domain.free,
+            }
+            for domain in topology.domains
+        ],
+    }
