@@ -300,7 +300,7 @@ class Queues:
                     f"queue {above.name} does not allow namespace {gang.namespace}, only {', '.join(allowed)}"
                 )
             if users and gang.user and gang.user not in users:
-                return f"queue {above.name} does not allow user {gang.user}, only {', '.join(users)}"
+                return f"queue {above.name} allows only {_only('user', users)}, not {gang.user}"
         return None
 
     def closed(self, account: Account) -> Account | None:
@@ -555,6 +555,10 @@ def _add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:
             sums[resource] = total
         else:
             sums.pop(resource, None)
+
+
+def _only(what: str, names: tuple[str, ...]) -> str:
+    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _are(names: list[str]) -> str:

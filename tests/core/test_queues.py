@@ -1,0 +1,387 @@
+"""Queues: who may start, in which order, and on whose entitlement. With the examples of docs/queues.md."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster.core.events import Event, GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
+from muster.core.gang import Amounts, Code, GangId, PodSet, Queue, QueueOrder
+from muster.core.scheduler import Scheduler
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
+
+ONE = shape(gpu=1)
+
+
+def gpus(n: int) -> Amounts:
+    return amounts({GPU: n})
+
+
+def cluster(*events: Event, nodes: int = 2, gpu: int = 8) -> Scheduler:
+    muster = Scheduler()
+    for i in range(nodes):
+        muster.apply(node(f"n{i}", gpu=gpu))
+    for event in events:
+        muster.apply(event)
+    return muster
+
+
+def queue(name: str, **rules: object) -> QueueChanged:
+    return QueueChanged(replace(Queue(name), **rules))  # type: ignore[arg-type]
+
+
+def submit(
+    name: str,
+    queue: str,
+    count: int,
+    *,
+    minimum: int | None = None,
+    submitted: float = 0.0,
+    priority: int = 0,
+) -> GangSubmitted:
+    least = count if minimum is None else minimum
+    pods = PodSet("main", ONE, count, least)
+    asked = gang(name, pods, minimum=least, submitted=submitted, priority=priority)
+    return GangSubmitted(replace(asked, queue=queue))
+
+
+def started(muster: Scheduler, now: float = 0.0) -> dict[str, int]:
+    """What this cycle starts: pods by gang, in order; they are bound at once."""
+    found: dict[str, int] = {}
+    for assign in assigns(muster.decide(now)):
+        found[assign.gang] = found.get(assign.gang, 0) + len(assign.nodes)
+        bind(muster, assign)
+    return found
+
+
+def finish(muster: Scheduler, name: str) -> None:
+    for pod in list(muster.gangs[GangId(name)].pods):
+        muster.apply(PodEnded(pod, 0.0))
+    muster.apply(GangRemoved(GangId(name)))
+
+
+def code(muster: Scheduler, name: str) -> Code:
+    explanation = muster.gangs[GangId(name)].explanation
+    assert explanation is not None
+    return explanation.code
+
+
+TEAMS = (queue("a", weight=3), queue("b", weight=1))
+
+
+class TestTwoTeams:
+    """16 GPUs, weights 3 : 1."""
+
+    def test_the_one_that_stays_within_starts(self) -> None:
+        muster = cluster(*TEAMS, submit("big", "a", 16), submit("small", "b", 4))
+        assert started(muster) == {"small": 4}
+        a, b = muster.queues.find("a"), muster.queues.find("b")
+        assert a is not None
+        assert b is not None
+        assert (a.entitled[GPU], b.entitled[GPU]) == (12, 4)
+        assert code(muster, "big") is Code.OVER_SHARE
+        explanation = muster.gangs[GangId("big")].explanation
+        assert explanation is not None
+        assert explanation.message == ("queue a is entitled to 12 of 16 GPUs and uses 0; 16 more would be 16")
+
+    def test_alone_it_is_entitled_to_everything(self) -> None:
+        muster = cluster(*TEAMS, submit("big", "a", 16))
+        assert started(muster) == {"big": 16}
+        muster.apply(submit("small", "b", 4, submitted=1.0))
+        muster.decide(1.0)
+        a = muster.queues.find("a")
+        assert a is not None
+        assert a.entitled[GPU] == 12
+        assert muster.queues.surplus(a)[GPU] == 4
+
+    def test_once_the_other_is_gone(self) -> None:
+        muster = cluster(*TEAMS, submit("big", "a", 16), submit("small", "b", 4))
+        started(muster)
+        finish(muster, "small")
+        assert started(muster, 1.0) == {"big": 16}
+
+    def test_an_elastic_gang_takes_its_share_and_leaves_the_rest(self) -> None:
+        muster = cluster(*TEAMS, submit("elastic", "a", 16, minimum=12), submit("small", "b", 4))
+        assert started(muster) == {"elastic": 12, "small": 4}
+
+    def test_an_elastic_gang_borrows_what_nobody_wants(self) -> None:
+        muster = cluster(*TEAMS, submit("elastic", "a", 16, minimum=12), submit("huge", "b", 12))
+        assert started(muster) == {"elastic": 16}
+
+    def test_neither_fits_its_entitlement(self) -> None:
+        muster = cluster(*TEAMS, submit("a1", "a", 16), submit("b1", "b", 8))
+        assert started(muster) == {"a1": 16}, "16 of 12 is less over than 8 of 4"
+        finish(muster, "a1")
+        muster.apply(submit("a2", "a", 16, submitted=1.0))
+        assert started(muster, 1.0) == {"b1": 8}, "the next time the other goes first"
+
+    @pytest.mark.parametrize(("of_a", "of_b"), [(0, 100), (100, 0)])
+    def test_priorities_of_other_queues_change_nothing(self, of_a: int, of_b: int) -> None:
+        muster = cluster(
+            *TEAMS, submit("big", "a", 16, priority=of_a), submit("small", "b", 4, priority=of_b)
+        )
+        assert started(muster) == {"small": 4}
+        gangs = submit("a1", "a", 16, priority=of_a), submit("b1", "b", 8, priority=of_b)
+        muster = cluster(*TEAMS, *gangs)
+        assert started(muster) == {"a1": 16}
+
+    def test_in_one_queue_the_higher_goes_first(self) -> None:
+        muster = cluster(*TEAMS, submit("low", "a", 16), submit("high", "a", 16, priority=1, submitted=1.0))
+        assert started(muster) == {"high": 16}
+
+
+class TestOneFreeOnEachNode:
+    """8 nodes of 8 GPUs of which 7 are used."""
+
+    @pytest.fixture
+    def muster(self) -> Scheduler:
+        muster = cluster(nodes=8)
+        muster.apply(GangSubmitted(gang("busy", PodSet("main", shape(gpu=7), 8, 8), minimum=8)))
+        assert started(muster) == {"busy": 8}
+        return muster
+
+    def ask(self, muster: Scheduler, pods: int, each: int) -> str:
+        muster.apply(GangSubmitted(gang("new", PodSet("main", shape(gpu=each), pods, pods), minimum=pods)))
+        if started(muster, 1.0):
+            return "placed"
+        return code(muster, "new").value
+
+    def test_eight_of_one(self, muster: Scheduler) -> None:
+        assert self.ask(muster, 8, 1) == "placed"
+
+    def test_eight_of_two(self, muster: Scheduler) -> None:
+        assert self.ask(muster, 8, 2) == "InsufficientCapacity"
+
+    def test_four_of_two(self, muster: Scheduler) -> None:
+        assert self.ask(muster, 4, 2) == "Fragmented"
+
+
+class TestOrder:
+    def test_queues_take_turns_by_their_share(self) -> None:
+        muster = cluster(queue("a", weight=3), queue("b"), nodes=1, gpu=16)
+        for i in range(16):
+            muster.apply(submit(f"a{i:02}", "a", 1))
+            muster.apply(submit(f"b{i:02}", "b", 1))
+        order = list(started(muster))
+        assert sum(name.startswith("a") for name in order) == 12
+        assert order[:5] == ["a00", "b00", "a01", "a02", "a03"]
+
+    def test_what_is_lent_goes_round(self) -> None:
+        """c is entitled to half and cannot use it: a and b borrow in turn, one gang at a time."""
+        rules = [queue("a"), queue("b"), queue("c", weight=2)]
+        muster = cluster(*rules, submit("huge", "c", 32), nodes=1, gpu=16)
+        for i in range(8):
+            muster.apply(submit(f"a{i}", "a", 1))
+            muster.apply(submit(f"b{i}", "b", 1))
+        assert list(started(muster))[8:] == ["a4", "b4", "a5", "b5", "a6", "b6", "a7", "b7"]
+
+    def test_fifo_does_not_look_at_priority(self) -> None:
+        muster = cluster(queue("a", order=QueueOrder.FIFO), nodes=1)
+        muster.apply(submit("old", "a", 8))
+        muster.apply(submit("important", "a", 8, priority=9, submitted=1.0))
+        assert list(started(muster)) == ["old"]
+
+    def test_fair_looks_at_namespaces(self) -> None:
+        muster = cluster(queue("a", order=QueueOrder.FAIR), nodes=1)
+        for i in range(8):
+            event = submit(f"x{i}", "a", 1)
+            muster.apply(GangSubmitted(replace(event.gang, namespace="x", priority=i)))
+        for i in range(2):
+            event = submit(f"y{i}", "a", 1, submitted=1.0)
+            muster.apply(GangSubmitted(replace(event.gang, namespace="y")))
+        assert list(started(muster)) == ["x7", "y0", "x6", "y1", "x5", "x4", "x3", "x2"]
+
+    def test_a_tree_is_served_level_by_level(self) -> None:
+        """One queue with three below it has no more than one without."""
+        rules = [queue("org"), queue("x", parent="org"), queue("y", parent="org"), queue("solo")]
+        muster = cluster(*rules, nodes=1)
+        for i in range(8):
+            for name in ("x", "y", "solo"):
+                muster.apply(submit(f"{name}{i}", name, 1))
+        order = list(started(muster))
+        assert len(order) == 8
+        assert sum(name.startswith("solo") for name in order) == 4
+        assert sum(name.startswith("x") for name in order) == 2
+
+    def test_a_gang_that_cannot_start_blocks_nobody(self) -> None:
+        muster = cluster(
+            queue("a", capability=gpus(4)), submit("big", "a", 5), submit("ok", "a", 4, submitted=1.0)
+        )
+        assert started(muster) == {"ok": 4}
+        assert code(muster, "big") is Code.QUOTA_EXCEEDED
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("rules", "namespace", "user", "expected", "message"),
+        [
+            ({}, "ml", "", None, ""),
+            ({"namespaces": ("ml",)}, "ml", "", None, ""),
+            (
+                {"namespaces": ("ml",)},
+                "web",
+                "",
+                Code.INVALID,
+                "queue a allows only namespace ml, not web",
+            ),
+            ({"users": ("eve",)}, "ml", "bob", Code.INVALID, "queue a allows only user eve, not bob"),
+            ({"users": ("eve",)}, "ml", "", None, "users are checked where one is known"),
+            ({"closed": True}, "ml", "", Code.QUEUE_CLOSED, "queue a is closed"),
+            (
+                {"capability": gpus(3)},
+                "ml",
+                "",
+                Code.QUOTA_EXCEEDED,
+                "queue a uses 0 of its 3 GPUs; 4 more would be 4",
+            ),
+            ({"max_gangs": 0}, "ml", "", Code.QUOTA_EXCEEDED, "queue a has 0 gangs started; it may have 0"),
+        ],
+    )
+    def test_codes(
+        self, rules: dict[str, object], namespace: str, user: str, expected: Code | None, message: str
+    ) -> None:
+        muster = cluster(queue("a", **rules))
+        muster.apply(GangSubmitted(replace(submit("g", "a", 4).gang, namespace=namespace, user=user)))
+        begun = started(muster)
+        if expected is None:
+            assert begun == {"g": 4}
+            return
+        assert not begun
+        explanation = muster.gangs[GangId("g")].explanation
+        assert explanation is not None
+        assert (explanation.code, explanation.message) == (expected, message)
+
+    def test_an_unknown_queue(self) -> None:
+        muster = cluster(*TEAMS, submit("g", "c", 1))
+        assert not started(muster)
+        explanation = muster.gangs[GangId("g")].explanation
+        assert explanation is not None
+        assert (explanation.code, explanation.message) == (
+            Code.INVALID,
+            "there is no queue c; there are a, b, default",
+        )
+        muster.apply(queue("c"))
+        assert started(muster) == {"g": 1}
+
+    def test_a_queue_with_queues_below(self) -> None:
+        muster = cluster(queue("a"), queue("a1", parent="a"), queue("a2", parent="a"), submit("g", "a", 1))
+        assert not started(muster)
+        explanation = muster.gangs[GangId("g")].explanation
+        assert explanation is not None
+        assert explanation.message == "queue a has queues below it; name one of them: a1, a2"
+
+    def test_a_cap_above_counts(self) -> None:
+        rules = [queue("a", capability=gpus(6)), queue("a1", parent="a"), queue("a2", parent="a")]
+        muster = cluster(*rules, submit("g1", "a1", 4), submit("g2", "a2", 4))
+        assert started(muster) == {"g1": 4}
+        explanation = muster.gangs[GangId("g2")].explanation
+        assert explanation is not None
+        assert explanation.message == "queue a uses 4 of its 6 GPUs; 4 more would be 8"
+
+    def test_so_many_gangs_and_no_more(self) -> None:
+        muster = cluster(queue("a", max_gangs=2), *(submit(f"g{i}", "a", 1) for i in range(3)))
+        assert started(muster) == {"g0": 1, "g1": 1}
+        assert code(muster, "g2") is Code.QUOTA_EXCEEDED
+
+    def test_what_can_never_fit_is_not_over_its_share(self) -> None:
+        muster = cluster(*TEAMS, submit("b", "b", 16))
+        muster.apply(
+            GangSubmitted(replace(gang("g", PodSet("main", shape(gpu=9), 2, 2), minimum=2), queue="a"))
+        )
+        muster.decide(0.0)
+        assert code(muster, "g") is Code.NOTHING_MATCHES
+
+    def test_an_elastic_gang_stays_below_a_cap(self) -> None:
+        muster = cluster(queue("a", capability=gpus(5)), submit("g", "a", 16, minimum=2))
+        assert started(muster) == {"g": 5}
+
+    def test_a_queue_that_goes_leaves_its_gangs_running(self) -> None:
+        muster = cluster(*TEAMS, submit("g1", "a", 4))
+        started(muster)
+        muster.apply(QueueRemoved("a"))
+        muster.apply(submit("g2", "a", 4))
+        assert not started(muster)
+        assert code(muster, "g2") is Code.INVALID
+        assert muster.queues.root.used[GPU] == 4
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("rules", "faulty", "message"),
+        [
+            ([queue("a", parent="x")], {"a"}, "its parent x does not exist"),
+            ([queue("a", parent="a")], {"a"}, "queues are in a cycle: a is below a"),
+            (
+                [queue("a", parent="b"), queue("b", parent="a")],
+                {"a", "b"},
+                "queues are in a cycle: a is below b is below a",
+            ),
+            ([queue("a", weight=0)], {"a"}, "its weight is 0; write 1 or more"),
+            (
+                [queue("a", guarantee=gpus(4), capability=gpus(2))],
+                {"a"},
+                "its guarantee of 4 is above its capability of 2 GPUs",
+            ),
+            (
+                [queue("a", guarantee=gpus(4), deserved=gpus(2))],
+                {"a"},
+                "it deserves 2, less than its guarantee of 4 GPUs",
+            ),
+            (
+                [
+                    queue("p", guarantee=gpus(4)),
+                    queue("p1", parent="p", guarantee=gpus(3)),
+                    queue("a", parent="p", guarantee=gpus(3)),
+                ],
+                {"p1"},
+                (
+                    "its guarantee of 3 GPUs is more than is left of the guarantee of its parent p, 4, "
+                    "of which 3 are guaranteed to others below it"
+                ),
+            ),
+        ],
+    )
+    def test_only_they_stand_still(self, rules: list[QueueChanged], faulty: set[str], message: str) -> None:
+        muster = cluster(*rules, submit("fine", "default", 1))
+        for name in faulty:
+            muster.apply(submit(f"g-{name}", name, 1))
+        assert started(muster) == {"fine": 1}
+        assert {name for name, account in muster.queues.accounts.items() if account.fault} == faulty
+        account = muster.queues.find(min(faulty))
+        assert account is not None
+        assert account.fault == message
+        assert all(code(muster, f"g-{name}") is Code.INVALID for name in faulty)
+
+    def test_what_is_below_a_faulty_queue(self) -> None:
+        muster = cluster(queue("a", weight=0), queue("b", parent="a"), submit("g", "b", 1))
+        assert not started(muster)
+        muster.apply(queue("a", weight=1))
+        assert started(muster) == {"g": 1}
+
+
+class TestReclaim:
+    """Who may take from whom: `may_reclaim`."""
+
+    def two(self, **rules_of_a: object) -> Scheduler:
+        muster = cluster(queue("a", weight=3, **rules_of_a), queue("b"), submit("big", "a", 16))
+        started(muster)
+        muster.apply(submit("small", "b", 4, submitted=1.0))
+        muster.apply(submit("more", "a", 4, submitted=1.0))
+        muster.decide(1.0)
+        return muster
+
+    def test_from_who_is_over(self) -> None:
+        queues = self.two().queues
+        assert queues.may_reclaim("b", gpus(4), "a", gpus(16))
+        assert not queues.may_reclaim("b", gpus(5), "a", gpus(16)), "5 are more than b's own"
+        assert not queues.may_reclaim("a", gpus(1), "b", gpus(1))
+        assert not queues.may_reclaim("a", gpus(1), "a", gpus(1))
+        queues.shift("a", gpus(4), -1)
+        assert not queues.may_reclaim("b", gpus(4), "a", gpus(1)), "a is not over any more"
+
+    def test_not_from_who_does_not_give(self) -> None:
+        assert not self.two(reclaimable=False).queues.may_reclaim("b", gpus(4), "a", gpus(16))
+
+    def test_not_below_a_guarantee(self) -> None:
+        queues = self.two(guarantee=gpus(8)).queues
+        assert not queues.may_reclaim("b", gpus(2), "a", gpus(16)), "guaranteed 8, entitled to 14"
+        assert queues.may_reclaim("b", gpus(2), "a", gpus(8))
