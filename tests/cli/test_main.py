@@ -48,7 +48,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("run nosuch.yaml", 2, "nosuch.yaml: cannot be read: No such file or directory"),
         ("run .", 2, ".: cannot be read: Is a directory"),
         ("run", 2, "Missing argument 'FILE'"),
-        ("run job.yaml --queue gold", 2, "queues are not supported yet"),
         ("run job.yaml --volume data", 2, "--volume data: write NAME=DIR"),
         ("run job.yaml --volume data=/nosuch", 2, "/nosuch is not a directory"),
         ("run job.yaml --nodes lots", 2, "'lots' is not KEY=VALUE; write for example"),

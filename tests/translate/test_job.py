@@ -100,7 +100,6 @@ def test_a_job_of_a_namespace_of_gangs_leaves_its_pods_to_the_podgroup_they_name
 
 GATES: dict[str, tuple[Object, Code, str]] = {
     "unreadable mark": ({"gang": "yes"}, Code.INVALID, "muster.dev/gang is 'yes'; write"),
-    "queue": ({"labels": {names.QUEUE: "ml"}}, Code.INVALID, "queue ml does not exist: queues are not there"),
     "exclusive": (
         {"labels": {names.EXCLUSIVE: "rack"}},
         Code.INVALID,

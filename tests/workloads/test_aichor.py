@@ -294,7 +294,7 @@ WRONG_SPEC: list[tuple[str, int, str, str]] = [
     ("  env: {LIMIT: 3}", 5, "spec.env.LIMIT", 'put it in quotes: "3"'),
     ("  env: {DEBUG: yes}", 5, "spec.env.DEBUG", 'put it in quotes: "true"'),
     ("  env: {A=B: x}", 5, "spec.env.A=B", "not a name for a variable"),
-    ("  scheduling: {queue: research}", 5, "spec.scheduling.queue", "not supported yet"),
+    ("  scheduling: {queue: 7}", 5, "spec.scheduling.queue", "text"),
     ("  scheduling: {topology: [{layer: rack}]}", 5, "spec.scheduling.topology", "not supported yet"),
     ("  scheduling: {mode: gangs}", 5, "spec.scheduling.mode", "independent, gang"),
     ("  storage: {sharedVolume: {mountPoint: here}}", 5, "spec.storage.sharedVolume.mountPoint", "absolute"),

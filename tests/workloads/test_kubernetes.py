@@ -332,9 +332,13 @@ def test_real_fields_that_look_alike_are_no_slips() -> None:
     assert not load("f.yaml", text=pod("a", spec=spec)).notes
 
 
-def test_queues_are_not_there_yet() -> None:
-    with pytest.raises(JobFileError, match="leave --queue out"):
-        load("f.yaml", text=job(), queue="research")
+def test_the_queue_of_the_command_line_beats_that_of_the_file() -> None:
+    (made,) = load("f.yaml", text=job(), queue="research").objects
+    assert made["metadata"]["labels"][names.QUEUE] == "research"
+    text = job(metadata=f"name: a, annotations: {{{names.QUEUE}: old}}")
+    (made,) = load("f.yaml", text=text, queue="research").objects
+    assert made["metadata"]["annotations"].get(names.QUEUE) is None
+    assert made["metadata"]["labels"][names.QUEUE] == "research"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ controller writes the counts and conditions. A GangPlan is created and deleted, 
 from datetime import datetime
 
 from muster.api.base import Condition, Object, Resource, Struct
+from muster.api.core_v1 import Quantities
 
 
 class Source(Struct, frozen=True):
@@ -73,12 +74,40 @@ class GangPlan(Resource, frozen=True):
     spec: GangPlanSpec = GangPlanSpec()
 
 
+class QueueAllow(Struct, frozen=True):
+    """Who may use a queue; an empty list is everybody."""
+
+    namespaces: list[str] = []
+    users: list[str] = []
+
+
 class QueueSpec(Struct, frozen=True):
+    """The rules of a queue (docs/queues.md)."""
+
     parent: str = "root"
     weight: int = 1
+    guarantee: Quantities = {}
+    deserved: Quantities | None = None
+    capability: Quantities = {}
+    order: str = "priority"  # or fifo, fair
+    reclaimable: bool = True
     closed: bool = False
-    order: str = "priority"
+    allow: QueueAllow = QueueAllow()
+    max_gangs: int | None = None
+
+
+class QueueStatus(Struct, frozen=True):
+    """As of the scheduler's last look; written by it alone."""
+
+    used: Quantities = {}
+    entitled: Quantities = {}
+    borrowed: Quantities = {}
+    waiting: int = 0
+    standing: int = 0
+    #: Ready: False with the reason while the queue contradicts itself or others
+    conditions: list[Condition] = []
 
 
 class Queue(Resource, frozen=True):
     spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()

@@ -32,10 +32,12 @@ def load(
     suffix: str | None = None,
     content: bytes | None = None,
     runs: bool = True,
+    jobs: bool = True,
 ) -> JobFile:
     """The compiled file, named at random unless `suffix` is given; or JobFileError with every error in it.
 
     `content`: what has been read of it already. `runs`: False if only placement is asked for.
+    `jobs`: False if there need be none.
     """
     pairs = {}
     for volume in volumes or ():
@@ -59,6 +61,7 @@ def load(
         home=str(home.root) if embedded else "",
         caller=_caller() if embedded and runs else None,
         runs=runs,
+        jobs=jobs,
     )
 
 

@@ -22,6 +22,7 @@ from muster.cli import (
     logs,
     nodes,
     plan,
+    queues,
     replay,
     run,
     submit,
@@ -53,6 +54,7 @@ app.command("cancel", help="End a job and its pods.")(cancel.command)
 app.command("check", help="Validate a job file without a cluster.")(check.command)
 app.command("plan", help="What would happen if this were submitted now.")(plan.command)
 app.command("replay", help="Run a trace through the scheduler in virtual time.")(replay.command)
+app.command("queues", help="The queues: what each uses and is entitled to.")(queues.command)
 app.command("nodes", help="The nodes and what is free on them.")(nodes.command)
 app.command("topology", help="The network topology, and what is free in each domain.")(topology.command)
 app.command("up", help="Start the embedded cluster.")(up.command)

@@ -1,4 +1,4 @@
-"""`muster submit FILE`: hands a job to the cluster and returns."""
+"""`muster submit FILE`: hands a job to the cluster and returns. Queues may come without a job."""
 
 from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Output, OutputFormat, Queue, Volumes
 
@@ -21,7 +21,7 @@ def command(
     from muster.cli import jobfile, show
 
     target = Target(kubeconfig, context)
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded, jobs=False)
     jobfile.print_notes(job)
     with attached(target, nodes) as endpoint:
         show.started(endpoint)
@@ -40,3 +40,6 @@ def command(
         return
     for followed in jobs:
         print(followed.name)
+    if not jobs:
+        for made in job.objects:
+            print(f"{made['kind']} {made['metadata']['name']}")

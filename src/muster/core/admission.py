@@ -48,7 +48,7 @@ class Lent:
 class _Checked:
     """Answers for one queue, as of a state of all accounts."""
 
-    moves: int = -1
+    as_of: tuple[int, int] = (-1, -1)
     #: None: it would be over its entitlement
     within: dict[Want, Want | Explanation | None] = field(default_factory=dict)
     beyond: dict[Want, Lent] = field(default_factory=dict)
@@ -132,8 +132,9 @@ class Admission:
 
     def _of(self, account: Account) -> _Checked:
         checked = self._checked.get(account.name)
-        if checked is None or checked.moves != self._queues.moves:
-            checked = self._checked[account.name] = _Checked(self._queues.moves)
+        as_of = (self._queues.moves, self._queues.divisions)
+        if checked is None or checked.as_of != as_of:
+            checked = self._checked[account.name] = _Checked(as_of)
         return checked
 
     def _barred(self, account: Account, gang: Gang, checked: _Checked) -> Explanation | None:

@@ -235,6 +235,8 @@ class Queue:
     namespaces: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     max_gangs: int | None = None
+    #: why it cannot be used, found before the core
+    fault: str = ""
 
 
 class Code(Enum):

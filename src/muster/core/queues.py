@@ -132,8 +132,8 @@ class Queues:
         self._demands: WeakKeyDictionary[Want, tuple[Amounts, Amounts]] = WeakKeyDictionary()
         #: starts that carried a queue over its entitlement, so far
         self._overshoots = 0
-        #: counts changes of use
-        self.moves = 0
+        #: count changes of use, and divisions of what there is
+        self.moves = self.divisions = 0
         self._planted = self._entitled = False
         self._capacity_as_of = (-1, -1)
 
@@ -256,6 +256,7 @@ class Queues:
         if not self._entitled:
             self._divide(self.root, _Asked())
             self._entitled = True
+            self.divisions += 1
 
     def _usable(self) -> dict[str, int]:
         """What ready, uncordoned nodes have, by resource."""
@@ -296,9 +297,7 @@ class Queues:
         for above in account.path:
             allowed, users = above.rules.namespaces, above.rules.users
             if allowed and gang.namespace not in allowed:
-                return (
-                    f"queue {above.name} does not allow namespace {gang.namespace}, only {', '.join(allowed)}"
-                )
+                return f"queue {above.name} allows only {_only('namespace', allowed)}, not {gang.namespace}"
             if users and gang.user and gang.user not in users:
                 return f"queue {above.name} allows only {_only('user', users)}, not {gang.user}"
         return None
@@ -454,6 +453,8 @@ def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
 
 def _fault(queue: Queue) -> str:
     """What is wrong with a queue on its own."""
+    if queue.fault:
+        return queue.fault
     if queue.name == ROOT:
         return "root is the name of what all queues are below; choose another"
     if queue.weight < 1:

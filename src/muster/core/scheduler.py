@@ -331,6 +331,12 @@ class Scheduler:
         self._company |= any(isinstance(d, Assign) for d in placed) and any(w.sociable for w in self._misfits)
         return [*releases, *placed, *reserves, *waits]
 
+    def settle(self) -> None:
+        """Bring up to date what follows from the events: what gangs lack, what queues use. Decide nothing."""
+        self.nodes.settle()
+        self._settle()
+        self.queues.entitle()
+
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, a postponed search has its turn, or company has come."""
         times = [time for time in self._timed.values() if time != inf]

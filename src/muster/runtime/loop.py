@@ -18,8 +18,9 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.runtime.commit import Limits
 from muster.runtime.leader import Deposed, Leader, Term
+from muster.runtime.queues import QueueReports
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import PARALLEL, Write
+from muster.runtime.writes import PARALLEL, PatchQueueStatus, Write
 
 #: Seconds between two looks, so that a burst of changes is one.
 PACE = 0.005
@@ -42,12 +43,14 @@ async def run(
     this leader has recovered and decides.
     """
     mirror = WatchedMirror(client, clock, schedulers)
-    leader = Leader(client, clock, term, mirror, scheduler or Scheduler(), limits, journal)
+    core = scheduler or Scheduler()
+    leader = Leader(client, clock, term, mirror, core, limits, journal)
+    reports = QueueReports(core.queues, mirror)
     try:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(mirror.run(), name="mirror")
             try:
-                await _lead(leader, tasks, leading)
+                await _lead(leader, reports, tasks, leading)
             finally:
                 watching.cancel()
     except ExceptionGroup as errors:
@@ -57,7 +60,9 @@ async def run(
         raise Deposed(term.epoch, max(mirror.epoch_seen, term.epoch + 1)) from None
 
 
-async def _lead(leader: Leader, tasks: asyncio.TaskGroup, leading: asyncio.Event | None) -> None:
+async def _lead(
+    leader: Leader, reports: QueueReports, tasks: asyncio.TaskGroup, leading: asyncio.Event | None
+) -> None:
     await leader.mirror.synced()
     await _take_over(leader)
     if leading is not None:
@@ -65,7 +70,9 @@ async def _lead(leader: Leader, tasks: asyncio.TaskGroup, leading: asyncio.Event
     while True:
         for gang, writes in leader.turn():
             tasks.create_task(_commit(leader, gang, writes))
-        await _sleep(leader, leader.idle())
+        for report in reports.due(leader.clock.now()):
+            tasks.create_task(_report(leader, reports, report))
+        await _sleep(leader, min(leader.idle(), reports.wait(leader.clock.now().timestamp())))
         await leader.clock.sleep(PACE)
 
 
@@ -92,6 +99,11 @@ async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None
         if any(results):
             break
     leader.done(gang, outcomes)
+
+
+async def _report(leader: Leader, reports: QueueReports, report: PatchQueueStatus) -> None:
+    if await leader.write(report) is not None:
+        reports.failed(report.name)
 
 
 async def _sleep(leader: Leader, seconds: float) -> None:

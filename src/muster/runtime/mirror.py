@@ -20,7 +20,7 @@ from typing import Final
 from muster.api import kinds
 from muster.api.base import Resource
 from muster.api.core_v1 import Node, Pod
-from muster.api.muster_v1alpha1 import GangPlan
+from muster.api.muster_v1alpha1 import GangPlan, Queue
 from muster.core.events import (
     Event,
     GangRemoved,
@@ -30,6 +30,7 @@ from muster.core.events import (
     PlacesRetired,
     PodBound,
     PodEnded,
+    QueueRemoved,
 )
 from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.names import EPOCH
@@ -40,12 +41,13 @@ from muster.translate.group import Group
 from muster.translate.identity import GroupKey
 from muster.translate.nodes import node_changed
 from muster.translate.pods import occupies, pod_bound
+from muster.translate.queues import queue_changed
 from muster.translate.world import KINDS, World
 
 log = logging.getLogger(__name__)
 
 #: Kinds that a mirror shows: what groups are read from, nodes, and the scheduler's own records.
-WATCHED: Final[tuple[AnyKind, ...]] = (*KINDS, kinds.NODE, kinds.GANG, kinds.GANG_PLAN)
+WATCHED: Final[tuple[AnyKind, ...]] = (*KINDS, kinds.NODE, kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
 
 
 @dataclass(slots=True)
@@ -111,6 +113,8 @@ class Mirror:
             self._heard_of(int(text) if text.isdecimal() else 0)
         if kind is kinds.NODE:
             self._node(old, new)
+        elif kind is kinds.QUEUE:
+            self._queue(old, new)
         elif kind is kinds.GANG:
             self._record(latest)
         elif kind is kinds.GANG_PLAN:
@@ -135,6 +139,14 @@ class Mirror:
             name = NodeName(old.metadata.name)
             self._pending.events.append(NodeRemoved(name))
             self._pending.gangs.update(dict.fromkeys(self.groups))  # whose places may be on it
+
+    def _queue(self, old: Resource | None, new: Resource | None) -> None:
+        if isinstance(new, Queue):
+            event = queue_changed(new)
+            if not isinstance(old, Queue) or queue_changed(old) != event:
+                self._pending.events.append(event)
+        elif old is not None:
+            self._pending.events.append(QueueRemoved(old.metadata.name))
 
     def _record(self, record: Resource) -> None:
         epoch = getattr(getattr(record, "status", None), "epoch", 0)

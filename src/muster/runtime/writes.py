@@ -127,6 +127,15 @@ class PatchPodStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchQueueStatus:
+    """What the scheduler knows of a queue; nothing is decided by it."""
+
+    name: str
+    version: str  # what was seen; no precondition: nobody else writes there
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
 class Touch:
     """Moves an object's resourceVersion on, so that what an earlier leader planned for it is refused.
 
@@ -153,6 +162,7 @@ Write = (
     | Bind
     | EvictPod
     | PatchPodStatus
+    | PatchQueueStatus
     | Touch
 )
 
@@ -190,6 +200,8 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
         case PatchPodStatus(pod, body):
             meta = pod.metadata
             await client.patch(kinds.POD, meta.namespace, meta.name, body, subresource="status")
+        case PatchQueueStatus(name, _, body):
+            await client.patch(kinds.QUEUE, "", name, body, subresource="status")
         case Touch(kind, namespace, name, version, epoch):
             body = {"metadata": {"resourceVersion": version, "annotations": {EPOCH: str(epoch)}}}
             await client.patch(kind, namespace, name, body)
@@ -239,6 +251,8 @@ def expectation(write: Write) -> Expectation:
             )
         case Bind(pod) | EvictPod(pod) | PatchPodStatus(pod):
             return Expectation(Effect.CHANGED, kinds.POD, pod.key, pod.metadata.resource_version)
+        case PatchQueueStatus(name, version):
+            return Expectation(Effect.CHANGED, kinds.QUEUE, name, version)
         case Touch(kind, namespace, name, version):
             return Expectation(Effect.CHANGED, kind, f"{namespace}/{name}" if namespace else name, version)
 

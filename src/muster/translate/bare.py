@@ -40,6 +40,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
                 else None
             )
         )
+    queue, _ = marks.queue([meta, *(owner.metadata for owner in world.owners_of(pod))], ())
     place = None if gates else Place(MAIN, 0)
     return Group(
         gang=topology.of(
@@ -49,7 +50,9 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
                 min_count=1,
                 submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
                 priority=number if isinstance(number, int) else 0,
+                queue=queue,
                 gate=gate,
+                namespace=key.namespace,
             )
         ),
         namespace=key.namespace,

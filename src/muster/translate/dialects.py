@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from muster import names
 from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
@@ -81,7 +82,8 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         if obj is not None:
             keys.update(_touched_by(kind, obj, world))
     if kind is JOB or kind is JOBSET:
-        if old is None or new is None or _groups(old, world) != _groups(new, world):
+        same = old is not None and new is not None and _same_marks(old, new)
+        if old is None or new is None or not same or _groups(old, world) != _groups(new, world):
             keys.update(_of_pods(kind, new or old, world))
     elif kind is NAMESPACE and (_gang_by_default(old) != _gang_by_default(new)):
         keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
@@ -134,6 +136,11 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
     assert isinstance(obj, Job)
     _, group = _group_of_job(obj, world)
     return [group] if group is not None else []
+
+
+def _same_marks(old: Resource, new: Resource) -> bool:
+    """Whether a Job or JobSet still says of its independent pods what it said before."""
+    return marks.mark(old.metadata, names.QUEUE) == marks.mark(new.metadata, names.QUEUE)
 
 
 def _of_pods(kind: Kind[Any], obj: Resource | None, world: World) -> Iterator[GroupKey]:  # Any: Job, JobSet

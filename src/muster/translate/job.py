@@ -86,8 +86,10 @@ def assemble(
     meta = source.metadata
     total = sum(part.count for part in parts.values())
     topology = network.wish(meta, (part.demand.metadata for part in parts.values()), world)
+    queue, quarrel = marks.queue([meta], (part.demand.metadata for part in parts.values()))
     gate = (
         marks.refusal(meta)
+        or quarrel
         or topology.refusal
         or _refused(parts, total)
         or marks.hold(meta)
@@ -107,7 +109,9 @@ def assemble(
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         # the highest: a gang must not be preempted through its least important member
         priority=max((part.demand.priority for part in parts.values()), default=0),
+        queue=queue,
         gate=gate,
+        namespace=key.namespace,
     )
     return Group(
         gang=topology.of(gang),

@@ -4,6 +4,7 @@ Each mark may be a label or an annotation; a label wins. A value that cannot be 
 guessed at.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from muster import names
@@ -12,7 +13,7 @@ from muster.core.devices import WHOLE
 from muster.core.gang import Code, Gate
 from muster.translate.world import World
 
-#: The only queue there is until queues are there.
+#: The queue of whatever names none.
 DEFAULT_QUEUE: Final = "default"
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
@@ -23,6 +24,21 @@ MOST_DEVICES: Final = 256
 
 def mark(meta: ObjectMeta, key: str) -> str | None:
     return meta.labels.get(key, meta.annotations.get(key))
+
+
+def queue(owners: Iterable[ObjectMeta], pods: Iterable[ObjectMeta]) -> tuple[str, Gate | None]:
+    """The queue of a gang: what the first of its owners says that says something, else what all its pods do.
+
+    Invalid, if pods of one gang name different queues. Whether the queue exists, the core knows.
+    """
+    for meta in owners:
+        if named := mark(meta, names.QUEUE):
+            return named, None
+    found = sorted({mark(meta, names.QUEUE) or DEFAULT_QUEUE for meta in pods})
+    if len(found) > 1:
+        message = f"its pods name different queues ({', '.join(found)}), and a gang waits in one"
+        return found[0], Gate(Code.INVALID, message)
+    return (found[0] if found else DEFAULT_QUEUE), None
 
 
 def own_gang(meta: ObjectMeta) -> bool | None:
@@ -58,9 +74,6 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
     gang = mark(meta, names.GANG)
     if gang not in (None, "true", "false"):
         return Gate(Code.INVALID, f'{names.GANG} is {gang!r}; write "true" or "false"')
-    queue = mark(meta, names.QUEUE)
-    if queue not in (None, DEFAULT_QUEUE):
-        return Gate(Code.INVALID, f"queue {queue} does not exist: queues are not there yet")
     partial = mark(meta, names.ON_PARTIAL)
     if partial not in (None, KEEP, RECREATE):
         return Gate(Code.INVALID, f"{names.ON_PARTIAL} is {partial!r}; write {KEEP} or {RECREATE}")

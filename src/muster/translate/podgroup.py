@@ -57,6 +57,9 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     topology = network.wish(
         group.metadata if group is not None else None, (pod.metadata for pod in pods.ready), world
     )
+    queue, quarrel = marks.queue(
+        [group.metadata] if group is not None else [], (pod.metadata for pod in pods.ready)
+    )
     by_place = {member.place: member.pod for member in members.values() if member.place is not None}
     gang = Gang(
         id=GangId(f"{key.namespace}/{key.name}"),
@@ -65,7 +68,9 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         min_count=wanted + places.abandoned,
         submitted=_submitted(group, pods),
         priority=max(numbers, default=0),
-        gate=topology.refusal or _gate(key, group, pods, wanted - places.awaited, world),
+        queue=queue,
+        namespace=key.namespace,
+        gate=topology.refusal or quarrel or _gate(key, group, pods, wanted - places.awaited, world),
     )
     return Group(
         gang=topology.of(gang),

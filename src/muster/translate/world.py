@@ -121,6 +121,20 @@ class World:
         if kind is CLUSTER_NETWORK_TOPOLOGY:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
 
+    def owners_of(self, pod: Pod) -> Iterator[Resource]:
+        """The Job that controls a pod, and the JobSet that controls the Job, as far as they are there."""
+        controller = controller_of(pod)
+        job = self.jobs.get((pod.metadata.namespace, controller.name)) if controller is not None else None
+        if job is None or controller is None or job.metadata.uid != controller.uid:
+            return
+        yield job
+        controller = controller_of(job)
+        jobset = (
+            self.jobsets.get((job.metadata.namespace, controller.name)) if controller is not None else None
+        )
+        if jobset is not None and controller is not None and jobset.metadata.uid == controller.uid:
+            yield jobset
+
     def _unindex(self, kind: Kind[Any], name: Name, obj: Resource) -> None:
         for index, key in self._keys(kind, obj):
             del index[key][name]

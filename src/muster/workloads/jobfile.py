@@ -44,6 +44,8 @@ class Options:
     #: where the embedded cluster keeps its state (`$MUSTER_HOME`)
     home: str = ""
     caller: Caller | None = None
+    #: False: there may be none, only what jobs need
+    jobs: bool = True
     #: False: it is only asked where the pods would go, so that nothing is needed that they need to run
     runs: bool = True
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from muster.workloads import aichor, hints, kubernetes, source
+from muster.workloads import aichor, hints, kubernetes, markers, source
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Caller, JobFile, Mode, Options
@@ -37,14 +37,17 @@ def load(
     home: str = "",
     caller: Caller | None = None,
     runs: bool = True,
+    jobs: bool = True,
 ) -> JobFile:
     """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
 
     suffix     what makes names unique; by default the first digits of the text's SHA-256
     mode       --gang or --independent
+    queue      --queue: beats what the file says
     volumes    --volume name=DIR
     local      for the embedded cluster
     home       its state directory ($MUSTER_HOME), where shared volumes live
+    jobs       False: there need be none; queues and the like may come alone
     runs       False: only placement is asked for; images, commands and volumes may be missing
 
     Raises `JobFileError` with every error that was found.
@@ -63,11 +66,13 @@ def load(
         home=home,
         caller=caller,
         runs=runs,
+        jobs=jobs,
     )
-    if queue is not None:
-        raise JobFileError.of(called, "queues are not supported yet; leave --queue out")
     documents = source.parse(content, called)
     job = _format(documents[0]).load(documents, options)
+    if queue is not None:
+        for item in job.items:
+            markers.in_queue(item.object, queue)
     hint = hints.rendezvous(job) if mode is None else None
     return job if hint is None else replace(job, notes=(*job.notes, hint))
 

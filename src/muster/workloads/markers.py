@@ -10,6 +10,8 @@ from muster import names
 from muster.api.base import Object
 from muster.workloads.jobfile import Caller, Mode
 
+#: Kinds that say in which queue a gang waits.
+_QUEUED: Final = ("Job", "JobSet", "Pod", "PodGroup")
 _MODE: Final[dict[str, Mode]] = {"true": "gang", "false": "independent"}
 
 
@@ -31,6 +33,13 @@ def as_gang(owner: Object) -> None:
 def as_independent(owner: Object) -> None:
     """Each pod of this Job or JobSet starts as soon as there is room, whatever its namespace says."""
     _label(owner, names.GANG, "false")
+
+
+def in_queue(owner: Object, queue: str) -> None:
+    """A job, a bare pod or a PodGroup waits in this queue, whatever it said before."""
+    if owner.get("kind") in _QUEUED:
+        owner.setdefault("metadata", {}).get("annotations", {}).pop(names.QUEUE, None)
+        _label(owner, names.QUEUE, queue)
 
 
 def for_caller(template: Object, caller: Caller | None) -> None:

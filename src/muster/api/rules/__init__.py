@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import FieldError
-from muster.api.rules import cluster, job, jobset, metadata, pod, scheduling, stored
+from muster.api.rules import cluster, job, jobset, metadata, pod, queue, scheduling, stored
 
 
 class Rules(NamedTuple):
@@ -36,6 +36,7 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
     kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
     kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),
+    kinds.QUEUE: Rules(queue.default, queue.validate),
     kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
 }
 _NONE: Final = Rules()

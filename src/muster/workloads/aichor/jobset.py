@@ -50,6 +50,8 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
             ],
         },
     }
+    if manifest.queue:
+        markers.in_queue(jobset, manifest.queue)
     if mode == "gang":
         markers.as_gang(jobset)
     elif "independent" in (options.mode, manifest.mode):

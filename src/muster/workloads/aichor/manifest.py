@@ -102,6 +102,8 @@ class Manifest:
     existing_volumes: tuple[ExistingVolume, ...]
     mode: Mode | None
     priority_class: str
+    #: "" = none named
+    queue: str
     #: fields that are there and mean nothing here
     ignored: tuple[Path, ...]
     #: types whose resources are missing and took the default
@@ -140,7 +142,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     restart = spec.section("restartPolicy")
     backoff_limit = restart.integer("backoffLimit", 0)
     restart.close()
-    mode, priority_class = _scheduling(spec)
+    mode, priority_class, queue = _scheduling(spec)
     shared, existing = _storage(spec, ignored)
     _without_meaning(spec, ignored)
     env = _env(spec)
@@ -159,6 +161,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         existing_volumes=tuple(existing),
         mode=mode,
         priority_class=priority_class,
+        queue=queue,
         ignored=tuple(ignored),
         without_resources=tuple(without_resources),
     )
@@ -166,7 +169,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
 
 
 def _nothing(name: str) -> Manifest:
-    return Manifest(name, "", "", (), {}, 0, None, None, (), None, "", (), ())
+    return Manifest(name, "", "", (), {}, 0, None, None, (), None, "", "", (), ())
 
 
 def _of_another_operator(spec: Section) -> bool:
@@ -222,18 +225,16 @@ def _without_meaning(spec: Section, ignored: list[Path]) -> None:
             ignored.append((*spec.path, name))
 
 
-def _scheduling(spec: Section) -> tuple[Mode | None, str]:
+def _scheduling(spec: Section) -> tuple[Mode | None, str, str]:
     """muster's own extension."""
     scheduling = spec.section("scheduling")
     mode = scheduling.choice("mode", ("independent", "gang"), "")
-    if "queue" in scheduling:
-        scheduling.error("queue", "queues are not supported yet; remove it")
-    scheduling.raw("queue")
+    queue = scheduling.text("queue")
     _topology(scheduling)
     priority_class = scheduling.text("priorityClassName")
     scheduling.close()
     found: Mode | None = "gang" if mode == "gang" else "independent" if mode == "independent" else None
-    return found, priority_class
+    return found, priority_class, queue
 
 
 def _topology(scheduling: Section) -> None:

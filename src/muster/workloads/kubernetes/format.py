@@ -22,6 +22,7 @@ _FIRST: Final = (
     kinds.NAMESPACE,
     kinds.PRIORITY_CLASS,
     kinds.CLUSTER_NETWORK_TOPOLOGY,
+    kinds.QUEUE,
     kinds.RESOURCE_QUOTA,
     kinds.SERVICE_ACCOUNT,
     kinds.CONFIG_MAP,
@@ -43,7 +44,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     """The JobFile of a file of objects; raises `JobFileError` with everything that is wrong with it."""
     entries, findings = read(documents, options)
     jobs = [entry for entry in entries if entry.kind in JOBS]
-    if not jobs and not findings:
+    if options.jobs and not jobs and not findings:
         findings = [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
     _stop_at(findings)
     _stop_at([finding for job in jobs for finding in templates.prepare(job, options)])
@@ -55,7 +56,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     _stop_at(findings)
     ordered = sorted([*groups, *entries], key=lambda entry: _RANK.get(entry.kind, len(_RANK)))
     return JobFile(
-        name=jobs[0].name,
+        name=(jobs or entries)[0].name,
         format=FORMAT.name,
         items=tuple(
             Item(entry.object, Role.PRIMARY if entry.kind in JOBS else Role.SUPPORT, entry.report)

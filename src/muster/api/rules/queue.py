@@ -1,0 +1,86 @@
+"""Queues: defaults, and what can be told to be wrong with one queue alone.
+
+Whether its parent exists, whether queues are in a cycle, and whether several guarantees are too much together
+depends on other objects, which may come later: the scheduler says that, in the queue's status.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+from muster.api import quantity
+from muster.api.base import Object
+from muster.api.fields import FieldError, Path
+from muster.api.rules.metadata import shown
+
+ORDERS: Final = ("priority", "fifo", "fair")
+#: The name of what all queues are below; it is no queue itself.
+ROOT: Final = "root"
+#: A queue is named in labels, too.
+LONGEST_NAME: Final = 63
+MOST_WEIGHT: Final = 1_000_000
+
+
+def default(obj: Object) -> Object:
+    spec = obj.setdefault("spec", {})
+    for field, value in (("parent", ROOT), ("weight", 1), ("order", ORDERS[0]), ("reclaimable", True)):
+        spec.setdefault(field, value)
+    return obj
+
+
+def validate(obj: Object, old: Object | None) -> list[FieldError]:
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    errors = [*_name(name), *_numbers(spec)]
+    if spec["parent"] == name:
+        errors.append(_error("parent", f"Invalid value: {shown(name)}: a queue is not below itself"))
+    if spec["order"] not in ORDERS:
+        expected = ", ".join(map(shown, ORDERS))
+        errors.append(
+            _error("order", f"Unsupported value: {shown(spec['order'])}: supported values: {expected}")
+        )
+    amounts: dict[str, dict[str, Fraction]] = {}
+    for field in ("guarantee", "deserved", "capability"):
+        amounts[field] = {}
+        for resource, text in (spec.get(field) or {}).items():
+            try:
+                amounts[field][resource] = quantity.parse(text)
+            except ValueError as error:
+                errors.append(_error(field, f"Invalid value: {error}", resource))
+                continue
+            if amounts[field][resource] < 0:
+                errors.append(_error(field, f"Invalid value: {text}: must not be negative", resource))
+    for less, more in (("guarantee", "deserved"), ("guarantee", "capability"), ("deserved", "capability")):
+        errors += _at_most(spec, amounts, less, more)
+    return errors
+
+
+def _name(name: str) -> Iterator[FieldError]:
+    if name == ROOT:
+        message = f"Invalid value: {shown(ROOT)}: it is the name of what all queues are below; choose another"
+        yield FieldError(("metadata", "name"), message)
+    if len(name) > LONGEST_NAME:
+        message = f"Too long: {len(name)} characters; labels name queues, so at most {LONGEST_NAME}"
+        yield FieldError(("metadata", "name"), message)
+
+
+def _numbers(spec: Object) -> Iterator[FieldError]:
+    if not 1 <= spec["weight"] <= MOST_WEIGHT:
+        yield _error("weight", f"Invalid value: {spec['weight']}: write a number from 1 to {MOST_WEIGHT}")
+    most = spec.get("maxGangs")
+    if most is not None and most < 0:
+        yield _error("maxGangs", f"Invalid value: {most}: must not be negative")
+
+
+def _at_most(
+    spec: Object, amounts: dict[str, dict[str, Fraction]], less: str, more: str
+) -> Iterator[FieldError]:
+    for resource in amounts[less].keys() & amounts[more].keys():
+        if amounts[less][resource] > amounts[more][resource]:
+            limit = spec[more][resource]
+            message = f"Invalid value: {spec[less][resource]}: is above the queue's {more}, {limit}"
+            yield _error(less, message, resource)
+
+
+def _error(field: str, message: str, *below: str) -> FieldError:
+    path: Path = ("spec", field, *below)
+    return FieldError(path, message)

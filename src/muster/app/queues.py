@@ -1,0 +1,112 @@
+"""Queues as people see them: rules, use and entitlement, computed from the cluster's objects here and now.
+
+The scheduler's own arithmetic does it: a new core is told what a live one would be, and decides nothing. So
+the numbers hold for the queue `default`, too, which need not be an object, and while nobody schedules.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api.base import Object
+from muster.api.quantity import show
+from muster.app.observe import observe
+from muster.core.gang import Amounts
+from muster.core.queues import Account, Queues
+from muster.core.scheduler import Scheduler
+from muster.kube.client import Client
+from muster.runtime.mirror import WATCHED, Mirror
+from muster.translate.queues import status_of
+from muster.workloads.snapshot import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    name: str
+    #: 0: below the root
+    depth: int
+    account: Account
+    #: as in the object's status: quantities, and numbers of gangs
+    status: Object
+
+    @property
+    def notes(self) -> list[str]:
+        """What is remarkable about its rules."""
+        rules = self.account.rules
+        if self.account.fault:
+            return [f"invalid: {self.account.fault}"]
+        notes = ["closed"] if rules.closed else []
+        if not rules.reclaimable:
+            notes.append("not reclaimable")
+        if rules.max_gangs is not None:
+            notes.append(f"at most {rules.max_gangs} gangs")
+        return notes
+
+
+async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[QueueView]:
+    return views(await observe(client), schedulers)
+
+
+def views(objects: Objects, schedulers: frozenset[str] | None) -> list[QueueView]:
+    """All queues, each below its parent, by name; those that take no part last."""
+    mirror, core = Mirror(schedulers, whole=True), Scheduler()
+    rank = {kind: number for number, kind in enumerate(WATCHED)}
+    for name in sorted(objects.items, key=lambda name: (rank[name[0]], *name[1:])):
+        mirror.change(name[0], None, objects.items[name])
+    for event in mirror.drain(0.0).events:
+        core.apply(event)
+    core.settle()
+    return [*_below(core.queues.root, core.queues, 0), *_faulty(core.queues)]
+
+
+def _below(parent: Account, queues: Queues, depth: int) -> Iterator[QueueView]:
+    for account in parent.children:
+        yield QueueView(account.name, depth, account, status_of(account, queues))
+        yield from _below(account, queues, depth + 1)
+
+
+def _faulty(queues: Queues) -> Iterator[QueueView]:
+    for name, account in queues.accounts.items():
+        if account.fault:
+            yield QueueView(name, 0, account, status_of(account, queues))
+
+
+def summary(view: QueueView) -> Object:
+    """A view as JSON: the rules and the status of the object, in one."""
+    rules = view.account.rules
+    found: Object = {
+        "name": view.name,
+        "parent": rules.parent,
+        "weight": rules.weight,
+        "guarantee": _amounts(rules.guarantee),
+        "deserved": _amounts(rules.deserved) if rules.deserved is not None else None,
+        "capability": _amounts(rules.capability),
+        "order": rules.order.value,
+        "reclaimable": rules.reclaimable,
+        "closed": rules.closed,
+        "maxGangs": rules.max_gangs,
+        **view.status,
+    }
+    if view.account.fault:
+        found["invalid"] = view.account.fault
+    return found
+
+
+def _amounts(amounts: Amounts) -> Object:
+    return {resource: show(resource, amount) for resource, amount in amounts}
+
+
+def resources(found: list[QueueView]) -> list[str]:
+    """Those that somebody uses, waits for, or has rules about; what machines are bought for first."""
+    named: set[str] = set()
+    for view in found:
+        rules = view.account.rules
+        named |= view.account.used.keys() | view.account.wanted.keys()
+        for amounts in (rules.guarantee, rules.deserved or (), rules.capability):
+            named |= {resource for resource, _ in amounts}
+    named.discard("pods")
+    return sorted(named, key=lambda name: (_LAST.get(name, 0), name))
+
+
+#: Shown after what is scarce.
+_LAST: Final = {"cpu": 1, "memory": 2, "ephemeral-storage": 3}

@@ -1,0 +1,71 @@
+"""`muster queues`: the tree of queues, what each uses and what it is entitled to."""
+
+from typing import TYPE_CHECKING
+
+from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
+
+if TYPE_CHECKING:
+    from muster.app.queues import QueueView
+
+
+def command(
+    output: OutputFormat = Output.TABLE, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    import asyncio
+
+    from muster import names
+    from muster.app import queues
+    from muster.app.cluster import Target, reading
+    from muster.cli import show
+
+    target = Target(kubeconfig, context)
+    schedulers = None if target.embedded else frozenset({names.SCHEDULER})
+
+    async def fetch() -> list[queues.QueueView]:
+        async with reading(target) as client:
+            return await queues.fetch(client, schedulers)
+
+    found = asyncio.run(fetch())
+    if output is not Output.TABLE:
+        show.machine([queues.summary(view) for view in found], output)
+        return
+    resources = queues.resources(found)
+    show.table(
+        [
+            "QUEUE",
+            "WEIGHT",
+            *(f"{_short(name)} used/entitled" for name in resources),
+            "GUARANTEE",
+            "BORROWED",
+            "WAITING",
+            "STANDING",
+            "",
+        ],
+        [_row(view, resources) for view in found],
+    )
+
+
+def _row(view: "QueueView", resources: list[str]) -> list[str]:
+    from muster.api.quantity import show as quantity
+
+    used, entitled = view.status["used"], view.status["entitled"]
+    kept = {resource: quantity(resource, amount) for resource, amount in view.account.rules.guarantee}
+    return [
+        "  " * view.depth + view.name,
+        str(view.account.rules.weight),
+        *(f"{used.get(name, '0')}/{entitled.get(name, '0')}" for name in resources),
+        _amounts(kept),
+        _amounts(view.status["borrowed"]),
+        str(view.status["waiting"]),
+        str(view.status["standing"]),
+        ", ".join(view.notes),
+    ]
+
+
+def _amounts(quantities: dict[str, str]) -> str:
+    shown = (f"{quantity} {_short(name)}" for name, quantity in quantities.items() if name != "pods")
+    return ", ".join(shown) or "-"
+
+
+def _short(resource: str) -> str:
+    return resource.removeprefix("nvidia.com/")

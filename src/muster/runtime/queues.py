@@ -1,0 +1,69 @@
+"""The status of Queue objects: what the core knows, written when it has changed, at most once a second.
+
+Nothing that the scheduler decides depends on it; it is there to be looked at. The queue `default` has a
+status only where somebody has written it as an object.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Object, Resource
+from muster.api.muster_v1alpha1 import Queue, QueueStatus
+from muster.core.queues import Queues
+from muster.runtime.writes import AnyKind, PatchQueueStatus
+from muster.translate.queues import conditions, status_of
+
+#: Seconds between two looks.
+PACE: Final = 1.0
+
+
+class Observed(Protocol):
+    def find(self, kind: AnyKind, key: str) -> Resource | None: ...
+
+
+class QueueReports:
+    def __init__(self, queues: Queues, observed: Observed) -> None:
+        self._queues, self._observed = queues, observed
+        #: what was last written, by name, and of which object
+        self._written: dict[str, tuple[str, Object]] = {}
+        self._reported = (-1, -1)
+        self._next = 0.0
+
+    def due(self, now: datetime) -> Iterator[PatchQueueStatus]:
+        """The statuses to write now."""
+        queues = self._queues
+        if now.timestamp() < self._next or self._reported == (queues.moves, queues.divisions):
+            return
+        self._reported, self._next = (queues.moves, queues.divisions), now.timestamp() + PACE
+        for name, account in sorted(queues.accounts.items()):
+            found = self._observed.find(kinds.QUEUE, name)
+            if not isinstance(found, Queue):
+                self._written.pop(name, None)
+                continue
+            told = conditions(account, found.status.conditions, now)
+            status = {**status_of(account, queues), "conditions": msgspec.to_builtins(told)}
+            uid = found.metadata.uid
+            seen = msgspec.convert(status, QueueStatus) == found.status
+            if seen or self._written.get(name) == (uid, status):
+                continue
+            self._written[name] = uid, status
+            # None takes away what a merge patch would keep
+            gone = {
+                field: {r: status[field].get(r) for r in {*getattr(found.status, field), *status[field]}}
+                for field in ("used", "entitled", "borrowed")
+            }
+            yield PatchQueueStatus(name, found.metadata.resource_version, {"status": {**status, **gone}})
+
+    def failed(self, name: str) -> None:
+        """It has not been written; it is tried again at the next change."""
+        self._written.pop(name, None)
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is something to write; infinite if there is nothing."""
+        if self._reported == (self._queues.moves, self._queues.divisions):
+            return float("inf")
+        return max(self._next - now, 0.0)

@@ -1,0 +1,87 @@
+"""A Queue object → the rules that the core is told; and what the core knows of a queue → its status."""
+
+from datetime import datetime
+from typing import Final
+
+from muster.api import quantity
+from muster.api.base import Condition, Object, condition
+from muster.api.core_v1 import Quantities
+from muster.api.muster_v1alpha1 import Queue
+from muster.core.events import QueueChanged
+from muster.core.gang import Amounts, QueueOrder
+from muster.core.gang import Queue as Rules
+from muster.core.queues import Account, Queues
+
+#: Condition of a queue that takes part; False with a reason while it does not.
+READY: Final = "Ready"
+
+
+def queue_changed(queue: Queue) -> QueueChanged:
+    """What the API server has accepted is taken as it is; what it should not have, makes the queue unusable.
+
+    A limit is rounded down, a guarantee up: neither is made larger or smaller than it was written.
+    """
+    spec, faults = queue.spec, list[str]()
+
+    def amounts(field: str, written: Quantities, *, up: bool = False) -> Amounts:
+        read = quantity.request if up else quantity.capacity
+        found = []
+        for resource, text in sorted(written.items()):
+            try:
+                amount = read(resource, text)
+            except ValueError as error:
+                faults.append(f"spec.{field}.{resource}: {error}")
+                continue
+            if amount < 0:
+                faults.append(f"spec.{field}.{resource} is {text}; write 0 or more")
+            found.append((resource, amount))
+        return tuple(found)
+
+    order = next((order for order in QueueOrder if order.value == spec.order), None)
+    if order is None:
+        faults.append(f"spec.order is {spec.order!r}; write {', '.join(order.value for order in QueueOrder)}")
+    rules = Rules(
+        name=queue.metadata.name,
+        parent=spec.parent,
+        weight=spec.weight,
+        guarantee=amounts("guarantee", spec.guarantee, up=True),
+        deserved=amounts("deserved", spec.deserved) if spec.deserved is not None else None,
+        capability=amounts("capability", spec.capability),
+        order=order or QueueOrder.PRIORITY,
+        reclaimable=spec.reclaimable,
+        closed=spec.closed,
+        namespaces=tuple(sorted(spec.allow.namespaces)),
+        users=tuple(sorted(spec.allow.users)),
+        max_gangs=spec.max_gangs,
+        fault="; ".join(faults),
+    )
+    return QueueChanged(rules)
+
+
+def status_of(account: Account, queues: Queues) -> Object:
+    """`status` without its conditions."""
+    waiting = sum(other.waiting for other in queues.accounts.values() if account in other.path)
+    return {
+        "used": _quantities(account.used),
+        "entitled": _quantities(account.entitled),
+        "borrowed": _quantities(queues.surplus(account) if not account.fault else {}),
+        "waiting": waiting,
+        "standing": account.standing,
+    }
+
+
+def conditions(account: Account, before: list[Condition], now: datetime) -> list[Condition]:
+    """Whether the queue takes part; the time is that of the last change."""
+    status, reason = ("False", "Invalid") if account.fault else ("True", "Valid")
+    known = condition(before, READY)
+    since = known.last_transition_time if known is not None and known.status == status else None
+    return [Condition(READY, status, reason, account.fault, last_transition_time=since or now)]
+
+
+def _quantities(amounts: dict[str, int]) -> Object:
+    """As people write them. What nobody limits (pods of a node that names none) is left out."""
+    return {
+        resource: quantity.show(resource, amount)
+        for resource, amount in sorted(amounts.items())
+        if amount < 2**31 - 1
+    }
