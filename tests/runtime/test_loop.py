@@ -17,7 +17,7 @@ from muster.controllers.jobset import controller as jobset_controller
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
-from muster.names import ADMISSION, GANG, PLAN
+from muster.names import ADMISSION, GANG, PLAN, QUEUE
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.loop import run
 
@@ -289,3 +289,37 @@ async def test_a_leader_that_cannot_prove_its_lease_writes_nothing(cluster: Clus
     with pytest.raises(Deposed):
         await run(cluster.client, cluster.clock, Term(1, fresh=lambda: False))
     assert not await cluster.bound()
+
+
+async def test_queues_share_and_say_how_they_stand(cluster: Cluster) -> None:
+    """Weights 3 to 1: b has its quarter, a must wait, and both queues say so."""
+    cluster.node("node-0", cpu=16)
+    for name, weight in (("a", 3), ("b", 1)):
+        cluster.registry.create(kinds.QUEUE, "", {"metadata": {"name": name}, "spec": {"weight": weight}})
+    cluster.registry.create(kinds.QUEUE, "", {"metadata": {"name": "c"}, "spec": {"parent": "nowhere"}})
+
+    def submit(name: str, queue: str, workers: int) -> None:
+        body = jobset(name, workers)
+        body["metadata"]["labels"] = {QUEUE: queue}
+        cluster.create(kinds.JOBSET, body)
+
+    async with scheduler(cluster):
+        submit("big", "a", 16)
+        submit("small", "b", 4)
+        submit("lost", "d", 1)
+        await asyncio.sleep(10)
+        before = cluster.store.revision
+        await asyncio.sleep(60)
+        assert cluster.store.revision == before, "nothing has changed, nothing is written"
+    gangs = {gang.metadata.name: gang for gang in await cluster.all(kinds.GANG)}
+    assert gangs["jobset-small"].status.phase == "Standing"
+    assert gangs["jobset-big"].spec.queue == "a"
+    assert gangs["jobset-big"].status.reason.code == "OverShare"
+    assert gangs["jobset-lost"].status.reason.message == "there is no queue d; there are a, b, default"
+    queues = {queue.metadata.name: queue.status for queue in await cluster.all(kinds.QUEUE)}
+    assert queues["a"].entitled["cpu"] == "12"
+    assert (queues["a"].waiting, queues["a"].standing) == (1, 0)
+    assert (queues["b"].used["cpu"], queues["b"].entitled["cpu"]) == ("4", "4")
+    assert (queues["b"].waiting, queues["b"].standing) == (0, 1)
+    (condition,) = queues["c"].conditions
+    assert (condition.status, condition.message) == ("False", "its parent nowhere does not exist")

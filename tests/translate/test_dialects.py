@@ -110,7 +110,6 @@ def test_a_single_pod_that_ends_or_leaves() -> None:
     [
         (pod(spec=pod_spec(schedulingGates=[{"name": "x/y"}])), Code.GATED),
         (pod(annotations={names.HOLD: "true"}), Code.GATED),
-        (pod(labels={names.QUEUE: "ml"}), Code.INVALID),
         (pod(labels={names.GPU_SHARE: "0.25"}), Code.INVALID),
         (pod(spec=pod_spec(priorityClassName="x")), Code.INVALID),
         (pod(spec=pod_spec(resourceClaims=[{"name": "x"}])), Code.INVALID),
@@ -120,6 +119,26 @@ def test_gates_of_a_single_pod(one: Resource, code: Code) -> None:
     gate = the_gang(ALONE, one).gang.gate
     assert gate is not None
     assert gate.code is code
+
+
+def test_the_queue_of_a_single_pod() -> None:
+    """Its own, else that of its Job, else that of the Job's JobSet."""
+    a, b = {names.QUEUE: "a"}, {names.QUEUE: "b"}
+    assert the_gang(ALONE, pod()).gang.queue == "default"
+    assert the_gang(ALONE, pod(labels=a)).gang.queue == "a"
+    assert the_gang(ALONE, pod(labels=a, annotations=b)).gang.queue == "a"
+    owner = job(labels=b)
+    assert the_gang(ALONE, pod(owner=owner), owner).gang.queue == "b"
+    assert the_gang(ALONE, pod(owner=owner, labels=a), owner).gang.queue == "a"
+    above = jobset(gang="", labels=a)
+    below = child(above)
+    assert the_gang(ALONE, pod(owner=below), below, above).gang.queue == "a"
+
+
+def test_pods_are_read_again_when_their_job_changes_its_queue() -> None:
+    before, after = job(), job(labels={names.QUEUE: "a"})
+    seen = world(after, pod(owner=after))
+    assert ALONE in keys_touched(JOB, before, after, seen)
 
 
 def test_a_bound_pod_is_past_all_gates() -> None:

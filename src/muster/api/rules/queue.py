@@ -31,7 +31,7 @@ def default(obj: Object) -> Object:
 def validate(obj: Object, old: Object | None) -> list[FieldError]:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     errors = [*_name(name), *_numbers(spec)]
-    if spec["parent"] == name:
+    if spec["parent"] == name != ROOT:
         errors.append(_error("parent", f"Invalid value: {shown(name)}: a queue is not below itself"))
     if spec["order"] not in ORDERS:
         expected = ", ".join(map(shown, ORDERS))
