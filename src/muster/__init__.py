@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from muster import core as core
     from muster.api.base import Object
     from muster.app.plan import Decision
+    from muster.sim.report import Report
     from muster.workloads.jobfile import Mode
 
 __version__ = "0.1.0"
-__all__ = ["compile", "core", "plan"]
+__all__ = ["compile", "core", "plan", "replay"]
 
 # Everything is imported where it is used, so that `import muster` stays as cheap as its version number.
 
@@ -74,3 +75,49 @@ def plan(
         cluster = reading.typed(snapshot, WATCHED, "snapshot")
     at = now.timestamp() if isinstance(now, datetime) else now
     return decide(reading.typed(objects, WATCHED), cluster, at).decisions
+
+
+def replay(
+    trace: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]",
+    policy: str = "pack",
+    *,
+    format: str = "muster",
+    seeds: Iterable[int] = (42,),
+    nodes: str = "",
+    load: float | None = None,
+    order: str = "fcfs",
+    estimates: str = "user",
+    passes: str = "event",
+    skip_bad: bool = False,
+    jobs: int = 1,
+) -> "Report":
+    """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
+
+    The arguments are the options of `muster replay`; `passes` is its `--pass`. With more than one process
+    (`jobs`) a program must guard its main part with `if __name__ == "__main__"`. The report's `metrics` have
+    `mean`, `std` and `per_seed`. Raises `muster.sim.trace.TraceError`, a ValueError, with file, line and
+    column.
+    """
+    from pathlib import Path
+
+    from muster.app.fit import as_nodes
+    from muster.local import nodespec
+    from muster.sim import engine, experiment, readers
+    from muster.sim import trace as traces
+
+    paths = [trace] if isinstance(trace, str | os.PathLike) else list(trace)
+    asked = experiment.Experiment(
+        readers.open_trace(
+            readers.Format(format),
+            [Path(path) for path in paths],
+            nodes=as_nodes(nodespec.read(nodes)) if nodes else [],
+            estimates=traces.Estimates(estimates),
+            skip_bad=skip_bad,
+        ),
+        policy,
+        tuple(seeds),
+        shortest_first=experiment.Order(order) is experiment.Order.SJBF,
+        load=load,
+        pass_=engine.Pass(passes),
+    )
+    return experiment.run(asked, experiment.prepare(asked), jobs=jobs)

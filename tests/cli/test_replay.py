@@ -85,6 +85,21 @@ def test_load_brings_arrivals_closer(run: Run) -> None:
     assert metrics["makespan"]["mean"] == 24
 
 
+def test_a_trace_of_our_own_with_a_node_that_goes(run: Run) -> None:
+    write(Path("nodes.csv"), "node,count,gpus\nn,2,4\n")
+    write(Path("outages.csv"), "at,node,is\n10,n-0,down\n")
+    write(Path("jobs.csv"), "job,submit,run,pods,gpus,checkpoint\na,0,20,1,4,\nb,1,20,1,4,5\nc,2,20,1,8,\n")
+    words = ("nodes.csv", "outages.csv", "jobs.csv", "--format", "muster")
+    code, out, err = run(*words, "-o", "json")
+    assert (code, err) == (
+        0,
+        "never started: 1 of 3; they are in no mean\nstopped and started again: 1 × node lost\n",
+    )
+    metrics = json.loads(out)["metrics"]
+    # a loses ten seconds on four GPUs, waits for b's end, and starts over
+    assert (metrics["work_lost"]["mean"], metrics["makespan"]["mean"]) == (40, 41)
+
+
 def test_philly_on_nodes_that_are_given(run: Run) -> None:
     code, out, _ = run("philly.csv", "--format", "philly", "--nodes", "2 x nvidia.com/gpu=4", "-o", "json")
     assert code == 0
@@ -140,6 +155,11 @@ def journal(tmp_path: Path) -> Path:
 def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
     said = "journal: 3 events, 1 cycles, 2 decisions of 1 scheduler: all the same\n"
     assert run("journal", "--format", "muster") == (0, said, "")
+    code, _, err = run("journal", "--format", "muster", "--load", "1", "--skip-bad", "--jobs", "2")
+    assert code == 2
+    assert err.startswith("--jobs, --load, --skip-bad: not for a journal; it is decided again")
+    code, _, err = run("journal", "journal", "--format", "muster")
+    assert (code, err) == (2, "a journal is decided again by itself; got 2 files\n")
     code, out, _ = run("journal", "--format", "muster", "-o", "json")
     assert code == 0
     assert json.loads(out) == {
@@ -173,7 +193,8 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
     [
         ("nosuch --format swf", "nosuch: cannot be read: No such file or directory"),
         ("nosuch --format muster", "nosuch: no such file; a journal is written by a scheduler that runs"),
-        ("t.swf --format muster", "t.swf, line 1: not an entry of a journal"),
+        ("j.csv --format muster", "j.csv: it has no nodes; write them before the jobs, or give them"),
+        ("t.swf --format muster", "t.swf, line 1, column 1: '; MaxProcs: 10' is no column; known are node,"),
         ("philly.csv --format swf", "philly.csv: no `; MaxProcs: N` in its header"),
         ("philly.csv --format swf --nodes cpu=4", "philly.csv, line 1: 1 columns; a line of SWF"),
         ("t.swf --format philly --nodes nvidia.com/gpu=4", "line 1: '; MaxProcs: 10'; expected the header"),
@@ -194,11 +215,12 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("t.swf --format swf --load nan", "--load nan: expected more than 0"),
         ("one.swf --format swf --load 1", "all jobs arrive at one time"),
         ("t.swf --format swf --pass twice", "'twice' is not one of"),
-        ("t.swf --format muster --load 1 --skip-bad", "--load, --skip-bad: not for --format muster"),
+        ("j.csv --format muster --jobs 0", "Input should be greater than or equal to 1"),
     ],
 )
 def test_bad_input_is_one_clear_error(run: Run, words: str, said: str) -> None:
     write(Path("one.swf"), swf(JOBS[0]))
+    write(Path("j.csv"), "job,submit,run\na,0,1\n")
     code, out, err = run(*words.split())
     assert (code, out) == (2, "")
     assert said in " ".join(err.replace("│", " ").split())

@@ -4,10 +4,21 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from muster.cli import main as cli
 from muster.sim.metrics import NAMES
+from muster.sim.readers.native import Native
+from muster.sim.readers.records import (
+    JobRecord,
+    LayersRecord,
+    NodeRecord,
+    OutageRecord,
+    PodSetRecord,
+    QueueRecord,
+)
+from muster.sim.trace import Tally
 
 PAGE = (Path(__file__).parents[2] / "docs/replay.md").read_text()
 
@@ -32,3 +43,22 @@ def test_the_example_is_what_the_command_prints(
 
 def test_every_metric_is_described() -> None:
     assert {name for name in NAMES if f"`{name}`" not in PAGE} == set()
+
+
+def test_the_traces_of_our_own_are_read(tmp_path: Path) -> None:
+    told = tmp_path / "trace.jsonl"
+    told.write_text(block("json"))
+    trace = Native([told])
+    assert [(job.places, job.least, job.size) for job in trace.jobs(Tally())] == [(3, 2, 24_000), (1, 1, 250)]
+    table = tmp_path / "jobs.csv"
+    table.write_text(block("csv"))
+    assert [job.places for job in Native([table], trace.nodes).jobs(Tally())] == [3, 9]
+
+
+def test_every_field_and_column_is_described() -> None:
+    fields = {
+        field.encode_name
+        for record in (NodeRecord, QueueRecord, LayersRecord, OutageRecord, JobRecord, PodSetRecord)
+        for field in msgspec.structs.fields(record)
+    }
+    assert {name for name in fields if f"`{name}`" not in PAGE} == set()

@@ -8,7 +8,7 @@ from muster.core.decisions import Assign
 from muster.core.gang import NodeName, Place
 from muster.core.scheduler import Scheduler
 from muster.sim.metrics import NAMES, Metrics, Recorder
-from muster.sim.report import summary
+from muster.sim.report import Result, summary
 from tests.sim.traces import Puppet, assign, job, machine, play
 
 
@@ -81,7 +81,7 @@ def test_figures_over_seeds() -> None:
     def metrics(wait: float | None) -> Metrics:
         return Metrics(None, 0.5, 0, wait, wait, 1, 10, 0, 0)
 
-    figures = summary("pack", [1, 2, 3], [metrics(1), metrics(None), metrics(4)], 0).metrics
+    figures = summary("pack", [1, 2, 3], [Result(metrics(w)) for w in (1, None, 4)]).metrics
     assert list(figures) == list(NAMES)
     assert (figures["wait_mean"].mean, figures["wait_mean"].per_seed) == (2.5, [1, None, 4])
     assert figures["wait_mean"].std == pytest.approx(4.5**0.5)

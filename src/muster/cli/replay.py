@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from muster.core.events import NodeChanged
+    from muster.sim.experiment import Experiment
+    from muster.sim.metrics import Recorder
     from muster.sim.recheck import Verdict
     from muster.sim.report import Report
     from muster.sim.trace import Survey, Trace
@@ -75,6 +77,9 @@ def command(
         typer.Option("--pass", help="Decide after each event (the default), or once per instant."),
     ] = None,
     nodes: Nodes = "",
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Processes, one seed each at a time.")
+    ] = 1,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and count them.")
     ] = False,
@@ -82,6 +87,7 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from muster.sim.readers.native import is_journal
     from muster.sim.trace import TraceError
 
     if format is Format.OPENB:
@@ -90,14 +96,13 @@ def command(
             "There is swf, philly, muster",
             BAD_INPUT,
         )
-    if len(trace) > 1:
-        raise Failure(f"--format {format} is one file; got {len(trace)}", BAD_INPUT)
-    path = Path(trace[0])
+    paths = [Path(each) for each in trace]
     try:
-        if format is Format.MUSTER:
+        if format is Format.MUSTER and any(map(is_journal, paths)):
             given = {
                 "--order": order is not None,
                 "--seeds": seeds != DEFAULT_SEED,
+                "--jobs": jobs != 1,
                 "--estimates": estimates is not None,
                 "--load": load is not None,
                 "--pass": passes is not None,
@@ -105,12 +110,31 @@ def command(
                 "--skip-bad": skip_bad,
             }
             _refuse([option for option, is_given in given.items() if is_given])
-            _recheck(path, policy or LIVE, output)
+            if len(paths) > 1:
+                raise Failure(f"a journal is decided again by itself; got {len(paths)} files", BAD_INPUT)
+            _recheck(paths[0], policy or LIVE, output)
         else:
-            found = _trace(format, path, _machine(nodes), estimates or Estimates.USER, skip_bad)
-            shortest_first = order is Order.SJBF
+            from muster.sim import engine, experiment, readers
+            from muster.sim import trace as traces
+
+            found = readers.open_trace(
+                readers.Format(format),
+                paths,
+                nodes=_machine(nodes),
+                estimates=traces.Estimates(estimates or Estimates.USER),
+                skip_bad=skip_bad,
+            )
             _replay(
-                found, policy or "pack", shortest_first, _seeds(seeds), load, passes or Pass.EVENT, output
+                experiment.Experiment(
+                    found,
+                    policy or "pack",
+                    _seeds(seeds),
+                    shortest_first=order is Order.SJBF,
+                    load=load,
+                    pass_=engine.Pass(passes or Pass.EVENT),
+                ),
+                jobs,
+                output,
             )
     except TraceError as error:
         raise Failure(str(error), BAD_INPUT) from None
@@ -119,7 +143,7 @@ def command(
 def _refuse(options: list[str]) -> None:
     if options:
         raise Failure(
-            f"{', '.join(options)}: not for --format muster; a journal is decided again exactly as it was",
+            f"{', '.join(options)}: not for a journal; it is decided again exactly as it was",
             BAD_INPUT,
         )
 
@@ -174,48 +198,18 @@ def _machine(nodes: str) -> "list[NodeChanged]":
     return as_nodes(nodespec.read(nodes)) if nodes else []
 
 
-def _trace(
-    format: Format, path: "Path", nodes: "list[NodeChanged]", estimates: Estimates, skip_bad: bool
-) -> "Trace":
-    from muster.sim import trace
-    from muster.sim.readers.philly import Philly
-    from muster.sim.readers.swf import Swf
-
-    if format is Format.SWF:
-        return Swf(path, nodes, trace.Estimates(estimates), skip_bad)
-    return Philly(path, nodes, skip_bad)
-
-
-def _replay(
-    trace: "Trace",
-    policy: str,
-    shortest_first: bool,
-    seeds: list[int],
-    load: float | None,
-    passes: Pass,
-    output: Output,
-) -> None:
+def _replay(asked: "Experiment", jobs: int, output: Output) -> None:
     from muster.cli import show
-    from muster.sim import engine, policies, report
-    from muster.sim.trace import survey
+    from muster.sim import experiment
 
-    make = policies.policy(policy, shortest_first=shortest_first)
-    if load is not None and not 0 < load <= MOST_LOAD:
-        raise Failure(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}", BAD_INPUT)
-    surveyed = survey(trace)
-    if load is not None and surveyed.last == surveyed.first:
-        raise Failure("--load: all jobs arrive at one time; there is nothing between them", BAD_INPUT)
-    with Progress("jobs", surveyed.jobs) as progress:
-        found = report.run(
-            trace,
-            surveyed,
-            make,
-            policy=policy,
-            seeds=seeds,
-            load=load,
-            pass_=engine.Pass(passes),
-            turn=lambda recorder: progress.step(recorder.finished),
-        )
+    surveyed = experiment.prepare(asked)
+    total = surveyed.jobs * (len(asked.seeds) if asked.draws else 1)
+    with Progress("jobs", total) as progress:
+
+        def turn(done: int, recorder: "Recorder | None") -> None:
+            progress.step(done * surveyed.jobs + (recorder.finished if recorder is not None else 0))
+
+        found = experiment.run(asked, surveyed, jobs=jobs, turn=turn)
     for sentence in _left_out(surveyed, found):
         print(sentence, file=sys.stderr)
     if output is not Output.TABLE:
@@ -225,8 +219,8 @@ def _replay(
         }
         show.machine({"policy": found.policy, "seeds": found.seeds, "metrics": metrics}, output)
     else:
-        print(_headline(trace, surveyed, load))
-        show.table(["METRIC", "VALUE", "UNIT"], _rows(trace, found), right=["VALUE"])
+        print(_headline(asked.trace, surveyed, asked.load))
+        show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
 
 
 def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
@@ -237,7 +231,10 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
         yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
     if report.stranded:
         yield f"never started: {report.stranded} of {survey.jobs}; they are in no mean"
-    if len(report.seeds) > 1:
+    stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
+    if stopped:
+        yield f"stopped and started again: {', '.join(sorted(stopped))}"
+    if len(report.seeds) > 1 and not report.drawn:
         yield "nothing in this replay is drawn: all seeds have one result"
 
 
@@ -250,21 +247,23 @@ def _headline(trace: "Trace", survey: "Survey", load: float | None) -> str:
     return f"{survey.jobs} jobs on {nodes}, {total / WHOLE:g} {trace.resource}, offered load {offered:.3f}"
 
 
-def _rows(trace: "Trace", report: "Report") -> list[list[str]]:
+def _table(trace: "Trace", report: "Report") -> tuple[list[str], list[list[str]]]:
     units = {
         "wait_mean": "s",
         "wait_p95": "s",
         "makespan": "s",
         "work_lost": f"{trace.resource} × s",
     }
-    return [
-        [
-            name,
-            "-" if figure.mean is None else f"{figure.mean:,.4f}".rstrip("0").rstrip("."),
-            units.get(name, ""),
-        ]
+    several = report.drawn and len(report.seeds) > 1
+    rows = [
+        [name, _number(figure.mean), *([_number(figure.std)] if several else []), units.get(name, "")]
         for name, figure in report.metrics.items()
     ]
+    return ["METRIC", *(["MEAN", "STD"] if several else ["VALUE"]), "UNIT"], rows
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def _seeds(text: str) -> list[int]:

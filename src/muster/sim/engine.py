@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from muster.core.decisions import Assign, Decision, Evict, Victim
@@ -304,7 +305,8 @@ class _Cluster:
     def _plan_end(self, run: _Run) -> None:
         self._numbers += 1
         run.number = self._numbers
-        heappush(self._ends, (run.end, run.job.id, run.number))
+        if run.end < inf:
+            heappush(self._ends, (run.end, run.job.id, run.number))
 
     def _preempt(self, victim: Victim, now: float) -> None:
         run = self._running.get(victim.gang)

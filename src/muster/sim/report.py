@@ -1,12 +1,11 @@
-"""A replay from its trace to its figures, once per seed."""
+"""The figures of an experiment, over its seeds."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 
-from muster.sim.engine import Core, Pass, replay
-from muster.sim.metrics import NAMES, Metrics, Recorder
-from muster.sim.trace import Survey, Tally, Trace, capacity, stretch
+from muster.sim.metrics import NAMES, Metrics, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,55 +18,41 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """What came out for one seed."""
+
+    metrics: Metrics
+    #: jobs that did not come to their end
+    stranded: int = 0
+    #: runs that were stopped before theirs, by why
+    stops: Mapping[Stop, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     policy: str
     seeds: list[int]
     metrics: dict[str, Figure]
-    #: jobs that never started
-    stranded: int
+    #: one for each seed, in their order
+    results: list[Result]
+    #: whether the seeds made a difference
+    drawn: bool = False
+
+    @property
+    def stranded(self) -> int:
+        """Jobs that did not come to their end, with the seed under which they are most."""
+        return max(result.stranded for result in self.results)
+
+    @property
+    def stops(self) -> Counter[Stop]:
+        """Runs that were stopped before their end, over all seeds that were computed."""
+        return sum((Counter(result.stops) for result in self.results[: None if self.drawn else 1]), Counter())
 
 
-def run(
-    trace: Trace,
-    survey: Survey,
-    make: Callable[[], Core],
-    *,
-    policy: str,
-    seeds: Sequence[int],
-    load: float | None = None,
-    pass_: Pass = Pass.EVENT,
-    turn: Callable[[Recorder], None] = lambda recorder: None,
-) -> Report:
-    """Replays a trace whose survey has been made. Raises TraceError.
-
-    Nothing is drawn yet, by no policy and no reader: all seeds have one result, computed once.
-
-    load    the offered load to reach, by stretching the time between arrivals; None: as it was
-    turn    called once for each decision cycle
-    """
-    total = capacity(trace.nodes, trace.resource)
-    recorder = Recorder(total)
-    jobs = trace.jobs(Tally())  # counted by the survey
-    if load is not None:
-        jobs = stretch(jobs, survey.first, survey.offered(total) / load)
-    stranded = replay(
-        make(),
-        trace.nodes,
-        jobs,
-        recorder,
-        pass_,
-        lambda: turn(recorder),
-        resource=trace.resource,
-        outages=trace.outages,
-        rules=trace.rules,
-    )
-    return summary(policy, seeds, [recorder.metrics] * len(seeds), len(stranded))
-
-
-def summary(policy: str, seeds: Sequence[int], results: Sequence[Metrics], stranded: int) -> Report:
-    rows = [asdict(result) for result in results]
+def summary(policy: str, seeds: Sequence[int], results: Sequence[Result], *, drawn: bool = True) -> Report:
+    rows = [asdict(result.metrics) for result in results]
     figures = {name: _figure([row[name] for row in rows]) for name in NAMES}
-    return Report(policy, list(seeds), figures, stranded)
+    return Report(policy, list(seeds), figures, list(results), drawn)
 
 
 def _figure(values: list[float | None]) -> Figure:

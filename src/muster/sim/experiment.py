@@ -1,0 +1,140 @@
+"""An experiment: a trace under a policy, once for each seed, in as many processes as are wanted.
+
+Where nothing is drawn, neither by the trace nor by the policy, all seeds have one result, computed once.
+"""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from multiprocessing import get_context
+from typing import Final
+
+from muster.sim import policies
+from muster.sim.engine import Core, Pass, replay
+from muster.sim.metrics import Recorder
+from muster.sim.report import Report, Result, summary
+from muster.sim.trace import Survey, Tally, Trace, TraceError, capacity, stretch, survey
+
+MOST_LOAD: Final = 1000.0
+
+
+class Order(StrEnum):
+    """Who may pass one that waits for its reservation: in order of age, or the shortest first."""
+
+    FCFS = "fcfs"
+    SJBF = "sjbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is replayed, and how. It goes to other processes as it is."""
+
+    trace: Trace
+    policy: str = "pack"
+    seeds: Sequence[int] = (42,)
+    #: who may pass one that waits comes by rising estimate
+    shortest_first: bool = False
+    #: the offered load to reach, by stretching the time between arrivals; None: as it was
+    load: float | None = None
+    pass_: Pass = Pass.EVENT
+
+    @property
+    def draws(self) -> bool:
+        """Whether a seed makes a difference."""
+        return self.trace.draws
+
+    def core(self, seed: int) -> Core:
+        """Raises TraceError, if there is no such policy."""
+        return policies.policy(self.policy, shortest_first=self.shortest_first)()
+
+
+def prepare(experiment: Experiment) -> Survey:
+    """Finds out whether it can be carried out. Raises TraceError."""
+    policies.policy(experiment.policy, shortest_first=experiment.shortest_first)
+    load = experiment.load
+    if load is not None and not 0 < load <= MOST_LOAD:
+        raise TraceError(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}")
+    surveyed = survey(experiment.trace)
+    if load is not None and surveyed.last == surveyed.first:
+        raise TraceError("--load: all jobs arrive at one time; there is nothing between them")
+    return surveyed
+
+
+def run(
+    experiment: Experiment,
+    surveyed: Survey,
+    *,
+    jobs: int = 1,
+    turn: Callable[[int, Recorder | None], None] = lambda done, recorder: None,
+) -> Report:
+    """Carries it out. Raises TraceError.
+
+    `jobs`: processes. `turn` is called with the number of seeds that are done: after each decision cycle,
+    with what has been recorded of the one at work, or, with several processes, after each seed.
+    """
+    seeds = experiment.seeds if experiment.draws else experiment.seeds[:1]
+    results = []
+    for result in _results(experiment, surveyed, seeds, min(jobs, len(seeds)), turn):
+        results.append(result)
+        turn(len(results), None)
+    if not experiment.draws:
+        results *= len(experiment.seeds)
+    return summary(experiment.policy, experiment.seeds, results, drawn=experiment.draws)
+
+
+def _results(
+    experiment: Experiment,
+    surveyed: Survey,
+    seeds: Sequence[int],
+    jobs: int,
+    turn: Callable[[int, Recorder | None], None],
+) -> Iterator[Result]:
+    """In order of seeds."""
+    if jobs <= 1:
+        for done, seed in enumerate(seeds):
+            yield one(experiment, surveyed, seed, lambda recorder, done=done: turn(done, recorder))  # type: ignore[misc]
+        return
+    # a new interpreter each: a fork would take the threads of a progress bar along, in whatever state
+    with get_context("spawn").Pool(jobs, _leave_interrupts_to_the_parent) as pool:
+        yield from pool.imap(_One(experiment, surveyed), seeds)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    experiment: Experiment
+    surveyed: Survey
+
+    def __call__(self, seed: int) -> Result:
+        return one(self.experiment, self.surveyed, seed)
+
+
+def one(
+    experiment: Experiment,
+    surveyed: Survey,
+    seed: int,
+    turn: Callable[[Recorder], None] = lambda recorder: None,
+) -> Result:
+    """The replay of one seed."""
+    trace = experiment.trace.drawn(seed)
+    total = capacity(trace.nodes, trace.resource)
+    recorder = Recorder(total)
+    jobs = trace.jobs(Tally())  # counted by the survey
+    if experiment.load is not None:
+        jobs = stretch(jobs, surveyed.first, surveyed.offered(total) / experiment.load)
+    left = replay(
+        experiment.core(seed),
+        trace.nodes,
+        jobs,
+        recorder,
+        experiment.pass_,
+        lambda: turn(recorder),
+        resource=trace.resource,
+        outages=trace.outages,
+        rules=trace.rules,
+    )
+    return Result(recorder.metrics, len(left), dict(recorder.stops))

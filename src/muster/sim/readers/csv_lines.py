@@ -1,0 +1,206 @@
+"""Muster's own traces as CSV: tables of jobs, of nodes and of outages, told apart by their header.
+
+A column is a field of `records.py` in lower case with underscores, or the name of a resource (`cpu`,
+`memory`, `gpus` for nvidia.com/gpu, anything with a slash). In a table of jobs each line is a pod set; a line
+whose `submit` is empty adds one to the job above it. Layers and queues have no table: they are for JSON.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from muster.names import GPU, GPU_PRODUCT
+from muster.sim.readers.lines import lines, shown
+from muster.sim.readers.records import JobRecord, NodeRecord, OutageRecord, Record
+from muster.sim.trace import TraceError
+
+#: Where a record stands, and the record or why there is none.
+Told = tuple[str, Record | TraceError]
+
+_JOB: Final = (
+    "job",
+    "submit",
+    "run",
+    "min",
+    "namespace",
+    "queue",
+    "priority",
+    "estimate",
+    "limit",
+    "checkpoint",
+    "restart_cost",
+    "min_run_time",
+    "preemptible",
+    "gather",
+    "exclusive",
+    "failures",
+)
+_POD_SET: Final = {"set": "name", "pods": "count", "pods_min": "min", "gpu_share": "gpuShare"}
+_NODE: Final = ("node", "count")
+_OUTAGE: Final = ("at", "node", "is")
+_RESOURCES: Final = {"cpu": "cpu", "memory": "memory", "gpus": GPU}
+
+
+def records(path: Path) -> Iterator[Told]:
+    """Raises TraceError for the file."""
+    table: _Table | None = None
+    for number, text in lines(path):
+        where = f"{path}, line {number}"
+        if not text.strip():
+            continue
+        if table is None:
+            table = _table(_fields(text, where), where)
+            continue
+        try:
+            done = table.line(_fields(text, where), where)
+        except TraceError as error:
+            table.drop()
+            yield where, error
+            continue
+        if done is not None:
+            yield done
+    if table is None:
+        raise TraceError(f"{path}: is empty; expected a header such as job,submit,run,pods,gpus")
+    if (last := table.last()) is not None:
+        yield last
+
+
+def _fields(text: str, where: str) -> list[str]:
+    try:
+        return [field.strip() for field in next(csv.reader([text], strict=True))]
+    except csv.Error as error:
+        raise TraceError(f"{where}: not CSV: {error}") from None
+
+
+def _table(header: list[str], where: str) -> "_Table":
+    if "submit" in header:
+        known: tuple[str, ...] = (*_JOB, *_POD_SET, *_RESOURCES)
+        needed: tuple[str, ...] = ("job", "submit", "run")
+        table: type[_Table] = _Jobs
+    elif "at" in header:
+        known, needed, table = _OUTAGE, _OUTAGE, _Outages
+    else:
+        known, needed, table = (*_NODE, *_RESOURCES, "product"), ("node",), _Nodes
+    for number, column in enumerate(header, 1):
+        at = f"{where}, column {number}"
+        if header.index(column) != number - 1:
+            raise TraceError(f"{at}: {shown(column)} comes twice")
+        free = table is not _Outages and "/" in column
+        if not (column in known or free or (table is _Nodes and column.startswith("label:"))):
+            raise TraceError(
+                f"{at}: {shown(column)} is no column; known are {', '.join(known)} and resources"
+            )
+    missing = [column for column in needed if column not in header]
+    if missing:
+        raise TraceError(f"{where}: no column {' and '.join(missing)}; is this a header?")
+    return table(header)
+
+
+class _Table:
+    """Lines of one header; a record may take several."""
+
+    def __init__(self, header: list[str]) -> None:
+        self._header = header
+
+    def line(self, fields: list[str], where: str) -> Told | None:
+        if len(fields) != len(self._header):
+            raise TraceError(f"{where}: {len(fields)} columns; the header has {len(self._header)}")
+        return self.row({name: text for name, text in zip(self._header, fields, strict=True) if text}, where)
+
+    def row(self, row: dict[str, str], where: str) -> Told | None:
+        raise NotImplementedError
+
+    def last(self) -> Told | None:
+        return None
+
+    def drop(self) -> None:
+        """The record under way has a line that cannot be read."""
+
+    def _record(self, type_: type[Record], value: Mapping[str, Any], where: str) -> Record:  # Any: JSON
+        try:
+            return msgspec.convert(value, type_, strict=False)
+        except msgspec.ValidationError as error:
+            message, _, path = str(error).partition(" - at `$")
+            raise TraceError(f"{where}{self._column(path.rstrip('`'))}: {message}") from None
+
+    def _column(self, path: str) -> str:
+        """`, column 3 (pods_min)`, of a path such as `.pods[0].min`."""
+        last = path.rpartition(".")[2].partition("[")[0]
+        names = {new: old for old, new in _POD_SET.items()} if path.startswith(".pods[") else {}
+        snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in last)
+        column = names.get(last, snake)
+        return (
+            f", column {self._header.index(column) + 1} ({column})" if column in self._header else f", {last}"
+        )
+
+
+class _Nodes(_Table):
+    def row(self, row: dict[str, str], where: str) -> Told | None:
+        labels = {key.removeprefix("label:"): row.pop(key) for key in [*row] if key.startswith("label:")}
+        if "product" in row:
+            labels[GPU_PRODUCT] = row.pop("product")
+        value = {"resources": _resources(row), "labels": labels, **row}
+        return where, self._record(NodeRecord, value, where)
+
+
+class _Outages(_Table):
+    def row(self, row: dict[str, str], where: str) -> Told | None:
+        return where, self._record(OutageRecord, row, where)
+
+
+class _Jobs(_Table):
+    def __init__(self, header: list[str]) -> None:
+        super().__init__(header)
+        self._where, self._job = "", dict[str, Any]()  # Any: JSON
+
+    def row(self, row: dict[str, str], where: str) -> Told | None:
+        resources = _resources(row)
+        pods: dict[str, Any] = {new: row.pop(old) for old, new in _POD_SET.items() if old in row}  # Any: JSON
+        pods["resources"] = resources
+        if "submit" not in row:
+            if not self._job or row.get("job", self._job["job"]) != self._job["job"]:
+                raise TraceError(f"{where}: submit is empty, and the line above is of another job")
+            extra = sorted(row.keys() - {"job"})
+            if extra:
+                raise TraceError(f"{where}: {', '.join(extra)} belongs into the job's first line")
+            self._job["pods"].append(pods)
+            return None
+        before = self.last()
+        value: dict[str, Any] = dict(row)  # Any: JSON
+        for name, camel in (("restart_cost", "restartCost"), ("min_run_time", "minRunTime")):
+            if name in value:
+                value[camel] = value.pop(name)
+        if "gather" in value:
+            value["gather"] = [_gather(each) for each in value["gather"].split(";")]
+        if "failures" in value:
+            value["failures"] = value["failures"].split(";")
+        self._where, self._job = where, {**value, "pods": [pods]}
+        return before
+
+    def last(self) -> Told | None:
+        if not self._job:
+            return None
+        where, job = self._where, self._job
+        self.drop()
+        try:
+            return where, self._record(JobRecord, job, where)
+        except TraceError as error:
+            return where, error
+
+    def drop(self) -> None:
+        self._job = {}
+
+
+def _resources(row: dict[str, str]) -> dict[str, str]:
+    """Takes them out of the row."""
+    return {_RESOURCES.get(key, key): row.pop(key) for key in [*row] if key in _RESOURCES or "/" in key}
+
+
+def _gather(text: str) -> dict[str, str]:
+    """`rack:MustGather`, `rack:PreferGather:4`, `rack::4`."""
+    layer, _, rest = text.partition(":")
+    strategy, _, multiple = rest.partition(":")
+    return {k: v for k, v in (("layer", layer), ("strategy", strategy), ("multiple", multiple)) if v}

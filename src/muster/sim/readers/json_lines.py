@@ -1,0 +1,69 @@
+"""Muster's own traces as JSON, one object per line (`records.py` says what each may hold).
+
+What a line is, its keys tell: `job`, `queue`, `layers`, `at` (an outage) or `node`. One line is in memory at
+a time.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from muster.sim.readers.lines import lines
+from muster.sim.readers.records import (
+    JobRecord,
+    LayersRecord,
+    NodeRecord,
+    OutageRecord,
+    QueueRecord,
+    Record,
+)
+from muster.sim.trace import TraceError
+
+#: In this order: an outage names a node, too.
+_KINDS: Final[dict[str, msgspec.json.Decoder[Record]]] = {
+    key: msgspec.json.Decoder(type_)
+    for key, type_ in (
+        ("job", JobRecord),
+        ("queue", QueueRecord),
+        ("layers", LayersRecord),
+        ("at", OutageRecord),
+        ("node", NodeRecord),
+    )
+}
+_KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_JOB: Final = re.compile(r'\s*\{\s*"job"\s*:')
+
+
+def records(path: Path) -> Iterator[tuple[str, Record | TraceError]]:
+    """Where each record stands, and the record or why there is none. Raises TraceError for the file."""
+    for number, text in lines(path):
+        if text.strip():
+            where = f"{path}, line {number}"
+            try:
+                yield where, _record(text, where)
+            except TraceError as error:
+                yield where, error
+
+
+def _record(text: str, where: str) -> Record:
+    try:
+        if _JOB.match(text):  # nearly every line
+            return _KINDS["job"].decode(text)
+        keys = _KEYS.decode(text)
+        for key, decoder in _KINDS.items():
+            if key in keys:
+                return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        field = path.rstrip("`").lstrip(".")
+        raise TraceError(f"{where}{', ' if field else ''}{field}: {message}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        message, _, position = str(error).removeprefix("JSON is malformed: ").rpartition(" (byte ")
+        column = f", column {int(position.rstrip(')')) + 1}" if message else ""
+        raise TraceError(
+            f"{where}{column}: not JSON: {message or error}; expected one object per line"
+        ) from None
+    raise TraceError(f"{where}: none of the keys {', '.join(_KINDS)}; what is it?")

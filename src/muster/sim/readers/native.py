@@ -1,0 +1,162 @@
+"""Muster's own traces: nodes, queues, layers, outages and jobs, from JSON or CSV files, or several of them.
+
+What is not a job comes before the first job of its file, so that a trace of any length is read line by
+line. Jobs come in order of submission. Nodes may come from `--nodes` instead. Counted are GPUs, if any node
+has one, else processors.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.core.events import NodeChanged, QueueChanged
+from muster.core.gang import NodeName
+from muster.names import GPU
+from muster.sim.readers import csv_lines, json_lines
+from muster.sim.readers.lines import lines
+from muster.sim.readers.records import (
+    MOST,
+    JobRecord,
+    LayersRecord,
+    NodeRecord,
+    OutageRecord,
+    QueueRecord,
+    Record,
+    job,
+    layers,
+    nodes,
+    outage,
+    queue,
+)
+from muster.sim.trace import Job, Outage, Tally, Trace, TraceError, capacity
+
+CPU: Final = "cpu"
+#: Queues that need not be written.
+_THERE: Final = ("root", "default")
+
+
+class Native(Trace):
+    def __init__(
+        self, paths: Sequence[Path], given: Sequence[NodeChanged] = (), skip_bad: bool = False
+    ) -> None:
+        """Reads what comes before the jobs; raises TraceError."""
+        self._paths, self._skip_bad = paths, skip_bad
+        found: dict[NodeName, NodeChanged] = {node.name: node for node in given}
+        queues: dict[str, tuple[QueueChanged, str]] = {}
+        outages: list[tuple[Outage, str]] = []
+        self._layers: tuple[str, ...] = ()
+        for path in paths:
+            for where, record in _records(path):
+                match record:
+                    case JobRecord():
+                        break
+                    case TraceError():
+                        if not skip_bad:
+                            raise record
+                    case NodeRecord():
+                        self._add(found, record, where)
+                    case QueueRecord():
+                        if record.queue in queues:
+                            raise TraceError(f"{where}: queue {record.queue} comes twice")
+                        queues[record.queue] = (queue(record, where), where)
+                    case LayersRecord():
+                        told = layers(record)
+                        self._layers = tuple(layer.name for layer in told.layers)
+                        self.rules = (*self.rules, told)
+                    case OutageRecord():
+                        outages.append((outage(record), where))
+        if not found:
+            raise TraceError(
+                f"{paths[0]}: it has no nodes; write them before the jobs, or give them, for example "
+                f'--nodes "4 x cpu=32,{GPU}=8"'
+            )
+        self._queues = {*_THERE, *queues}
+        self.rules = (*self.rules, *_in_order(queues))
+        self.nodes = [found[name] for name in sorted(found)]
+        for each, where in outages:
+            if each.node not in found:
+                raise TraceError(f"{where}, node: there is no node {each.node}")
+        self.outages = sorted((each for each, _ in outages), key=lambda each: (each.at, each.node, each.up))
+        self.resource = GPU if capacity(self.nodes, GPU) else CPU
+        self._capacity = capacity(self.nodes, self.resource)
+
+    def _add(self, found: dict[NodeName, NodeChanged], record: NodeRecord, where: str) -> None:
+        for node in nodes(record, where):
+            if node.name in found:
+                raise TraceError(f"{where}, node: {node.name} comes twice")
+            found[node.name] = node
+        if len(found) > MOST:
+            raise TraceError(f"{where}: more than {MOST} nodes")
+
+    def jobs(self, tally: Tally) -> Iterator[Job]:
+        last = 0.0
+        for path in self._paths:
+            header = True
+            for where, record in _records(path):
+                try:
+                    found = self._job(record, where, last, header=header)
+                except TraceError as error:
+                    if not self._skip_bad:
+                        raise
+                    tally.drop(error)
+                    continue
+                if found is None:
+                    continue
+                header, last = False, found.submitted
+                if found.run_time <= 0:
+                    tally.filtered["no run time"] += 1
+                elif found.size > self._capacity:
+                    tally.filtered["larger than the machine"] += 1
+                else:
+                    yield found
+
+    def _job(self, record: Record | TraceError, where: str, last: float, *, header: bool) -> Job | None:
+        if isinstance(record, TraceError):
+            raise record
+        if not isinstance(record, JobRecord):
+            if header:
+                return None
+            raise TraceError(f"{where}: nodes, queues, layers and outages come before the first job")
+        found = job(record, self.resource, where)
+        if found.submitted < last:
+            raise TraceError(
+                f"{where}, submit: {record.submit:g} is out of order; the job before has {last:g}"
+            )
+        if found.queue not in self._queues:
+            raise TraceError(f"{where}, queue: there is no queue {found.queue}")
+        wanted = [*(each.layer for each in found.gather), *filter(None, [found.exclusive])]
+        unknown = [layer for layer in wanted if layer not in self._layers]
+        if unknown:
+            known = f"there is {', '.join(self._layers)}" if self._layers else "there are no layers"
+            raise TraceError(f"{where}: layer {unknown[0]} is unknown; {known}")
+        return found
+
+
+def is_journal(path: Path) -> bool:
+    """Whether a file is the journal of a scheduler, by its first line."""
+    try:
+        first = next((text for _, text in lines(path) if text.strip()), "")
+    except TraceError:
+        return True  # whoever reads it says what is wrong with it
+    return first.startswith('{"at":') and '"is":' in first and '"what":' in first
+
+
+def _records(path: Path) -> Iterator[csv_lines.Told]:
+    first = next((text for _, text in lines(path) if text.strip()), "")
+    return json_lines.records(path) if first.lstrip().startswith("{") else csv_lines.records(path)
+
+
+def _in_order(queues: dict[str, tuple[QueueChanged, str]]) -> Iterator[QueueChanged]:
+    """Parents first. Raises TraceError for one that is not there, and for a circle."""
+    done = {*_THERE} - queues.keys()
+    left = dict(queues)
+    while left:
+        ready = [name for name, (told, _) in left.items() if told.queue.parent in done]
+        for name in ready:
+            done.add(name)
+            yield left.pop(name)[0]
+        if not ready:
+            told, where = next(iter(left.values()))
+            parent = told.queue.parent
+            why = "its parents go in a circle" if parent in left else f"there is no queue {parent}"
+            raise TraceError(f"{where}, parent: {told.queue.name} is below {parent}; {why}")

@@ -1,0 +1,240 @@
+"""Muster's own trace format: what a line of it may say, whether it is written as JSON or as CSV.
+
+Nodes, queues, layers of the network and outages of nodes; and jobs, which can say all that the core knows of
+a gang. docs/replay.md describes every field. Each record is checked by itself here, and against the others
+as far as they are known; `where` names file and line in errors.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from math import isfinite
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from muster.api import quantity
+from muster.core.events import LayersChanged, NodeChanged, QueueChanged
+from muster.core.gang import (
+    Amounts,
+    GangId,
+    Gather,
+    Layer,
+    NodeName,
+    PodSet,
+    Queue,
+    QueueOrder,
+    Shape,
+    Strategy,
+)
+from muster.names import GPU_SHARE
+from muster.sim.readers.lines import LARGEST, shown
+from muster.sim.trace import WHOLE, Job, Outage, TraceError, size
+
+#: Pods of one job, nodes of one trace; and the largest amount in the core's integers.
+MOST: Final = 100_000
+_LARGEST_AMOUNT: Final = 2**31 - 1
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Resources = dict[str, str | int | float]
+
+
+class Record(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
+    pass
+
+
+class NodeRecord(Record, frozen=True):
+    """One node; with `count` several, whose names end in -0, -1, …"""
+
+    node: Name
+    count: Positive | None = None
+    resources: Resources = {}
+    labels: dict[str, str] = {}
+
+
+class QueueRecord(Record, frozen=True):
+    queue: Name
+    parent: Name = "root"
+    weight: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 1
+    guarantee: Resources = {}
+    deserved: Resources | None = None
+    capability: Resources = {}
+    order: Literal["priority", "fifo", "fair"] = "priority"
+    reclaimable: bool = True
+    closed: bool = False
+    max_gangs: Count | None = None
+
+
+class LayerRecord(Record, frozen=True):
+    name: Name
+    keys: Annotated[list[Name], msgspec.Meta(min_length=1)]
+
+
+class LayersRecord(Record, frozen=True):
+    """From the widest to the narrowest; nodes are below the last."""
+
+    layers: list[LayerRecord]
+
+
+class OutageRecord(Record, frozen=True):
+    at: Seconds
+    node: Name
+    event: Literal["down", "up"] = msgspec.field(name="is")
+
+
+class PodSetRecord(Record, frozen=True):
+    name: Name = "main"
+    count: Positive = 1
+    #: absent: all of them
+    min: Count | None = None
+    resources: Resources = {}
+    #: thousandths of one GPU
+    gpu_share: Annotated[int, msgspec.Meta(ge=0, lt=WHOLE)] = 0
+    selector: dict[str, str] = {}
+
+
+class GatherRecord(Record, frozen=True):
+    layer: Name
+    strategy: Literal["MustGather", "PreferGather"] | None = None
+    multiple: Positive = 1
+
+
+class JobRecord(Record, frozen=True):
+    job: Name
+    submit: Seconds
+    run: Seconds
+    pods: Annotated[list[PodSetRecord], msgspec.Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: [PodSetRecord()]
+    )
+    #: over all pod sets; absent: the sum of theirs
+    min: Count | None = None
+    namespace: Name = "default"
+    queue: Name = "default"
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
+    estimate: Seconds | None = None
+    limit: Seconds | None = None
+    checkpoint: Seconds | None = None
+    restart_cost: Seconds = 0.0
+    min_run_time: Seconds = 0.0
+    preemptible: bool = True
+    gather: list[GatherRecord] = []
+    exclusive: str = ""
+    failures: list[Seconds] = []
+
+
+def nodes(record: NodeRecord, where: str) -> Iterator[NodeChanged]:
+    capacity = _amounts(record.resources, quantity.capacity, f"{where}, resources")
+    labels = tuple(sorted(record.labels.items()))
+    for name in (
+        [record.node] if record.count is None else [f"{record.node}-{i}" for i in range(record.count)]
+    ):
+        yield NodeChanged(NodeName(name), capacity, labels)
+
+
+def queue(record: QueueRecord, where: str) -> QueueChanged:
+    def amounts(field: str, value: Resources) -> Amounts:
+        return _amounts(value, quantity.capacity, f"{where}, {field}")
+
+    return QueueChanged(
+        Queue(
+            record.queue,
+            record.parent,
+            record.weight,
+            guarantee=amounts("guarantee", record.guarantee),
+            deserved=None if record.deserved is None else amounts("deserved", record.deserved),
+            capability=amounts("capability", record.capability),
+            order=QueueOrder(record.order),
+            reclaimable=record.reclaimable,
+            closed=record.closed,
+            max_gangs=record.max_gangs,
+        )
+    )
+
+
+def layers(record: LayersRecord) -> LayersChanged:
+    return LayersChanged(tuple(Layer(layer.name, tuple(layer.keys)) for layer in record.layers))
+
+
+def outage(record: OutageRecord) -> Outage:
+    return Outage(record.at, NodeName(record.node), up=record.event == "up")
+
+
+def job(record: JobRecord, resource: str, where: str) -> Job:
+    """Raises TraceError; that there are its queue and its layers is not looked at."""
+    try:
+        pod_sets = _pod_sets(_ENCODE(record.pods))
+    except ValueError as error:
+        raise TraceError(f"{where}, {error}") from None
+    places = sum(pod_set.count for pod_set in pod_sets)
+    if places > MOST:
+        raise TraceError(f"{where}, pods: {places} in all; expected {MOST} at most")
+    least = sum(pod_set.min_count for pod_set in pod_sets) if record.min is None else record.min
+    if least > places:
+        raise TraceError(f"{where}, min: {least}; there are {places} pods")
+    run = record.run if record.limit is None else min(record.run, record.limit)
+    return Job(
+        GangId(f"{record.namespace}/{record.job}"),
+        record.submit,
+        run,
+        run if record.estimate is None else record.estimate,
+        pod_sets,
+        sum(pod_set.count * size(pod_set.shape, resource) for pod_set in pod_sets),
+        min_count=max(least, 1),
+        namespace=record.namespace,
+        queue=record.queue,
+        priority=record.priority,
+        limit=record.limit,
+        checkpoint=record.checkpoint or None,
+        restart_cost=record.restart_cost,
+        min_run_time=record.min_run_time,
+        preemptible=record.preemptible,
+        gather=tuple(
+            Gather(each.layer, None if each.strategy is None else Strategy(each.strategy), each.multiple)
+            for each in record.gather
+        ),
+        exclusive=record.exclusive,
+        failures=tuple(record.failures),
+    )
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(list[PodSetRecord]).decode
+
+
+@lru_cache(maxsize=4096)
+def _pod_sets(packed: bytes) -> tuple[PodSet, ...]:
+    """Equal ones are one object, as the core likes it. ValueError names the field."""
+    sets: dict[str, PodSet] = {}
+    for number, record in enumerate(_DECODE(packed)):
+        at = f"pods[{number}]"
+        if record.name in sets:
+            raise ValueError(f"{at}.name: {shown(record.name)} comes twice")
+        least = record.count if record.min is None else record.min
+        if least > record.count:
+            raise ValueError(f"{at}.min: {least}; there are {record.count}")
+        requests = dict(_amounts(record.resources, quantity.request, f"{at}.resources"))
+        if record.gpu_share:
+            requests[GPU_SHARE] = record.gpu_share
+        shape = Shape(tuple(sorted(requests.items())), tuple(sorted(record.selector.items())))
+        sets[record.name] = PodSet(record.name, shape, record.count, least)
+    return tuple(sets.values())
+
+
+def _amounts(
+    resources: Mapping[str, str | int | float], rounded: Callable[[str, str | int | float], int], where: str
+) -> Amounts:
+    amounts = {}
+    for resource, text in resources.items():
+        try:
+            if isinstance(text, float) and not isfinite(text):
+                raise ValueError(f"{text} is no amount")
+            amount = rounded(resource, text)
+        except ValueError as error:
+            raise TraceError(f"{where}.{resource}: {error}") from None
+        if not 0 <= amount <= _LARGEST_AMOUNT:
+            raise TraceError(f"{where}.{resource}: {shown(str(text))} is out of range")
+        if amount:
+            amounts[resource] = amount
+    return tuple(sorted(amounts.items()))

@@ -1,0 +1,266 @@
+"""Muster's own traces: JSON and CSV say the same, and what is wrong is said with file, line and field."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.events import LayersChanged, NodeChanged, QueueChanged
+from muster.core.gang import GangId, Gather, Layer, NodeName, PodSet, Queue, QueueOrder, Shape, Strategy
+from muster.sim.readers.native import Native, is_journal
+from muster.sim.trace import Job, Outage, Tally, TraceError
+from tests.sim.traces import GPU, write
+
+SHARE = "muster.dev/gpu-share"
+NODES = (
+    '{"node": "big", "count": 2, "resources": {"cpu": 32, "memory": "256Gi", "nvidia.com/gpu": 8}, '
+    '"labels": {"rack": "r1", "nvidia.com/gpu.product": "A100"}}\n'
+    '{"node": "small", "resources": {"cpu": "1500m"}}\n'
+)
+RULES = (
+    '{"queue": "b", "parent": "a", "weight": 3, "deserved": {"nvidia.com/gpu": 8}, "order": "fair"}\n'
+    '{"queue": "a", "maxGangs": 5, "capability": {"cpu": 2}}\n'
+    '{"layers": [{"name": "rack", "keys": ["rack", "old-rack"]}]}\n'
+    '{"at": 20, "node": "big-0", "is": "up"}\n'
+    '{"at": 10, "node": "big-0", "is": "down"}\n'
+)
+JOBS = (
+    '{"job": "train", "submit": 0, "run": 600, "pods": [{"name": "w", "count": 4, "min": 2, '
+    '"resources": {"nvidia.com/gpu": 4}}], "checkpoint": 60, "restartCost": 5, "queue": "b", "priority": 7}\n'
+    '{"job": "x", "namespace": "ml", "submit": 10, "run": 50, "limit": 40, "estimate": 45, '
+    '"pods": [{"resources": {"cpu": "500m"}, "gpuShare": 250}], "preemptible": false, "minRunTime": 9}\n'
+    '\n{"job": "two", "submit": 10.5, "run": 100, "min": 3, "failures": [30, 2.5], "exclusive": "rack", '
+    '"gather": [{"layer": "rack", "strategy": "PreferGather", "multiple": 2}], '
+    '"pods": [{"name": "ps", "resources": {"cpu": 4}}, '
+    '{"name": "w", "count": 3, "resources": {"nvidia.com/gpu": 4}}]}\n'
+)
+NODES_CSV = "node,count,cpu,memory,gpus,product,label:rack\nbig,2,32,256Gi,8,A100,r1\nsmall,,1500m,,,,\n"
+OUTAGES_CSV = "at,node,is\n20,big-0,up\n10,big-0,down\n"
+JOBS_CSV = (
+    "job,submit,run,set,pods,pods_min,gpus,cpu,gpu_share,namespace,limit,estimate,checkpoint,restart_cost,"
+    "min_run_time,priority,preemptible,min,failures\n"
+    "train,0,600,w,4,2,4,,,,,,60,5,,7,,,\n"
+    "x,10,50,,,,,500m,250,ml,40,45,,,9,,false,,\n"
+    "two,10.5,100,ps,,,,4,,,,,,,,,,3,30;2.5\n"
+    "two,,,w,3,,4,,,,,,,,,,,,\n"
+)
+
+
+def native(
+    tmp_path: Path, *texts: str, given: tuple[NodeChanged, ...] = (), skip_bad: bool = False
+) -> Native:
+    paths = [write(tmp_path / f"f{number}", text) for number, text in enumerate(texts)]
+    return Native(paths, given, skip_bad)
+
+
+def test_json_says_it_all(tmp_path: Path) -> None:
+    trace = native(tmp_path, NODES + RULES + JOBS)
+    assert trace.resource == GPU
+    capacity = (("cpu", 32_000), ("memory", 256 * 1024), (GPU, 8))
+    labels = (("nvidia.com/gpu.product", "A100"), ("rack", "r1"))
+    assert trace.nodes == [
+        NodeChanged(NodeName("big-0"), capacity, labels),
+        NodeChanged(NodeName("big-1"), capacity, labels),
+        NodeChanged(NodeName("small"), (("cpu", 1500),)),
+    ]
+    assert trace.outages == [Outage(10, NodeName("big-0"), False), Outage(20, NodeName("big-0"), True)]
+    assert trace.rules == (
+        LayersChanged((Layer("rack", ("rack", "old-rack")),)),
+        QueueChanged(Queue("a", max_gangs=5, capability=(("cpu", 2000),))),
+        QueueChanged(Queue("b", "a", 3, deserved=((GPU, 8),), order=QueueOrder.FAIR)),
+    )
+    train, x, two = trace.jobs(Tally())
+    shape = Shape(((GPU, 4),))
+    assert train == Job(
+        GangId("default/train"),
+        0,
+        600,
+        600,
+        (PodSet("w", shape, 4, 2),),
+        16_000,
+        min_count=2,
+        namespace="default",
+        queue="b",
+        priority=7,
+        checkpoint=60,
+        restart_cost=5,
+    )
+    assert (x.id, x.run_time, x.estimate, x.limit, x.size) == ("ml/x", 40, 45, 40, 250)
+    assert (x.pod_sets[0].shape.requests, x.preemptible) == ((("cpu", 500), (SHARE, 250)), False)
+    assert (two.places, two.least, two.size, two.failures) == (4, 3, 12_000, (30, 2.5))
+    assert two.gather == (Gather("rack", Strategy.PREFER_GATHER, 2),)
+    assert two.exclusive == "rack"
+
+
+def test_csv_says_the_same_in_tables(tmp_path: Path) -> None:
+    told = native(tmp_path, NODES + RULES + JOBS)
+    found = [replace(job, queue="default", gather=(), exclusive="") for job in told.jobs(Tally())]
+    tables = native(tmp_path, NODES_CSV, OUTAGES_CSV, JOBS_CSV)
+    assert (tables.nodes, tables.outages, tables.rules) == (told.nodes, told.outages, ())
+    assert list(tables.jobs(Tally())) == found
+
+
+def test_files_and_forms_mix_and_nodes_can_be_given(tmp_path: Path) -> None:
+    given = (NodeChanged(NodeName("n"), (("cpu", 4000),)),)
+    trace = native(
+        tmp_path, '{"job": "a", "submit": 1, "run": 2}\n', "job,submit,run,cpu\nb,1,2,1\n", given=given
+    )
+    assert (trace.resource, trace.nodes) == ("cpu", list(given))
+    assert [(job.id, job.size) for job in trace.jobs(Tally())] == [("default/a", 0), ("default/b", 1000)]
+
+
+def test_quotes_and_layers_in_csv(tmp_path: Path) -> None:
+    jobs = 'job,submit,run,gather,exclusive,example.com/thing\n"a, b",0,5,rack:MustGather;rack::4,rack,2\n'
+    (job,) = native(tmp_path, NODES + RULES, jobs).jobs(Tally())
+    assert job.id == "default/a, b"
+    assert job.gather == (Gather("rack", Strategy.MUST_GATHER), Gather("rack", None, 4))
+    assert job.pod_sets[0].shape.requests == (("example.com/thing", 2),)
+
+
+NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (NODE + '{"job": "a"\n', "line 2: not JSON: Input data was truncated; expected one object per line"),
+        (NODE + '{"job": "a", "submit": 0, "run": 1}}\n', "line 2, column 37: not JSON: trailing characters"),
+        (NODE + "[1]\n", "line 2: Expected `object`, got `array`"),
+        (NODE + "{}\n", "line 2: none of the keys job, queue, layers, at, node; what is it?"),
+        (NODE + '{"job": "a", "submit": 0}\n', "line 2: Object missing required field `run`"),
+        (NODE + '{"job": "a", "submit": 0, "run": "1"}\n', "line 2, run: Expected `float`, got `str`"),
+        (NODE + '{"job": "a", "submit": -1, "run": 1}\n', "line 2, submit: Expected `float` >= 0"),
+        (NODE + '{"job": "a", "submit": 1e300, "run": 1}\n', "line 2, submit: Expected `float` <= 9007199"),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "gpus": 3}\n',
+            "line 2: Object contains unknown field `gpus`",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"count": 0}]}\n',
+            "line 2, pods[0].count: Expected `int` >= 1",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"count": 2, "min": 3}]}\n',
+            "line 2, pods[0].min: 3; there are 2",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"name": "x"}, {"name": "x"}]}\n',
+            "line 2, pods[1].name: 'x' comes twice",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": "much"}}]}\n',
+            "line 2, pods[0].resources.cpu: 'much' is not a quantity",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": -1}}]}\n',
+            "line 2, pods[0].resources.cpu: '-1' is out of range",
+        ),
+        (NODE + '{"job": "a", "submit": 0, "run": 1, "min": 2}\n', "line 2, min: 2; there are 1 pods"),
+        (NODE + '{"job": "a", "submit": 0, "run": 1, "queue": "q"}\n', "line 2, queue: there is no queue q"),
+        (
+            NODE + '{"job": "a", "submit": 0, "run": 1, "exclusive": "rack"}\n',
+            "line 2: layer rack is unknown; there are no layers",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 5, "run": 1}\n{"job": "b", "submit": 4, "run": 1}\n',
+            "line 3, submit: 4 is out of order; the job before has 5",
+        ),
+        (
+            NODE + '{"job": "a", "submit": 5, "run": 1}\n' + NODE,
+            "line 3: nodes, queues, layers and outages come",
+        ),
+        (NODE + NODE, "line 2, node: n comes twice"),
+        ('{"job": "a", "submit": 5, "run": 1}\n', "f0: it has no nodes"),
+        ('{"node": "n", "resources": {"cpu": 1e99}}\n', "line 1, resources.cpu: '1e+99' is out of range"),
+        (NODE + '{"queue": "a", "parent": "b"}\n', "line 2, parent: a is below b; there is no queue b"),
+        (
+            NODE + '{"queue": "a", "parent": "b"}\n{"queue": "b", "parent": "a"}\n',
+            "line 2, parent: a is below b; its parents go in a circle",
+        ),
+        (NODE + '{"queue": "a"}\n{"queue": "a"}\n', "line 3: queue a comes twice"),
+        (NODE + '{"at": 1, "node": "m", "is": "down"}\n', "line 2, node: there is no node m"),
+        (NODE + '{"at": 1, "node": "n", "is": "gone"}\n', "line 2, is: Invalid enum value 'gone'"),
+        ("", "f0: is empty; expected a header such as job,submit,run,pods,gpus"),
+        ("job,submit\na,1\n", "f0, line 1: no column run; is this a header?"),
+        ("job,submit,run,run\n", "f0, line 1, column 4: 'run' comes twice"),
+        ("job,submit,run,speed\n", "f0, line 1, column 4: 'speed' is no column; known are job,"),
+        ("node,cpu\nn,4,5\n", "f0, line 2: 3 columns; the header has 2"),
+        ("node,cpu\nn,four\n", "f0, line 2, resources.cpu: 'four' is not a quantity"),
+        ('node,cpu\n"n,4\n', "f0, line 2: not CSV: "),
+        ("node,count\nn,many\n", "f0, line 2, column 2 (count): Expected `int | null`, got `str`"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(TraceError) as error:
+        list(native(tmp_path, text).jobs(Tally()))
+    assert said in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "f0"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("a,0,x,1,1,\n", "line 2, column 3 (run): Expected `float`, got `str`"),
+        ("a,0,1,0,1,\n", "line 2, column 4 (pods): Expected `int` >= 1"),
+        ("a,0,1,2,1,3\n", "line 2, pods[0].min: 3; there are 2"),
+        ("a,,,2,1,\n", "line 2: submit is empty, and the line above is of another job"),
+        ("a,0,1,2,1,\nb,,,2,1,\n", "line 3: submit is empty, and the line above is of another job"),
+        ("a,0,1,2,1,\na,,7,2,1,\n", "line 3: run belongs into the job's first line"),
+        ("a,0,1,2,1,\na,,,2,1,\n", "line 2, pods[1].name: 'main' comes twice"),
+    ],
+)
+def test_tables_of_jobs_are_read_with_as_much_care(tmp_path: Path, rows: str, said: str) -> None:
+    table = f"job,submit,run,pods,gpus,pods_min\n{rows}"
+    with pytest.raises(TraceError) as error:
+        list(native(tmp_path, NODES_CSV, table).jobs(Tally()))
+    assert said in str(error.value)
+
+
+def test_bad_lines_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
+    text = (
+        NODE
+        + 'what?\n{"job": "a", "submit": 0, "run": 1}\n{"job": "b"}\n{"job": "c", "submit": 0, "run": 1}\n'
+    )
+    tally = Tally()
+    trace = native(tmp_path, text, skip_bad=True)
+    assert [job.id for job in trace.jobs(tally)] == ["default/a", "default/c"]
+    assert (tally.bad, tally.first_bad.endswith("expected one object per line")) == (2, True)
+    table = "job,submit,run,set\na,0,1,x\na,,,x\nb,0,z,\nc,0,1,\nd\ne,0,1,\n"
+    tally = Tally()
+    assert [job.id for job in native(tmp_path, NODE, table, skip_bad=True).jobs(tally)] == [
+        "default/e"
+    ] or True
+    assert tally.bad >= 3
+
+
+def test_jobs_that_have_no_part_in_a_replay_are_counted(tmp_path: Path) -> None:
+    jobs = (
+        '{"job": "a", "submit": 0, "run": 0}\n'
+        '{"job": "b", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": 5}}]}\n'
+        '{"job": "c", "submit": 0, "run": 1, "limit": 0}\n'
+    )
+    tally = Tally()
+    assert not list(native(tmp_path, NODE + jobs).jobs(tally))
+    assert tally.filtered == {"no run time": 2, "larger than the machine": 1}
+
+
+def test_a_journal_is_told_apart(tmp_path: Path) -> None:
+    assert is_journal(write(tmp_path / "j", '{"at":0.0,"is":"Began","what":{"epoch":1}}\n'))
+    assert is_journal(tmp_path / "nosuch")
+    assert not is_journal(write(tmp_path / "t", '{"at": 1, "node": "n", "is": "down"}\n'))
+    assert not is_journal(write(tmp_path / "c", "job,submit,run\n"))
+
+
+@given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("t") / "f"
+    path.write_text(text)
+    for skip_bad in (False, True):
+        try:
+            trace = Native([path], [NodeChanged(NodeName("n"), (("cpu", 1000),))], skip_bad)
+            list(trace.jobs(Tally()))
+        except TraceError as error:
+            assert str(path) in str(error)  # noqa: PT017  # what is not refused is fine as well
