@@ -103,7 +103,7 @@ GATES: dict[str, tuple[Object, Code, str]] = {
     "exclusive": (
         {"labels": {names.EXCLUSIVE: "rack"}},
         Code.INVALID,
-        "muster.dev/exclusive is not supported",
+        "there is no topology layer rack; there are ClusterTopologyLayer, NodeTopologyLayer",
     ),
     "shape": (
         {"template": {"spec": pod_spec(resourceClaims=[{"name": "x"}])}},

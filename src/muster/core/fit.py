@@ -5,10 +5,15 @@ victims, a reservation, a remedy. Who only wants to know takes a mark of the led
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from muster.core.exact import Answer, Exact, Rung, Verdict
-from muster.core.gang import Place
-from muster.core.gather import Gathering
+from muster.core.exclusion import Exclusion
+from muster.core.gang import GangId, Place
+from muster.core.gangs import GangState
+from muster.core.gather import Gathering, Nearest
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Nodes
 from muster.core.placement import Claim, Trial, Want, place
@@ -23,8 +28,16 @@ class Fit:
     """Places claims on the ledger: greedily, then exactly or, with constraints besides room, by search; those
     with rules about the topology domain by domain."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots, topology: Topology) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        ledger: Ledger,
+        slots: Slots,
+        topology: Topology,
+        gangs: Mapping[GangId, GangState],
+    ) -> None:
         self.exact = Exact(nodes, ledger, slots)
+        self.exclusion = Exclusion(nodes, topology, gangs)
         self.gathering = Gathering(nodes, topology, ledger, slots, self.exact)
         self._nodes = nodes
         self._ledger = ledger
@@ -35,6 +48,10 @@ class Fit:
 
         A verdict, and the ledger as it was, if the minimum does not fit.
         """
+        barred = self.exclusion.barred(claim.want)
+        if barred is not None and len(barred):
+            excluded = barred if claim.excluded is None else np.union1d(barred, claim.excluded)
+            claim = replace(claim, excluded=excluded)
         if claim.want.rules is not None:
             return self.gathering.place(claim)
         placed = place(
@@ -53,6 +70,10 @@ class Fit:
         if claim.want.constrained:
             return self._search(claim)
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)
+
+    def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
+        """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
+        return self.gathering.nearest(want, verdict, self.exclusion.barred(want))
 
     def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
         """The devices of those of these places that share a GPU, as charged since the mark."""

@@ -88,10 +88,11 @@ class Gathering:
         self.ledger.commit(mark)
         return arrange(placed, claim, self.topology.position)
 
-    def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
-        """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
+    def nearest(self, want: Want, verdict: Verdict | None, excluded: Columns | None) -> Nearest | None:
+        """As `Fit.nearest`."""
         self.topology.refresh()
-        search = _Search(self, Claim(want, [range(part.count) for part in want.parts]))
+        vacant = [range(part.count) for part in want.parts]
+        search = _Search(self, Claim(want, vacant, excluded=excluded))
         return search.nearest(verdict.home if verdict is not None else None)
 
 
@@ -116,7 +117,7 @@ class _Search:
         self._want = want
         topology = gathering.topology
         self._topology = topology
-        found = resolve(want.rules.gather, "", topology.layers)
+        found = resolve(want.rules.gather, want.rules.exclusive, topology.layers)
         self._unknown = bool(found.error)
         names = {name: level for level, name in enumerate(topology.names)}
         musts = [names[r.layer] for r in found.gather if r.strategy is Strategy.MUST_GATHER]

@@ -94,7 +94,7 @@ class Scheduler:
         self.gangs: dict[GangId, GangState] = {}
         self.pods: dict[PodId, PodBound] = {}
         self.topology = Topology(self.nodes)
-        self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology)
+        self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology, self.gangs)
         self.preemption = Preemption(
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
         )
@@ -198,7 +198,9 @@ class Scheduler:
         vacated = self._remove_pod(known) if known is not None else None
         device = self.ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self.pods[event.pod] = _with_device(event, device)
-        if event.gang is not None:
+        if event.gang is None:
+            self.fit.exclusion.foreign[event.node] += 1
+        else:
             state = self._state(event.gang)
             if event.place is not None:
                 give_back(state, [event.place], self.ledger)
@@ -232,6 +234,7 @@ class Scheduler:
         del self.pods[pod.pod]
         self.ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)
         if pod.gang is None:
+            self.fit.exclusion.foreign[pod.node] -= 1
             return None
         state = self._state(pod.gang)
         occupy(state, pod.node, pod.requests, -1)
@@ -402,6 +405,7 @@ class Scheduler:
         elif state.started is None and (state.pods or state.holds):
             state.assigned = self._decided  # this cycle starts it, or nobody knows since when it is there
         self.ends.note(state)
+        self.fit.exclusion.settle(state)
         self._wants.settle(state)
         self.queues.settle(state, self.preemption.departures.of(state))
 

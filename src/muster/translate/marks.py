@@ -77,8 +77,6 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
     partial = mark(meta, names.ON_PARTIAL)
     if partial not in (None, KEEP, RECREATE):
         return Gate(Code.INVALID, f"{names.ON_PARTIAL} is {partial!r}; write {KEEP} or {RECREATE}")
-    if mark(meta, names.EXCLUSIVE) is not None:
-        return Gate(Code.INVALID, f"{names.EXCLUSIVE} is not supported yet")
     if not of_pods and mark(meta, names.GPU_SHARE) is not None:
         return Gate(
             Code.INVALID, f"{names.GPU_SHARE} is each pod's own; write it on the pods or their template"

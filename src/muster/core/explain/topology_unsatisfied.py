@@ -1,44 +1,61 @@
-"""TopologyUnsatisfied: it would fit, but not together in one domain of the layer that it requires."""
+"""TopologyUnsatisfied: it would fit, but not as near together, or as far from others, as is required."""
 
 import numpy as np
 
 from muster.core.decisions import Explanation, PodSetExplanation
-from muster.core.exact import Verdict
-from muster.core.explain.amounts import show
+from muster.core.explain.amounts import nodes_, show
 from muster.core.explain.case import Case
 from muster.core.gang import Code, Strategy
 from muster.core.gather import Nearest
 from muster.core.nodes import PODS
-from muster.core.placement import Claim, Part, Want
+from muster.core.placement import NOBODY, Part, Rules, place
 
 
 def topology_unsatisfied(case: Case) -> Explanation | None:
-    rules = case.want.rules
-    if rules is None or not _fits_anywhere(case):
+    want = case.want
+    barred = case.cluster.fit.exclusion.barred(want)
+    shut = 0 if barred is None else len(barred)
+    if not (want.rules is not None or shut) or not _fits_anywhere(case):
         return None
-    nearest = case.cluster.fit.gathering.nearest(case.want, case.verdict)
-    needed = show(PODS, case.want.need)
+    asked = show(PODS, want.need)
+    rules = want.rules or Rules()
+    asked += _asked(rules)
+    sets = case.pod_sets
+    nearest = case.cluster.fit.nearest(want, case.verdict) if want.rules is not None else None
+    if nearest is not None:
+        parts = zip(want.parts, nearest.fits, strict=True)
+        sets = tuple(_there(case, part, n, nearest) for part, n in parts)
+        found = _found(nearest, want.need)
+    elif rules.exclusive:
+        found = f"other gangs are in the domains of {nodes_(shut)}, or they have no label of it"
+    elif shut:
+        found = f"other gangs have the domains of {nodes_(shut)} to themselves"
+    else:
+        found = "there is no such placement"
+    message = f"{asked}; {found}; without that they fit"
+    return Explanation(Code.TOPOLOGY_UNSATISFIED, "placement", message, sets)
+
+
+def _asked(rules: Rules) -> str:
     layers = [rule.layer for rule in rules.gather if rule.strategy is Strategy.MUST_GATHER]
     multiples = [f"{rule.multiple} per {rule.layer}" for rule in rules.gather if rule.multiple > 1]
-    asked = f"{needed} must be in one {' and one '.join(layers)}" if layers else needed
+    asked = []
+    if layers:
+        asked.append(f"in one {' and one '.join(layers)}")
     if multiples:
-        asked += f"{', ' if layers else ' must be '}in multiples of {' and '.join(multiples)}"
-    sets = case.pod_sets
-    if nearest is None:
-        found = "no nodes allow that" if layers else "there is no such placement"
-    else:
-        fits = sum(nearest.fits)
-        parts = zip(case.want.parts, nearest.fits, strict=True)
-        sets = tuple(_there(case, part, n, nearest) for part, n in parts)
-        if fits >= case.want.need:
-            found = f"{nearest.title} has room for them, but not in that way"
-        elif nearest.among == 1:
-            found = f"{nearest.title} has room for {fits}"
-        else:
-            found = f"of {nearest.among}, {nearest.title} has most room, for {fits}"
-    return Explanation(
-        Code.TOPOLOGY_UNSATISFIED, "placement", f"{asked}; {found}; without that they fit", sets
-    )
+        asked.append(f"in multiples of {' and '.join(multiples)}")
+    if rules.exclusive:
+        asked.append(f"alone in every {rules.exclusive}")
+    return f" must be {', '.join(asked)}" if asked else ""
+
+
+def _found(nearest: Nearest, need: int) -> str:
+    fits = sum(nearest.fits)
+    if fits >= need:
+        return f"{nearest.title} has room for them, but not in that way"
+    if nearest.among == 1:
+        return f"{nearest.title} has room for {fits}"
+    return f"of {nearest.among}, {nearest.title} has most room, for {fits}"
 
 
 def _there(case: Case, part: Part, fits: int, nearest: Nearest) -> PodSetExplanation:
@@ -50,10 +67,10 @@ def _there(case: Case, part: Part, fits: int, nearest: Nearest) -> PodSetExplana
 
 
 def _fits_anywhere(case: Case) -> bool:
-    """As far as greedy placement can tell."""
+    """Wherever others are, as far as greedy placement can tell."""
     ledger, want = case.cluster.ledger, case.want
-    free = Want(want.parts, want.need)
+    vacant = [range(part.count) for part in want.parts]
     mark = ledger.mark()
-    placed = case.cluster.fit.fit(Claim(free, [range(part.count) for part in want.parts], search=False))
+    placed = place(want, vacant, {}, None, ledger, case.cluster.slots, NOBODY)
     ledger.rollback(mark)
-    return not isinstance(placed, Verdict)
+    return placed is not None

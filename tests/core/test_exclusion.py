@@ -1,0 +1,96 @@
+"""One gang per domain: exclusive gangs, those that are there before them, and those that come after."""
+
+from dataclasses import replace
+
+from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound, PodEnded
+from muster.core.gang import Gang, GangId, Layer, NodeName, Place, PodId
+from muster.core.placement import Claim
+from muster.core.scheduler import Scheduler
+from tests.core.words import assigns, bind, gang, node, pod, scheduler, started, waits, where
+
+
+def tree(*names: str) -> Scheduler:
+    """Nodes of eight GPUs called <rack>_<n>; racks that begin with x have no label."""
+    made = scheduler(map(rack_node, names))
+    made.apply(LayersChanged((Layer("Rack", ("rack",)),)))
+    return made
+
+
+def rack_node(name: str) -> NodeChanged:
+    rack = name.split("_")[0]
+    return node(name, labels={} if rack.startswith("x") else {"rack": rack})
+
+
+def alone(name: str, count: int = 1, layer: str = "Rack") -> Gang:
+    return replace(gang(name, count=count), exclusive=layer)
+
+
+def submit(made: Scheduler, *gangs: Gang) -> dict[str, list[str]]:
+    """Where each of them starts."""
+    for one in gangs:
+        made.apply(GangSubmitted(one))
+    return {found.gang: where(found) for found in assigns(made.decide(0.0))}
+
+
+def test_each_has_a_domain_to_itself() -> None:
+    made = tree("a_1", "a_2", "b_1", "x_1")
+    assert submit(made, alone("one")) == {"one": ["b_1"]}
+    assert submit(made, alone("two")) == {"two": ["a_1"]}
+    made.apply(GangSubmitted(alone("three")))
+    (told,) = waits(made.decide(1.0))
+    assert f"{told.explanation.code.value}: {told.explanation.message}" == (
+        "TopologyUnsatisfied: 1 pod must be alone in every Rack; other gangs are in the domains of 4 nodes, "
+        "or they have no label of it; without that they fit"
+    )
+
+
+def test_nobody_enters_and_all_may_when_it_has_gone() -> None:
+    made = tree("a_1", "a_2", "b_1")
+    assert submit(made, alone("one")) == {"one": ["b_1"]}
+    assert submit(made, gang("other", count=10)) == {"other": ["a_1"] * 8 + ["a_2"] * 2}
+    made.apply(GangSubmitted(gang("more", count=10)))
+    (told,) = waits(made.decide(1.0))
+    assert told.explanation.message == (
+        "10 pods; other gangs have the domains of 1 node to themselves; without that they fit"
+    )
+    made.apply(GangRemoved(GangId("one")))
+    assert started(made.decide(2.0)) == ["more"]
+
+
+def test_it_grows_and_is_replaced_where_it_is() -> None:
+    made = tree("a_1", "b_1")
+    made.apply(GangSubmitted(alone("one", 2)))
+    (assign,) = assigns(made.decide(0.0))
+    bind(made, assign)
+    made.apply(PodEnded(pod("one", Place("main", 0)), 1.0))
+    assert [where(found) for found in assigns(made.decide(2.0))] == [["a_1"]]
+
+
+def test_pods_of_nobody_do_not_count() -> None:
+    made = tree("a_1")
+    made.apply(PodBound(PodId("daemon"), NodeName("a_1"), (("cpu", 100),)))
+    assert submit(made, alone("one")) == {"one": ["a_1"]}
+
+
+def test_a_node_of_its_own() -> None:
+    made = tree("a_1", "a_2")
+    assert submit(made, alone("one", layer="nodetopologylayer"), gang("two")) == {
+        "one": ["a_1"],
+        "two": ["a_2"],
+    }
+
+
+def test_trials_that_take_it_away_see_its_domain_free() -> None:
+    made = tree("a_1")
+    submit(made, alone("one"))
+    made.apply(GangSubmitted(alone("two")))
+    made.decide(1.0)
+    state = made.gangs[GangId("two")]
+    assert state.want is not None
+    claim = Claim(state.want, state.vacant)
+    mark = made.ledger.mark()
+    for promise in made.gangs[GangId("one")].holds.values():
+        made.ledger.give(promise.node, promise.requests)
+    assert made.fit.fit(claim) == {Place("main", 0): 0}
+    made.ledger.rollback(mark)
+    assert not isinstance(made.fit.fit(claim), dict)
