@@ -226,6 +226,19 @@ def test_the_mode_of_the_file_yields_to_the_command_line() -> None:
     assert not load("f.yaml", text=text, mode="independent").gang
 
 
+def test_the_topology_of_a_gang_is_written_as_koordinator_has_it() -> None:
+    rules = "[{layer: Spine}, {layer: Block, strategy: PreferGather, podCountMultiple: 4}]"
+    text = manifest("", spec=f"  scheduling: {{mode: gang, topology: {rules}, exclusive: Block}}")
+    annotations = load("f.yaml", text=text).objects[0]["metadata"]["annotations"]
+    assert json.loads(annotations["gang.scheduling.koordinator.sh/network-topology-spec"]) == {
+        "gatherStrategy": [
+            {"layer": "Spine", "strategy": "MustGather"},
+            {"layer": "Block", "strategy": "PreferGather", "podCountMultiple": 4},
+        ]
+    }
+    assert annotations[names.EXCLUSIVE] == "Block"
+
+
 def test_the_caller_is_noted_on_the_pod_template() -> None:
     job = load(
         "f.yaml", text=manifest(""), caller=Caller("/home/ada/x", path="/bin", home="/home/ada", lang="C")
@@ -295,7 +308,15 @@ WRONG_SPEC: list[tuple[str, int, str, str]] = [
     ("  env: {DEBUG: yes}", 5, "spec.env.DEBUG", 'put it in quotes: "true"'),
     ("  env: {A=B: x}", 5, "spec.env.A=B", "not a name for a variable"),
     ("  scheduling: {queue: 7}", 5, "spec.scheduling.queue", "text"),
-    ("  scheduling: {topology: [{layer: rack}]}", 5, "spec.scheduling.topology", "not supported yet"),
+    (
+        "  scheduling: {topology: [{layer: rack}]}",
+        5,
+        "spec.scheduling.topology",
+        "write mode: gang beside it",
+    ),
+    ("  scheduling: {exclusive: rack}", 5, "spec.scheduling.exclusive", "write mode: gang beside it"),
+    ("  scheduling: {topology: [{strategy: Must}]}", 5, "spec.scheduling.topology[0].strategy", "MustGather"),
+    ("  scheduling: {topology: [{strategy: MustGather}]}", 5, "spec.scheduling.topology[0].layer", "missing"),
     ("  scheduling: {mode: gangs}", 5, "spec.scheduling.mode", "independent, gang"),
     ("  storage: {sharedVolume: {mountPoint: here}}", 5, "spec.storage.sharedVolume.mountPoint", "absolute"),
     (
@@ -314,7 +335,7 @@ WRONG_TYPE: list[tuple[str, int, str, str]] = [
     ("      completions: 0", 6, "completions", "is 0; the least is 1"),
     ("      parallelisms: true", 6, "parallelisms", "takes a whole number, not true"),
     ("      cout: 2", 6, "cout", "did you mean count?"),
-    ("      scheduling: {topology: [{layer: rack}]}", 6, "scheduling.topology", "not supported yet"),
+    ("      scheduling: {topology: [{layer: rack}]}", 6, "scheduling.topology", "no topology of its own"),
     ("      resources: {ramRatio: 2, memory: 3}", 6, "resources.memory", "keep one"),
     ("      resources: {cpus: 2}", 6, "resources", "neither ramRatio"),
     ("      resources: {cpus: 0, ramRatio: 2}", 6, "resources.cpus", "more than 0"),

@@ -51,7 +51,7 @@ class Exclusion:
         barred = np.zeros(len(self._nodes), np.bool_)
         crowd = self._crowd()
         for level, columns in self._held(own):
-            domains = self._topology.levels[level].domains
+            domains: Ints = self._topology.levels[level].domains
             held = np.unique(domains[columns])
             barred |= self._in(domains, held[held >= 0], crowd)
         wanted = self._level(exclusive) if exclusive else None
@@ -78,7 +78,7 @@ class Exclusion:
         found = resolve((), layer, self._topology.layers)
         return None if found.error else self._topology.names.index(found.exclusive)
 
-    def _in(self, domains: Ints, some: Columns, crowd: Longs) -> Bools:
+    def _in(self, domains: Ints, some: Ints | Columns, crowd: Longs) -> Bools:
         """The columns of those of these domains in which there is anybody."""
         there = np.zeros(max(int(domains.max(initial=-1)) + 2, 1), np.bool_)
         there[domains[(crowd > 0) & (domains >= 0)]] = True

@@ -7,6 +7,7 @@ from typing import Final
 from muster import names
 from muster.api.base import Object
 from muster.api.fields import Path, dotted
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
 from muster.workloads import dns
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.jobset import compile_jobset, hosts
@@ -22,6 +23,8 @@ _ORIGIN: Final[dict[Path, Path]] = {
     ("metadata", "annotations", names.DEADLINE): ("spec", "timeout"),
     ("metadata", "annotations", names.RESTART_BUDGET): ("spec", "restartPolicy", "backoffLimit"),
     ("metadata", "annotations", names.SHARED_VOLUME): ("spec", "storage", "sharedVolume"),
+    ("metadata", "annotations", TOPOLOGY_SPEC): ("spec", "scheduling", "topology"),
+    ("metadata", "annotations", names.EXCLUSIVE): ("spec", "scheduling", "exclusive"),
     ("spec", "failurePolicy"): ("spec", "restartPolicy", "backoffLimit"),
 }
 
@@ -49,6 +52,10 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     if errors:
         raise JobFileError(sorted(errors, key=lambda finding: (finding.line, finding.column)))
     mode: Mode = options.mode or manifest.mode or "independent"
+    if mode != "gang" and (manifest.topology or manifest.exclusive):
+        field = "topology" if manifest.topology else "exclusive"
+        message = "is for pods that start together: write mode: gang beside it, or give --gang"
+        raise JobFileError([document.finding(("spec", "scheduling", field), message)])
     jobset = compile_jobset(manifest, name, mode, options)
 
     def report(path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:

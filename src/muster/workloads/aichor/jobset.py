@@ -12,9 +12,12 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
+import msgspec
+
 from muster import names
 from muster.api import duration, quantity
 from muster.api.base import Object
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.workloads import markers
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.manifest import Manifest, Resources, Type
@@ -33,6 +36,11 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
         annotations[names.RESTART_BUDGET] = str(manifest.backoff_limit)
     if manifest.shared_volume is not None:
         annotations[names.SHARED_VOLUME] = shared_directory(name, options)
+    if manifest.topology:
+        spec = NetworkTopologySpec(gather_strategy=list(manifest.topology))
+        annotations[TOPOLOGY_SPEC] = msgspec.json.encode(spec).decode()
+    if manifest.exclusive:
+        annotations[names.EXCLUSIVE] = manifest.exclusive
     peers = hosts(manifest, name)
     jobset: Object = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

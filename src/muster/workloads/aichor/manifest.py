@@ -10,11 +10,12 @@ Source: docs.aichor.ai, manifest overview and reference; facts in docs/job-files
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.api import quantity
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.api.koordinator_v1alpha1 import GatherRule
 from muster.names import GPU_PRODUCT
 from muster.workloads.aichor import variables
 from muster.workloads.demand import MAX_PLACES, MAX_PODS
@@ -101,6 +102,10 @@ class Manifest:
     shared_volume: SharedVolume | None
     existing_volumes: tuple[ExistingVolume, ...]
     mode: Mode | None
+    #: rules for the network topology, as Koordinator writes them
+    topology: tuple[GatherRule, ...]
+    #: the layer of which it has domains to itself; "" = none
+    exclusive: str
     priority_class: str
     #: "" = none named
     queue: str
@@ -142,7 +147,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     restart = spec.section("restartPolicy")
     backoff_limit = restart.integer("backoffLimit", 0)
     restart.close()
-    mode, priority_class, queue = _scheduling(spec)
+    scheduling = _scheduling(spec)
     shared, existing = _storage(spec, ignored)
     _without_meaning(spec, ignored)
     env = _env(spec)
@@ -159,9 +164,11 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         deadline=deadline if deadline is not None else active_deadline or None,
         shared_volume=shared,
         existing_volumes=tuple(existing),
-        mode=mode,
-        priority_class=priority_class,
-        queue=queue,
+        mode=scheduling.mode,
+        topology=scheduling.topology,
+        exclusive=scheduling.exclusive,
+        priority_class=scheduling.priority_class,
+        queue=scheduling.queue,
         ignored=tuple(ignored),
         without_resources=tuple(without_resources),
     )
@@ -169,7 +176,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
 
 
 def _nothing(name: str) -> Manifest:
-    return Manifest(name, "", "", (), {}, 0, None, None, (), None, "", "", (), ())
+    return Manifest(name, "", "", (), {}, 0, None, None, (), None, (), "", "", "", (), ())
 
 
 def _of_another_operator(spec: Section) -> bool:
@@ -225,22 +232,39 @@ def _without_meaning(spec: Section, ignored: list[Path]) -> None:
             ignored.append((*spec.path, name))
 
 
-def _scheduling(spec: Section) -> tuple[Mode | None, str, str]:
+class _Scheduling(NamedTuple):
     """muster's own extension."""
+
+    mode: Mode | None
+    queue: str
+    priority_class: str
+    topology: tuple[GatherRule, ...]
+    exclusive: str
+
+
+def _scheduling(spec: Section) -> _Scheduling:
     scheduling = spec.section("scheduling")
     mode = scheduling.choice("mode", ("independent", "gang"), "")
-    queue = scheduling.text("queue")
-    _topology(scheduling)
-    priority_class = scheduling.text("priorityClassName")
-    scheduling.close()
     found: Mode | None = "gang" if mode == "gang" else "independent" if mode == "independent" else None
-    return found, priority_class, queue
+    read = _Scheduling(
+        found,
+        scheduling.text("queue"),
+        scheduling.text("priorityClassName"),
+        tuple(_rule(rule) for rule in scheduling.sections("topology")),
+        scheduling.text("exclusive"),
+    )
+    scheduling.close()
+    return read
 
 
-def _topology(scheduling: Section) -> None:
-    if "topology" in scheduling:
-        scheduling.error("topology", "topology is not supported yet; remove it")
-    scheduling.raw("topology")
+def _rule(section: Section) -> GatherRule:
+    layer = section.text("layer")
+    if section and not layer:
+        section.error("layer", "is missing; write the name of a topology layer")
+    multiple = section.integer("podCountMultiple", 1, minimum=1)
+    strategy = section.choice("strategy", ("MustGather", "PreferGather"), "MustGather")
+    section.close()
+    return GatherRule(layer=layer, strategy=strategy, pod_count_multiple=multiple)
 
 
 def _storage(spec: Section, ignored: list[Path]) -> tuple[SharedVolume | None, list[ExistingVolume]]:
@@ -309,7 +333,9 @@ def _types(spec: Section, ignored: list[Path]) -> tuple[list[Type], list[str]]:
         completions = entry.integer("completions", 1, minimum=1)
         parallelisms = entry.integer("parallelisms", 1, minimum=1)
         scheduling = entry.section("scheduling")
-        _topology(scheduling)
+        if "topology" in scheduling:
+            scheduling.error("topology", "a type has no topology of its own; write it in spec.scheduling")
+        scheduling.raw("topology")
         scheduling.close()
         demand = entry.section("resources")
         if not demand:
