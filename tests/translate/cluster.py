@@ -9,7 +9,14 @@ import msgspec
 from muster import names
 from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
-from muster.api.core_v1 import Namespace, Pod, PodSpec, PodTemplate
+from muster.api.core_v1 import (
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PodTemplate,
+)
 from muster.api.jobset_v1alpha2 import (
     JOB_INDEX,
     JOB_RESTART_ATTEMPT,
@@ -22,12 +29,16 @@ from muster.api.kinds import (
     JOB,
     JOBSET,
     NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_GROUP_X,
     PRIORITY_CLASS,
+    STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+from muster.api.storage_v1 import StorageClass
 from muster.translate.world import World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -244,5 +255,8 @@ def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
         PriorityClass: PRIORITY_CLASS,
         ClusterNetworkTopology: CLUSTER_NETWORK_TOPOLOGY,
         Namespace: NAMESPACE,
+        PersistentVolumeClaim: PERSISTENT_VOLUME_CLAIM,
+        PersistentVolume: PERSISTENT_VOLUME,
+        StorageClass: STORAGE_CLASS,
     }
     return kinds[type(obj)]

@@ -64,27 +64,18 @@ SHAPES: dict[str, tuple[Object, Shape]] = {
                 {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
                 {"key": "team", "value": "a"},
                 {"operator": "Exists"},
+                {"key": "sla", "operator": "Gt", "value": "950"},
             ]
         },
         Shape(
             CPU,
             tolerations=(
                 Toleration("", None, None),
+                Toleration("sla", "950", None, Operator.GT),
                 Toleration("gpu", None, Effect.NO_SCHEDULE),
                 Toleration("team", "a", None),
             ),
         ),
-    ),
-    "preferences are no requirements": (
-        {
-            "affinity": {
-                "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]},
-                "podAffinity": {PREFERRED: [{"weight": 1}]},
-                "podAntiAffinity": {PREFERRED: [{"weight": 1}]},
-            },
-            "topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
-        },
-        Shape(CPU),
     ),
 }
 
@@ -109,17 +100,30 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         "resourceClaims",
     ),
-    "affinity": ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, "required podAffinity"),
-    "anti-affinity": ({"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}, "required podAntiAffinity"),
-    "spread": (
-        {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
-        "topologySpreadConstraints by zone with DoNotSchedule",
+    "affinity without a domain": (
+        {"affinity": {"podAffinity": {REQUIRED: [{}]}}},
+        "a term of podAffinity has",
     ),
-    "host port": (port(containerPort=80, hostPort=8080), "hostPort 8080 of container c"),
-    "ports on the host network": (port(containerPort=80) | {"hostNetwork": True}, "hostPort 80"),
-    "claim": (
-        {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "x"}}]},
-        "volume d on a PersistentVolumeClaim",
+    "anti-affinity without a domain": (
+        {"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}},
+        "a term of podAntiAffinity has no topologyKey",
+    ),
+    "an operator of pods' labels": (
+        {
+            "topologySpreadConstraints": [
+                {"topologyKey": "zone", "labelSelector": {"matchExpressions": [ZONE | {"operator": "Gt"}]}}
+            ]
+        },
+        "operator 'Gt' of the label selector on 'zone' is not one of In, NotIn",
+    ),
+    "skew": ({"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 0}]}, "maxSkew .* is 0"),
+    "whether a spread is required": (
+        {"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "Maybe"}]},
+        "whenUnsatisfiable is 'Maybe'; write DoNotSchedule or ScheduleAnyway",
+    ),
+    "policy": (
+        {"topologySpreadConstraints": [{"topologyKey": "zone", "nodeTaintsPolicy": "Yes"}]},
+        "nodeTaintsPolicy of the spread by zone is 'Yes'; write Honor or Ignore",
     ),
     "ephemeral claim": ({"volumes": [{"name": "d", "ephemeral": {}}]}, "volume d"),
     "operator": (
@@ -127,8 +131,12 @@ REFUSED: dict[str, tuple[Object, str]] = {
         "operator 'Near' of node affinity on 'zone' is not one of In, NotIn",
     ),
     "toleration's operator": (
-        {"tolerations": [{"key": "sla", "operator": "Gt", "value": "5"}]},
-        "operator 'Gt' of the toleration of 'sla' is not supported yet",
+        {"tolerations": [{"key": "sla", "operator": "Ge", "value": "5"}]},
+        "operator 'Ge' of the toleration of 'sla' is not one of Equal, Exists, Gt, Lt",
+    ),
+    "toleration's number": (
+        {"tolerations": [{"key": "sla", "operator": "Gt", "value": "0.5"}]},
+        "operator Gt of the toleration of 'sla' compares integers, and its value is '0.5'",
     ),
     "toleration's effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect 'Never'"),
     "quantity": ({"containers": [{"name": "c", "resources": {"requests": {"cpu": "x"}}}]}, "'x' is not"),
@@ -188,7 +196,7 @@ def test_whole_gpus_and_a_share_are_not_for_one_pod() -> None:
 def test_the_device_of_a_bound_pod_is_on_record(text: str, device: int | None) -> None:
     one = pod(node="n", labels={names.GPU_SHARE: "250"}, annotations={names.GPU_DEVICE: text})
     assert pod_bound(one).requests == (*CPU, (names.GPU_SHARE, 250))
-    assert pod_bound(one).presence == Presence(device=device)
+    assert pod_bound(one).presence == Presence("ns", ((names.GPU_SHARE, "250"),), device=device)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +221,6 @@ def test_what_occupies_a_node_and_what_can_fill_a_place(
 def test_the_event_of_a_bound_pod() -> None:
     place = Place("w", 1)
     assert pod_bound(pod(node="n"), GangId("ns/s"), place) == PodBound(
-        PodId("uid-a"), NodeName("n"), CPU, GangId("ns/s"), place
+        PodId("uid-a"), NodeName("n"), CPU, GangId("ns/s"), place, Presence("ns")
     )
     assert pod_bound(pod(node="n")).gang is None

@@ -4,7 +4,15 @@ from datetime import datetime
 
 import msgspec
 
-from muster.api.base import Condition, LabelSelectorRequirement, Object, ObjectMeta, Resource, Struct
+from muster.api.base import (
+    Condition,
+    LabelSelector,
+    LabelSelectorRequirement,
+    Object,
+    ObjectMeta,
+    Resource,
+    Struct,
+)
 
 #: A resource list as written: quantities may be strings or numbers.
 Quantities = dict[str, str | int | float]
@@ -21,6 +29,7 @@ class ContainerPort(Struct, frozen=True):
     container_port: int = 0
     host_port: int = 0
     protocol: str = "TCP"
+    host_ip: str = msgspec.field(name="hostIP", default="")
 
 
 class Container(Struct, frozen=True):
@@ -59,19 +68,61 @@ class NodeSelector(Struct, frozen=True):
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
+class PreferredSchedulingTerm(Struct, frozen=True):
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(Struct, frozen=True):
     required: NodeSelector | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: list[Object] = msgspec.field(
+    preferred: list[PreferredSchedulingTerm] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+
+
+class PodAffinityTerm(Struct, frozen=True):
+    #: None selects no pod, an empty one every pod
+    label_selector: LabelSelector | None = None
+    topology_key: str = ""
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class WeightedPodAffinityTerm(Struct, frozen=True):
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct, frozen=True):
+    """Pod affinity, and anti-affinity too."""
+
+    required: list[PodAffinityTerm] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+    preferred: list[WeightedPodAffinityTerm] = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
     )
 
 
 class Affinity(Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
-    pod_affinity: Object | None = None
-    pod_anti_affinity: Object | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Struct, frozen=True):
+    topology_key: str = ""
+    max_skew: int = 1
+    min_domains: int | None = None
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
 
 
 class SchedulingGate(Struct, frozen=True):
@@ -96,7 +147,7 @@ class PodSpec(Struct, frozen=True):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
-    topology_spread_constraints: list[Object] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
     resource_claims: list[Object] = []
     overhead: Quantities = {}
     #: pod-level resources (KEP-2837)
@@ -223,6 +274,38 @@ class Secret(Resource, frozen=True):
 
 class ServiceAccount(Resource, frozen=True):
     pass
+
+
+class PersistentVolumeClaimSpec(Struct, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaimStatus(Struct, frozen=True):
+    phase: str = ""  # Pending, Bound, Lost
+
+
+class PersistentVolumeClaim(Resource, frozen=True):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class VolumeNodeAffinity(Struct, frozen=True):
+    required: NodeSelector | None = None
+
+
+class ClaimReference(Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class PersistentVolumeSpec(Struct, frozen=True):
+    node_affinity: VolumeNodeAffinity | None = None
+    claim_ref: ClaimReference | None = None
+
+
+class PersistentVolume(Resource, frozen=True):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
 class ResourceQuotaSpec(Struct, frozen=True):

@@ -9,6 +9,8 @@ from muster.api.core_v1 import (
     Event,
     Namespace,
     Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     ResourceQuota,
     Secret,
@@ -19,6 +21,7 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
+from muster.api.storage_v1 import StorageClass
 from muster.names import DOMAIN
 
 NAMESPACE: Final = Kind("", "v1", "Namespace", "namespaces", False, Namespace)
@@ -32,6 +35,13 @@ SERVICE_ACCOUNT: Final = Kind(
 )
 EVENT: Final = Kind("", "v1", "Event", "events", True, Event, status=False)
 RESOURCE_QUOTA: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", True, ResourceQuota)
+PERSISTENT_VOLUME_CLAIM: Final = Kind(
+    "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, PersistentVolumeClaim
+)
+PERSISTENT_VOLUME: Final = Kind("", "v1", "PersistentVolume", "persistentvolumes", False, PersistentVolume)
+STORAGE_CLASS: Final = Kind(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, StorageClass, status=False
+)
 JOB: Final = Kind("batch", "v1", "Job", "jobs", True, Job)
 PRIORITY_CLASS: Final = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, PriorityClass, status=False
@@ -64,6 +74,9 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     SERVICE_ACCOUNT,
     EVENT,
     RESOURCE_QUOTA,
+    PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME,
+    STORAGE_CLASS,
     JOB,
     PRIORITY_CLASS,
     PDB,

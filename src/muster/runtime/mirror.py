@@ -36,7 +36,13 @@ from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.names import EPOCH
 from muster.runtime.plan import Plan, decode
 from muster.runtime.writes import AnyKind
-from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.dialects import (
+    group_of,
+    keys_touched,
+    pods_looking_at_namespaces,
+    read,
+    relabelled,
+)
 from muster.translate.group import Group
 from muster.translate.identity import GroupKey
 from muster.translate.nodes import node_changed
@@ -129,6 +135,9 @@ class Mirror:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.POD:
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
+            elif kind is kinds.NAMESPACE and relabelled(old, new):
+                looking = pods_looking_at_namespaces(self.world)
+                self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
 
     def _node(self, old: Resource | None, new: Resource | None) -> None:
         if isinstance(new, Node):
@@ -226,7 +235,7 @@ class Mirror:
                 changes.events.append(PodEnded(uid, now))
             return
         gang, place = self._whose(uid, pod)
-        bound = pod_bound(pod, gang, place)
+        bound = pod_bound(pod, gang, place, self.world)
         if bound != before:
             self._charged[uid] = bound
             changes.events.append(bound)

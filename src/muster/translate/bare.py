@@ -11,7 +11,7 @@ from muster.translate import marks, network
 from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
-from muster.translate.pods import asked, live, occupies, scheduling_gates
+from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
 from muster.translate.priority import priority
 from muster.translate.world import World
 
@@ -22,7 +22,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     if pod is None:
         return None
     meta = pod.metadata
-    shape, refusal = asked(pod)
+    shape, refusal = asked(pod, world)
     number = priority(pod.spec, world)
     gates = scheduling_gates(pod.spec)
     topology = network.wish(meta, (), world)
@@ -46,7 +46,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         gang=topology.of(
             Gang(
                 id=GangId(f"{key.namespace}/{key.name}"),
-                pod_sets=(PodSet(MAIN, shape, 1, 1),),
+                pod_sets=(PodSet(MAIN, shape, 1, 1, labels=labels_of(meta.labels)),),
                 min_count=1,
                 submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
                 priority=number if isinstance(number, int) else 0,

@@ -13,10 +13,11 @@ from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, convert
 from muster.api.scheduling import POD_GROUP_LABEL
-from muster.core.gang import Code, Gate, Shape
+from muster.core.gang import Code, Gate, Labels, Shape
 from muster.translate import marks
-from muster.translate.pods import asked, scheduling_gates
+from muster.translate.pods import asked, labels_of, scheduling_gates
 from muster.translate.priority import priority
+from muster.translate.surroundings import Made
 from muster.translate.world import World
 
 #: Places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
@@ -34,19 +35,21 @@ class Demand:
     refusal: Gate | None = None
     #: scheduling gates in the template
     gates: str = ""
+    #: of its pods, as far as they are the same on all of them
+    labels: Labels = ()
     #: of the template
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
 
-def demand(spec: JobSpec, world: World) -> Demand:
-    """The demand of a Job with this spec."""
+def demand(spec: JobSpec, world: World, made: Made) -> Demand:
+    """The demand of a Job with this spec, whose pods will be `made` so."""
     places = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
     places = max(places, 0)
     try:
         template = convert(spec.template, PodTemplate, at=("spec", "template"))
     except InvalidObject as error:
         return Demand(Shape(requests=()), places, refusal=Gate(Code.INVALID, str(error)))
-    shape, refusal = asked(template)
+    shape, refusal = asked(template, world, made)
     number = priority(template.spec, world)
     if isinstance(number, Gate):
         refusal, number = refusal or number, 0
@@ -60,7 +63,9 @@ def demand(spec: JobSpec, world: World) -> Demand:
             f"its pods name the PodGroup {group}, and {names.GANG} makes it a gang of its own; take one away",
         )
     refusal = marks.refusal(template.metadata, of_pods=True) or refusal
-    return Demand(shape, places, number, refusal, scheduling_gates(template.spec), template.metadata)
+    labels = labels_of({**template.metadata.labels, **made.labels})
+    gates = scheduling_gates(template.spec)
+    return Demand(shape, places, number, refusal, gates, labels, template.metadata)
 
 
 def _pod_group(template: PodTemplate) -> str:

@@ -9,22 +9,36 @@ taking it for a gang of one would bind it alone a moment before its gang is know
 whole there is nothing to wait for.)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from muster import names
-from muster.api.base import Kind, Resource, controller_of
+from muster.api.base import Kind, Object, Resource, controller_of
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, PodTemplate
+from muster.api.fields import InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY, JOB, JOBSET, NAMESPACE, POD, PRIORITY_CLASS
+from muster.api.kinds import (
+    CLUSTER_NETWORK_TOPOLOGY,
+    JOB,
+    JOBSET,
+    NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    PRIORITY_CLASS,
+    STORAGE_CLASS,
+)
 from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api.storage_v1 import StorageClass
 from muster.core.gang import GangId
 from muster.translate import bare, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
+from muster.translate.surroundings import claim_names, selects_namespaces
 from muster.translate.world import World
 
 _READ: dict[Dialect, Callable[[GroupKey, World, Group | None], Group | None]] = {
@@ -85,12 +99,69 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         same = old is not None and new is not None and _same_marks(old, new)
         if old is None or new is None or not same or _groups(old, world) != _groups(new, world):
             keys.update(_of_pods(kind, new or old, world))
-    elif kind is NAMESPACE and (_gang_by_default(old) != _gang_by_default(new)):
-        keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
+    elif kind is NAMESPACE:
+        if _gang_by_default(old) != _gang_by_default(new):
+            keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
+        if relabelled(old, new):
+            keys.update(_looking(world, lambda spec, namespace: selects_namespaces(spec)))
+    elif kind in (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS):
+        claims = [name for obj in (old, new) for name in _claims(obj)]
+        if old is None or new is None or volume_facts(old) != volume_facts(new):
+            keys.update(_looking(world, lambda spec, namespace: _claims_any(spec, namespace, claims)))
     elif kind is PRIORITY_CLASS or kind is CLUSTER_NETWORK_TOPOLOGY:
         keys.update(_everything(world))
     lower = (namesake for key in keys for namesake in _namesakes(key, above=False))
     return keys | {namesake for namesake in lower if _exists(namesake, world)}
+
+
+def relabelled(old: Resource | None, new: Resource | None) -> bool:
+    """Whether a namespace came, went, or got other labels: selectors may mean others than before."""
+    return old is None or new is None or old.metadata.labels != new.metadata.labels
+
+
+def pods_looking_at_namespaces(world: World) -> Iterator[Pod]:
+    """Pods on nodes whose constraints depend on which namespaces there are."""
+    return (pod for pod in world.pods.values() if pod.spec.node_name and selects_namespaces(pod.spec))
+
+
+def volume_facts(obj: Resource) -> object:
+    """What of a claim, volume or class decides about pods."""
+    deleted = obj.metadata.deletion_timestamp is not None
+    return deleted, getattr(obj, "spec", None), getattr(obj, "volume_binding_mode", None)
+
+
+def _claims(obj: Resource | None) -> Iterator[tuple[str, str]]:
+    """Namespace and name of the claims that an object decides about; "" for any name."""
+    if isinstance(obj, PersistentVolumeClaim):
+        yield obj.metadata.namespace, obj.metadata.name
+    elif isinstance(obj, PersistentVolume) and obj.spec.claim_ref is not None:
+        yield obj.spec.claim_ref.namespace, obj.spec.claim_ref.name
+    elif isinstance(obj, StorageClass):
+        yield "", ""
+
+
+def _claims_any(spec: PodSpec, namespace: str, claims: Collection[tuple[str, str]]) -> bool:
+    return any((namespace, name) in claims or ("", "") in claims for name in claim_names(spec))
+
+
+def _looking(world: World, look: Callable[[PodSpec, str], bool]) -> Iterator[GroupKey]:
+    """The groups of pods and templates whose specs are such. A scan: what they look at rarely changes."""
+    for pod in world.pods.values():
+        if look(pod.spec, pod.metadata.namespace):
+            yield from _touched_by(POD, pod, world)
+    for one in world.jobs.values():
+        if any(look(spec, one.metadata.namespace) for spec in _specs([one.spec.template])):
+            yield from _touched_by(JOB, one, world)
+    for owner in world.jobsets.values():
+        if any(look(spec, owner.metadata.namespace) for spec in _specs(jobset.templates(owner))):
+            yield from _touched_by(JOBSET, owner, world)
+
+
+def _specs(templates: Iterable[Object]) -> Iterator[PodSpec]:
+    """Of templates that can be read; the others are refused whatever they say."""
+    for template in templates:
+        with suppress(InvalidObject):
+            yield convert(template, PodTemplate).spec
 
 
 def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupKey]:  # Any: any kind

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from muster import names
 from muster.api.base import Kind, Resource, controller_of
-from muster.api.batch_v1 import Job
+from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
@@ -19,6 +19,7 @@ from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
 from muster.translate.filling import Filled, job_finished
 from muster.translate.group import Group, Owner
 from muster.translate.identity import GroupKey
+from muster.translate.surroundings import Made
 from muster.translate.world import World
 
 #: The pod set of a Job that is a gang of its own.
@@ -30,7 +31,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     job = world.jobs.get((key.namespace, key.name))
     if job is None or not is_gang(job, world):
         return None
-    asks = demand(job.spec, world)
+    asks = demand(job.spec, world, Made(key.namespace, _added(job)))
     filled = Filled()
     if asks.places <= MOST_PLACES:
         filled.take(MAIN, 0, asks.places, job, world.pods_of(job.metadata.uid), before)
@@ -55,6 +56,16 @@ def is_gang(job: Job, world: World) -> bool:
     if controller is not None and controller.kind == JOBSET.kind:
         return False
     return asks_for_gang(job.metadata, [job.spec.template], world)
+
+
+def _added(job: Job) -> dict[str, str]:
+    """The labels that the Job controller adds to its pods."""
+    return {
+        JOB_NAME: job.metadata.name,
+        LEGACY_JOB_NAME: job.metadata.name,
+        CONTROLLER_UID: job.metadata.uid,
+        LEGACY_CONTROLLER_UID: job.metadata.uid,
+    }
 
 
 def owner_of(resource: Job | JobSet, kind: Kind[Any]) -> Owner:  # Any: Job or JobSet
@@ -103,7 +114,8 @@ def assemble(
     gang = Gang(
         id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
         pod_sets=tuple(
-            PodSet(name, part.demand.shape, part.count, part.count) for name, part in sets.items()
+            PodSet(name, part.demand.shape, part.count, part.count, labels=part.demand.labels)
+            for name, part in sets.items()
         ),
         min_count=sum(part.count for part in sets.values()),
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,

@@ -9,12 +9,29 @@ nodes until they are gone, but their places belong to the new ones at once.
 from typing import Final
 
 from muster.api.base import Object, is_true
-from muster.api.batch_v1 import Job
+from muster.api.batch_v1 import (
+    COMPLETION_INDEX,
+    CONTROLLER_UID,
+    JOB_NAME,
+    LEGACY_CONTROLLER_UID,
+    LEGACY_JOB_NAME,
+    Job,
+)
 from muster.api.fields import InvalidObject
 from muster.api.jobset_v1alpha2 import (
+    COORDINATOR,
+    GLOBAL_REPLICAS,
+    GROUP_NAME,
+    GROUP_REPLICAS,
+    JOB_GLOBAL_INDEX,
+    JOB_GROUP_INDEX,
     JOB_INDEX,
+    JOB_KEY,
     JOB_RESTART_ATTEMPT,
+    JOBSET_NAME,
+    JOBSET_UID,
     REPLICATED_JOB_NAME,
+    REPLICATED_JOB_REPLICAS,
     RESTART_ATTEMPT,
     DependsOn,
     JobSet,
@@ -27,6 +44,7 @@ from muster.translate.filling import Filled
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.job import assemble, owner_of
+from muster.translate.surroundings import Made
 from muster.translate.world import World
 
 
@@ -36,7 +54,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     if jobset is None or key not in keys(jobset, world):
         return None
     parts = {
-        replicated.name: Part(_demand(replicated, world), max(replicated.replicas, 0))
+        replicated.name: Part(_demand(jobset, replicated, world), max(replicated.replicas, 0))
         for replicated in jobset.spec.replicated_jobs
         if key.stage in ("", replicated.name)
     }
@@ -71,7 +89,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 def keys(jobset: JobSet, world: World) -> list[GroupKey]:
     """The groups that a JobSet is: none, one, or one per stage."""
-    if not asks_for_gang(jobset.metadata, _templates(jobset), world):
+    if not asks_for_gang(jobset.metadata, templates(jobset), world):
         return []
     whole = GroupKey(Dialect.JOBSET, jobset.metadata.namespace, jobset.metadata.name)
     if not staged(jobset):
@@ -102,17 +120,52 @@ def jobset_finished(jobset: JobSet) -> bool:
     )
 
 
-def _templates(jobset: JobSet) -> list[Object]:
+def templates(jobset: JobSet) -> list[Object]:
     """The pod templates, as JSON."""
     return [at(replicated.template, "spec", "template") for replicated in jobset.spec.replicated_jobs]
 
 
-def _demand(replicated: ReplicatedJob, world: World) -> Demand:
+def _demand(jobset: JobSet, replicated: ReplicatedJob, world: World) -> Demand:
     try:
         spec = job_spec(replicated.template)
     except InvalidObject as error:
         return Demand(Shape(requests=()), 0, refusal=Gate(Code.INVALID, str(error)))
-    return demand(spec, world)
+    return demand(spec, world, Made(jobset.metadata.namespace, _added(jobset, replicated), _VARYING))
+
+
+def _added(jobset: JobSet, replicated: ReplicatedJob) -> dict[str, str]:
+    """The labels that the JobSet controller adds to all pods of a replicatedJob alike."""
+    jobs = jobset.spec.replicated_jobs
+    return {
+        JOBSET_NAME: jobset.metadata.name,
+        JOBSET_UID: jobset.metadata.uid,
+        REPLICATED_JOB_NAME: replicated.name,
+        REPLICATED_JOB_REPLICAS: str(replicated.replicas),
+        GLOBAL_REPLICAS: str(sum(other.replicas for other in jobs)),
+        GROUP_NAME: replicated.group_name,
+        GROUP_REPLICAS: str(
+            sum(other.replicas for other in jobs if other.group_name == replicated.group_name)
+        ),
+    }
+
+
+#: What it adds besides: of each Job, pod or attempt its own.
+_VARYING: Final = frozenset(
+    {
+        COMPLETION_INDEX,
+        JOB_NAME,
+        LEGACY_JOB_NAME,
+        CONTROLLER_UID,
+        LEGACY_CONTROLLER_UID,
+        JOB_INDEX,
+        JOB_GLOBAL_INDEX,
+        JOB_GROUP_INDEX,
+        JOB_KEY,
+        RESTART_ATTEMPT,
+        JOB_RESTART_ATTEMPT,
+        COORDINATOR,
+    }
+)
 
 
 def _replaced(job: Job, jobset: JobSet) -> bool:

@@ -2,7 +2,8 @@
 
 The demand is only known from the pods, so the gang waits until `minMember` of them are there. Pods of
 equal shape form a pod set, which is named after its shape and not after a pod or a number: pods come and
-go, and the places that are written on bound pods must mean the same for ever.
+go, and the places that are written on bound pods must mean the same for ever. Pods that look at labels which
+they carry themselves (to spread, or to keep each other off) are alike only if they are alike in those.
 
 A pod that has succeeded counts towards the minimum as one that runs does, and so does one that failed
 with nobody to make another. A PodGroup that a pod names and that is not there (the object may be
@@ -14,9 +15,10 @@ reading alone: after a change of leader only the claim is left.
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 from muster import names
 from muster.api.base import Kind, controller_of
@@ -24,7 +26,20 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
-from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet, Shape
+from muster.core.gang import (
+    Code,
+    Gang,
+    GangId,
+    Gate,
+    Labels,
+    NodeTerm,
+    Place,
+    PodId,
+    PodSet,
+    Requirement,
+    Shape,
+    Toleration,
+)
 from muster.translate import marks, network
 from muster.translate.demand import MOST_PLACES, ours
 from muster.translate.filling import job_finished
@@ -51,7 +66,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         return None
     there = len(pods.ready) + len(pods.ended)
     wanted = group.spec.min_member if group is not None else there
-    places = _place(pods, before, wanted - there)
+    places = _place(pods, before, wanted - there, world)
     numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
     members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
     topology = network.wish(
@@ -104,9 +119,64 @@ def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool
 
 
 @lru_cache(maxsize=4096)
-def pod_set_name(shape: Shape) -> str:
-    """The same for the same shape, for ever: it is written on bound pods."""
-    return f"pods-{hashlib.sha256(repr(shape).encode()).hexdigest()[:8]}"
+def pod_set_name(shape: Shape, labels: Labels = (), *, namespaces: bool = False) -> str:
+    """The same for the same shape, for ever: it is written on bound pods.
+
+    `labels` are those of its own that it looks at. The namespaces that its terms mean come and go, so they
+    only count where two sets of a gang differ in nothing else.
+    """
+    text = _told(shape if namespaces else _anywhere(shape)) + (repr(labels) if labels else "")
+    return f"pods-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+#: Fields that stand in names since there were names; others only if they have not their default.
+_ALWAYS: Final = {
+    Shape: ("requests", "selector", "affinity", "tolerations"),
+    Toleration: ("key", "value", "effect"),
+    NodeTerm: ("labels", "fields"),
+    Requirement: ("key", "operator", "values"),
+}
+
+
+def _told(value: object) -> str:
+    """As `repr` would, without fields that have their default: new ones change no name."""
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_told, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    always = _ALWAYS.get(type(value), ())
+    said = (
+        f"{field.name}={_told(found)}"
+        for field in fields(value)
+        if (found := getattr(value, field.name)) != field.default or field.name in always
+    )
+    return f"{type(value).__name__}({', '.join(said)})"
+
+
+def _anywhere(shape: Shape) -> Shape:
+    return replace(
+        shape,
+        near=tuple(replace(term, namespaces=None) for term in shape.near),
+        apart=tuple(replace(term, namespaces=None) for term in shape.apart),
+        drawn=tuple((weight, replace(term, namespaces=None)) for weight, term in shape.drawn),
+    )
+
+
+def _looked_at(shape: Shape, labels: Mapping[str, str]) -> Labels:
+    """Of a pod's own labels those that its terms look at."""
+    terms = [term.labels for term in (*shape.near, *shape.apart, *(term for _, term in shape.drawn))]
+    terms += [spread.labels for spread in shape.spread]
+    keys = {requirement.key for requirements in terms for requirement in requirements}
+    return tuple(sorted((key, labels[key]) for key in keys if key in labels))
+
+
+def _common(pods: Sequence[Pod]) -> Labels:
+    """The labels that are the same on all of these pods."""
+    same = set(pods[0].metadata.labels.items())
+    for pod in pods[1:]:
+        same &= pod.metadata.labels.items()
+    return tuple(sorted(same))
 
 
 @dataclass(slots=True)
@@ -158,24 +228,31 @@ class _Places:
     awaited: int = 0
 
 
-def _place(pods: _Pods, before: Group | None, lacking: int) -> _Places:
+def _place(pods: _Pods, before: Group | None, lacking: int, world: World) -> _Places:
     """`lacking`: how many pods fewer there are than the minimum."""
-    by_shape: dict[Shape, list[Pod]] = {}
+    by_shape: dict[tuple[Shape, Labels], list[Pod]] = {}
     for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
-        by_shape.setdefault(asked(pod).shape, []).append(pod)
+        shape = asked(pod, world).shape
+        by_shape.setdefault((shape, _looked_at(shape, pod.metadata.labels)), []).append(pod)
     lost = _lost(pods, before)
-    for pod_set in before.gang.pod_sets if before is not None else ():
+    earlier = {pod_set.name: pod_set for pod_set in (before.gang.pod_sets if before is not None else ())}
+    for pod_set in earlier.values():
         if pod_set.name in lost:
-            by_shape.setdefault(pod_set.shape, [])
+            by_shape.setdefault((pod_set.shape, _looked_at(pod_set.shape, dict(pod_set.labels))), [])
     places = _Places()
-    for shape, alike in by_shape.items():
-        name = pod_set_name(shape)
+    taken_names: set[str] = set()
+    for (shape, looked_at), alike in by_shape.items():
+        name = pod_set_name(shape, looked_at)
+        if name in taken_names:
+            name = pod_set_name(shape, looked_at, namespaces=True)
+        taken_names.add(name)
+        labels = _common(alike) if alike else earlier[name].labels if name in earlier else looked_at
         gaps = lost.get(name, [])
         count = max(_count(name, alike), 1 + max(gaps, default=-1))
         # those that run claim their places before those that have ended
         block = Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal), lost=gaps)
         found = fill(block, before)
-        places.pod_sets.append(PodSet(name, shape, count))
+        places.pod_sets.append(PodSet(name, shape, count, labels=labels))
         vacant = [Place(name, gap) for gap in gaps if Place(name, gap) not in found.values()]
         awaited = vacant[: max(lacking - places.awaited, 0)]
         taken: set[Place | None] = set(awaited)
@@ -240,7 +317,7 @@ def _refused(group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> 
         number = priority(pod.spec, world)
         gate = (
             marks.refusal(pod.metadata, of_pods=True)
-            or asked(pod).refusal
+            or asked(pod, world).refusal
             or (number if isinstance(number, Gate) else None)
         )
         if gate is not None:

@@ -1,59 +1,64 @@
 """Pods and pod templates → what the core is told: a shape, a refusal, what occupies which node.
 
-What muster cannot honour yet is refused by name, never ignored; preferences (preferred affinity,
-ScheduleAnyway) may be ignored, because that is what a preference means. Thousands of pods of one
-template have one shape: what it depends on is packed into bytes, and the shape is remembered by them.
+What muster cannot honour yet is refused by name, never ignored. Thousands of pods of one template have one
+shape: what it depends on is packed into bytes, and the shape is remembered by them.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
-from muster.api.base import LabelSelectorRequirement
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.api.core_v1 import Container, NodeSelectorTerm, Pod, PodSpec, PodTemplate
+from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
-from muster.core.events import NOTHING, PodBound, Presence
+from muster.core.events import PodBound, Presence
 from muster.core.gang import (
+    Amounts,
     Code,
     Effect,
     GangId,
     Gate,
+    Labels,
     NodeName,
-    NodeTerm,
     Operator,
     Place,
     PodId,
-    Requirement,
     Shape,
     Toleration,
 )
 from muster.names import GPU, GPU_SHARE
+from muster.translate import constraints
 from muster.translate.marks import gpu_device, gpu_share
 from muster.translate.requests import requests
+from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
+from muster.translate.world import World
 
 #: Shapes remembered; a cluster has far fewer templates at work than pods.
 _REMEMBERED: Final = 4096
 
 
 class Asked(NamedTuple):
-    """What a pod asks of a node, and why it must not be started (Invalid), if so."""
+    """What a pod asks of a node, and why it must not be started now, if so.
+
+    That is Invalid for what muster cannot honour, and Gated while a claim has no volume.
+    """
 
     shape: Shape
     refusal: Gate | None
 
 
-def asked(pod: Pod | PodTemplate) -> Asked:
-    """The shape of a pod, or of a template's pods. Equal ones give the identical shape."""
+def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None = None) -> Asked:
+    """The shape of a pod, or of the pods `made` from a template. Equal ones give the identical shape."""
     share: int | str
     try:
         share = gpu_share(pod.metadata)
     except ValueError as error:
         share = str(error)
-    return _asked(_ENCODE(_what_counts(pod.spec)), share)
+    return _asked(_ENCODE(_what_counts(pod.spec)), share, surroundings(pod, world, made))
 
 
 def occupies(pod: Pod) -> bool:
@@ -66,21 +71,30 @@ def live(pod: Pod) -> bool:
     return not pod.terminal and pod.metadata.deletion_timestamp is None
 
 
-def pod_bound(pod: Pod, gang: GangId | None = None, place: Place | None = None) -> PodBound:
+def labels_of(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))
+
+
+def pod_bound(
+    pod: Pod, gang: GangId | None = None, place: Place | None = None, world: World | None = None
+) -> PodBound:
     """The event of a pod that `occupies` its node; without a gang it is a foreign pod's."""
+    shape = asked(pod, world).shape
     return PodBound(
         pod=PodId(pod.metadata.uid),
         node=NodeName(pod.spec.node_name),
-        requests=asked(pod).shape.requests,
+        requests=shape.requests,
         gang=gang,
         place=place,
-        presence=_presence(pod),
+        presence=Presence(
+            namespace=pod.metadata.namespace,
+            labels=labels_of(pod.metadata.labels),
+            ports=shape.ports,
+            apart=shape.apart,
+            device=gpu_device(pod.metadata),
+            leaving=pod.metadata.deletion_timestamp is not None,
+        ),
     )
-
-
-def _presence(pod: Pod) -> Presence:
-    device = gpu_device(pod.metadata)
-    return NOTHING if device is None else Presence(device=device)
 
 
 def completion_index(pod: Pod) -> int | None:
@@ -126,38 +140,52 @@ def _what_counts_of(container: Container) -> Container:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _asked(packed: bytes, share: int | str) -> Asked:
+def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
     """`share` is a number of thousandths, or what is wrong with it."""
     spec = _DECODE(packed)
-    faults = list(_unsupported(spec))
+    shape = Shape(requests=())
     try:
-        shape = _shape(spec)
+        shape = replace(shape, requests=_requests(spec))
+        shape = _constrained(shape, spec, around)
         if share:
             shape = _sharing(shape, share)
     except ValueError as error:
-        return Asked(Shape(requests=()), Gate(Code.INVALID, str(error)))
+        return Asked(shape, Gate(Code.INVALID, str(error)))
+    faults = list(_unsupported(spec, around))
     if faults:
         return Asked(shape, Gate(Code.INVALID, "; ".join(faults)))
-    return Asked(shape, None)
+    return Asked(shape, around.gate)
 
 
-def _shape(spec: PodSpec) -> Shape:
-    required = spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required
+def _requests(spec: PodSpec) -> Amounts:
     amounts = requests(spec)
     if dict(amounts).get(GPU_SHARE):
         raise ValueError(f"{GPU_SHARE} is no resource; write it as a label or an annotation of the pod")
-    return Shape(
-        requests=amounts,
+    return amounts
+
+
+def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
+    required = spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required
+    near, apart, drawn = constraints.affinity(spec, around)
+    return replace(
+        shape,
         selector=tuple(sorted(spec.node_selector.items())),
         # a term without requirements matches no node: it adds nothing to an "any of"
         affinity=tuple(
-            _term(term)
+            node_term(term)
             for term in required.node_selector_terms
             if term.match_expressions or term.match_fields
         )
         if required
         else None,
         tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations}, key=repr)),
+        volumes=around.volumes,
+        ports=constraints.ports(spec),
+        preferred=constraints.preferred(spec),
+        near=near,
+        apart=apart,
+        drawn=drawn,
+        spread=tuple(constraints.spreads(spec, around)),
     )
 
 
@@ -169,29 +197,11 @@ def _sharing(shape: Shape, share: int | str) -> Shape:
     return replace(shape, requests=tuple(sorted((*shape.requests, (GPU_SHARE, share)))))
 
 
-def _term(term: NodeSelectorTerm) -> NodeTerm:
-    return NodeTerm(
-        labels=tuple(_requirement(one) for one in term.match_expressions),
-        fields=tuple(_requirement(one) for one in term.match_fields),
-    )
-
-
-def _requirement(one: LabelSelectorRequirement) -> Requirement:
-    try:
-        operator = Operator(one.operator)
-    except ValueError:
-        known = ", ".join(operator.value for operator in Operator)
-        raise ValueError(
-            f"operator {one.operator!r} of node affinity on {one.key!r} is not one of {known}"
-        ) from None
-    return Requirement(one.key, operator, tuple(sorted(one.values)))
-
-
 def _toleration(toleration: PodToleration) -> Toleration:
-    if toleration.operator not in ("", "Equal", "Exists"):
+    if toleration.operator not in ("", "Equal", "Exists", "Gt", "Lt"):
         raise ValueError(
-            f"operator {toleration.operator!r} of the toleration of {toleration.key!r} is not supported yet; "
-            "supported: Equal, Exists"
+            f"operator {toleration.operator!r} of the toleration of {toleration.key!r} is not one of "
+            "Equal, Exists, Gt, Lt"
         )
     try:
         effect = Effect(toleration.effect) if toleration.effect else None
@@ -201,34 +211,30 @@ def _toleration(toleration: PodToleration) -> Toleration:
             f"effect {toleration.effect!r} of the toleration of {toleration.key!r} is not one of {known}"
         ) from None
     value = None if toleration.operator == "Exists" else toleration.value
-    return Toleration(key=toleration.key, value=value, effect=effect)
+    operator = Operator(toleration.operator) if toleration.operator in ("Gt", "Lt") else None
+    if operator is not None and not _INTEGER.fullmatch(toleration.value):
+        raise ValueError(
+            f"operator {toleration.operator} of the toleration of {toleration.key!r} compares integers, "
+            f"and its value is {toleration.value!r}"
+        )
+    return Toleration(key=toleration.key, value=value, effect=effect, operator=operator)
 
 
-def _unsupported(spec: PodSpec) -> Iterator[str]:
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
     """Each thing that a pod requires and that muster does not look at when it chooses a node."""
-    affinity = spec.affinity
     if spec.resource_claims or any(c.resources.claims for c in (*spec.containers, *spec.init_containers)):
         yield "resourceClaims (dynamic resource allocation) is not supported yet"
-    if affinity and (affinity.pod_affinity or {}).get(_REQUIRED):
-        yield "required podAffinity is not supported yet"
-    if affinity and (affinity.pod_anti_affinity or {}).get(_REQUIRED):
-        yield "required podAntiAffinity is not supported yet"
-    for constraint in spec.topology_spread_constraints:
-        if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
-            yield (
-                f"topologySpreadConstraints by {constraint.get('topologyKey', '?')} with DoNotSchedule "
-                "is not supported yet"
-            )
-    for container in (*spec.containers, *spec.init_containers):
-        for port in container.ports:
-            if port.host_port or spec.host_network:
-                number = port.host_port or port.container_port
-                yield f"hostPort {number} of container {container.name} is not supported yet"
     for volume in spec.volumes:
-        yield f"volume {volume.get('name', '?')} on a PersistentVolumeClaim is not supported yet"
-
-
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+        if "ephemeral" in volume:
+            yield f"volume {volume.get('name', '?')} with a claim of its own (ephemeral) is not supported yet"
+    for key in sorted(around.varying):
+        yield (
+            f"affinity, anti-affinity or spread looks at the label {key}, which differs between the pods of "
+            "one template; that is not supported yet"
+        )
 
 
 def _needs_a_claim(volume: dict[str, object]) -> bool:

@@ -10,20 +10,24 @@ from typing import Any, TypeVar
 
 from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import Namespace, Pod
+from muster.api.core_v1 import Namespace, PersistentVolume, PersistentVolumeClaim, Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
     JOB,
     JOBSET,
     NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_GROUP_SIGS,
     POD_GROUP_X,
     PRIORITY_CLASS,
+    STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+from muster.api.storage_v1 import StorageClass
 from muster.translate.layers import Layers, layers
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
@@ -34,6 +38,9 @@ R = TypeVar("R", bound=Resource)
 KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many types
     NAMESPACE,
     PRIORITY_CLASS,
+    PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME,
+    STORAGE_CLASS,
     CLUSTER_NETWORK_TOPOLOGY,
     JOBSET,
     JOB,
@@ -88,6 +95,18 @@ class World:
     @property
     def priority_classes(self) -> Mapping[Name, PriorityClass]:
         return self._objects[PRIORITY_CLASS]
+
+    @property
+    def claims(self) -> Mapping[Name, PersistentVolumeClaim]:
+        return self._objects[PERSISTENT_VOLUME_CLAIM]
+
+    @property
+    def volumes(self) -> Mapping[Name, PersistentVolume]:
+        return self._objects[PERSISTENT_VOLUME]
+
+    @property
+    def storage_classes(self) -> Mapping[Name, StorageClass]:
+        return self._objects[STORAGE_CLASS]
 
     @property
     def jobsets(self) -> Mapping[Name, JobSet]:

@@ -1,0 +1,12 @@
+"""The storage group: classes of volumes, as far as they say when a claim gets its volume."""
+
+from typing import Final
+
+from muster.api.base import Resource
+
+#: The binding mode of classes that wait until a pod with the claim has a node.
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+
+
+class StorageClass(Resource, frozen=True):
+    volume_binding_mode: str = "Immediate"

@@ -1,0 +1,198 @@
+"""What a pod's constraints mean where it is: namespaces, labels and volumes that its spec only refers to.
+
+A selector over namespaces means those that there are now, `matchLabelKeys` the pod's own values, a claim the
+volume that it is bound to. All of that is looked up here, so that the shape of a pod follows from its spec
+and its `Surroundings` alone, and pods of one template in one namespace still share one shape. When what
+was looked up changes, the groups that looked are read again (`dialects.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from muster.api.base import LabelSelector, Object
+from muster.api.batch_v1 import COMPLETION_INDEX
+from muster.api.core_v1 import (
+    NodeSelectorTerm,
+    PersistentVolumeClaim,
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    PodTemplate,
+)
+from muster.api.storage_v1 import WAIT_FOR_FIRST_CONSUMER
+from muster.core.gang import Code, Gate, NodeTerm, Operator, Requirement
+from muster.core.labels import satisfied
+from muster.translate.world import World
+
+
+class Made(NamedTuple):
+    """What is known of the pods of a template before there are any."""
+
+    namespace: str
+    #: that whoever makes them adds to the template's
+    labels: Mapping[str, str] = {}
+    #: labels that differ between them, or are not known yet
+    varying: frozenset[str] = frozenset({COMPLETION_INDEX})
+
+
+class Surroundings(NamedTuple):
+    """All that decides about a pod's shape besides its spec. Hashable, and equal for equal pods."""
+
+    namespace: str = ""
+    #: the labels that its matchLabelKeys and mismatchLabelKeys name
+    labels: tuple[tuple[str, str], ...] = ()
+    #: labels of which nothing is known, if it looks at them
+    varying: frozenset[str] = frozenset()
+    #: for each affinity term in order the namespaces that its selector means; None: all of them
+    selected: tuple[tuple[str, ...] | None, ...] = ()
+    #: for each claim the nodes where its volume can be used
+    volumes: tuple[tuple[NodeTerm, ...], ...] = ()
+    #: why a claim keeps it from starting
+    gate: Gate | None = None
+
+
+NOWHERE: Final = Surroundings()
+
+
+def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None) -> Surroundings:
+    """Of a pod, or of the pods `made` from a template. Without a world, namespaces and claims are nothing."""
+    spec = pod.spec
+    terms = [*pod_terms(spec)]
+    claims = [*claim_names(spec)]
+    if not terms and not spec.topology_spread_constraints and not claims:
+        return NOWHERE
+    namespace = made.namespace if made is not None else pod.metadata.namespace
+    labels = {**pod.metadata.labels, **(made.labels if made is not None else {})}
+    keys = {key for term in terms for key in (*term.match_label_keys, *term.mismatch_label_keys)}
+    keys.update(key for spread in spec.topology_spread_constraints for key in spread.match_label_keys)
+    looks = keys.union(*map(_keys, [term.label_selector for term in terms]))
+    looks = looks.union(*(_keys(spread.label_selector) for spread in spec.topology_spread_constraints))
+    volumes, gate = _volumes(claims, namespace, world)
+    return Surroundings(
+        namespace,
+        tuple(sorted((key, labels[key]) for key in keys if key in labels)),
+        frozenset(looks & made.varying) if made is not None else frozenset(),
+        tuple(_namespaces(term.namespace_selector, world) for term in terms),
+        volumes,
+        gate,
+    )
+
+
+def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
+    """All terms of affinity and anti-affinity, required ones first."""
+    affinity = spec.affinity
+    if affinity is None:
+        return
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if side is not None:
+            yield from side.required
+            yield from (weighted.pod_affinity_term for weighted in side.preferred)
+
+
+def claim_names(spec: PodSpec) -> Iterator[str]:
+    """The PersistentVolumeClaims that its volumes name."""
+    for volume in spec.volumes:
+        if name := claim_name(volume):
+            yield name
+
+
+def claim_name(volume: Object) -> str:
+    """The claim that a volume names; "" if it is none of that sort."""
+    source = volume.get("persistentVolumeClaim")
+    return str(source.get("claimName", "")) if isinstance(source, dict) else ""
+
+
+def selects_namespaces(spec: PodSpec) -> bool:
+    """Whether its shape depends on which namespaces there are."""
+    return any(term.namespace_selector is not None for term in pod_terms(spec))
+
+
+def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
+    """A label selector in the core's words. Raises ValueError for an operator that there is not."""
+    found = [Requirement(key, Operator.IN, (value,)) for key, value in selector.match_labels.items()]
+    for one in selector.match_expressions:
+        if one.operator not in _OPERATORS:
+            raise ValueError(
+                f"operator {one.operator!r} of the label selector on {one.key!r} is not one of "
+                f"{', '.join(_OPERATORS)}"
+            )
+        found.append(Requirement(one.key, Operator(one.operator), tuple(sorted(one.values))))
+    return tuple(sorted(set(found), key=repr))
+
+
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def node_term(term: NodeSelectorTerm) -> NodeTerm:
+    return NodeTerm(
+        labels=tuple(_node_requirement(one.key, one.operator, one.values) for one in term.match_expressions),
+        fields=tuple(_node_requirement(one.key, one.operator, one.values) for one in term.match_fields),
+    )
+
+
+def _node_requirement(key: str, text: str, values: list[str]) -> Requirement:
+    try:
+        operator = Operator(text)
+    except ValueError:
+        known = ", ".join(operator.value for operator in Operator)
+        raise ValueError(f"operator {text!r} of node affinity on {key!r} is not one of {known}") from None
+    return Requirement(key, operator, tuple(sorted(values)))
+
+
+def _keys(selector: LabelSelector | None) -> set[str]:
+    if selector is None:
+        return set()
+    return {*selector.match_labels, *(one.key for one in selector.match_expressions)}
+
+
+def _namespaces(selector: LabelSelector | None, world: World | None) -> tuple[str, ...] | None:
+    """The namespaces that a selector means; none without a selector."""
+    if selector is None:
+        return ()
+    if not selector.match_labels and not selector.match_expressions:
+        return None
+    try:
+        wanted = requirements(selector)
+    except ValueError:
+        return ()  # said where the rest of the term is read
+    found = world.namespaces.values() if world is not None else ()
+    return tuple(sorted(n.metadata.name for n in found if satisfied(wanted, n.metadata.labels)))
+
+
+def _volumes(
+    names: list[str], namespace: str, world: World | None
+) -> tuple[tuple[tuple[NodeTerm, ...], ...], Gate | None]:
+    """Where the volumes of these claims can be used; and what there is to wait for, or not to be had."""
+    if world is None:
+        return (), None
+    found: list[tuple[NodeTerm, ...]] = []
+    for name in names:
+        claim = world.claims.get((namespace, name))
+        if claim is None:
+            return (), Gate(Code.GATED, f"there is no PersistentVolumeClaim {name}")
+        if claim.metadata.deletion_timestamp is not None:
+            return (), Gate(Code.GATED, f"the PersistentVolumeClaim {name} is being deleted")
+        if not claim.spec.volume_name:
+            return (), _unbound(claim, world)
+        volume = world.volumes.get(("", claim.spec.volume_name))
+        if volume is None:
+            gone = f"its volume {claim.spec.volume_name} is not there"
+            return (), Gate(Code.GATED, f"the PersistentVolumeClaim {name} cannot be used: {gone}")
+        affinity = volume.spec.node_affinity
+        if affinity is not None and affinity.required is not None:
+            terms = affinity.required.node_selector_terms
+            found.append(tuple(node_term(t) for t in terms if t.match_expressions or t.match_fields))
+    return tuple(found), None
+
+
+def _unbound(claim: PersistentVolumeClaim, world: World) -> Gate:
+    name = claim.metadata.name
+    kind = world.storage_classes.get(("", claim.spec.storage_class_name or ""))
+    if kind is not None and kind.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
+        return Gate(
+            Code.INVALID,
+            f"the PersistentVolumeClaim {name} has no volume yet, and its class {kind.metadata.name} makes "
+            f"one only for a pod that has a node ({WAIT_FOR_FIRST_CONSUMER}), which is not supported yet; "
+            "bind it first, or use a class with Immediate",
+        )
+    return Gate(Code.GATED, f"the PersistentVolumeClaim {name} is not bound to a volume yet")
