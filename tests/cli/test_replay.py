@@ -17,6 +17,7 @@ from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.scheduler import Scheduler
 from muster.journal import Began, Cycle, Journal
 from muster.sim.metrics import NAMES
+from muster.sim.readers.openb import PODS
 from tests.sim.traces import swf, write
 
 Run = Callable[..., tuple[int, str, str]]
@@ -34,6 +35,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "t.swf", swf(*JOBS), compressed=True)
     write(tmp_path / "philly.csv", PHILLY)
+    write(tmp_path / "pods.csv", f"{','.join(PODS)}\np0,1,1,0,0,,,,,,\n")
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["muster", "replay", *words])
@@ -200,7 +202,9 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("t.swf --format philly --nodes nvidia.com/gpu=4", "line 1: '; MaxProcs: 10'; expected the header"),
         ("philly.csv --format philly", "the table has no machines; give them, for example --nodes"),
         ("philly.csv --format philly --nodes lots", "'lots' is not KEY=VALUE"),
-        ("t.swf --format openb", "not yet: --format openb; "),
+        ("t.swf --format openb", "t.swf: expected one list of pods (name,cpu_milli,memory_mib,"),
+        ("t.swf t.swf t.swf --format openb", "t.swf, t.swf, t.swf: expected one list of pods"),
+        ("pods.csv --format openb", "there is no openb_node_list_gpu_node.csv beside it; name the list"),
         ("t.swf --format xml", "'xml' is not one of"),
         ("t.swf", "Missing option '--format'"),
         ("--format swf", "Missing argument 'TRACE"),

@@ -27,7 +27,7 @@ class Drawn(Plain):
     draws = True
     seed: int = 0
 
-    def drawn(self, seed: int) -> Trace:
+    def drawn(self, seed: int, load: float | None) -> Trace:
         return replace(self, seed=seed)
 
     def jobs(self, tally: Tally) -> Iterator[Job]:

@@ -90,12 +90,6 @@ def command(
     from muster.sim.readers.native import is_journal
     from muster.sim.trace import TraceError
 
-    if format is Format.OPENB:
-        raise Failure(
-            "not yet: --format openb; its pods ask for parts of a GPU, which the scheduler cannot place yet. "
-            "There is swf, philly, muster",
-            BAD_INPUT,
-        )
     paths = [Path(each) for each in trace]
     try:
         if format is Format.MUSTER and any(map(is_journal, paths)):
@@ -207,7 +201,7 @@ def _replay(asked: "Experiment", jobs: int, output: Output) -> None:
     with Progress("jobs", total) as progress:
 
         def turn(done: int, recorder: "Recorder | None") -> None:
-            progress.step(done * surveyed.jobs + (recorder.finished if recorder is not None else 0))
+            progress.step(done * surveyed.jobs + _settled(recorder))
 
         found = experiment.run(asked, surveyed, jobs=jobs, turn=turn)
     for sentence in _left_out(surveyed, found):
@@ -223,14 +217,19 @@ def _replay(asked: "Experiment", jobs: int, output: Output) -> None:
         show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
 
 
+def _settled(recorder: "Recorder | None") -> int:
+    """Jobs of which all is known."""
+    return 0 if recorder is None else recorder.finished + recorder.dropped
+
+
 def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
     tally = survey.tally
     for reason, count in sorted(tally.filtered.items()):
         yield f"left out: {count} × {reason}"
     if tally.bad:
         yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
-    if report.stranded:
-        yield f"never started: {report.stranded} of {survey.jobs}; they are in no mean"
+    if worst := report.worst.stranded:
+        yield f"never started: {worst} of {report.worst.submitted}; they are in no mean"
     stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
     if stopped:
         yield f"stopped and started again: {', '.join(sorted(stopped))}"

@@ -50,8 +50,11 @@ class Devices:
         """The open device with the least left that fits, the lowest number of several; else a new one."""
         used = self._used.get(node, [])
         fitting = [(-amount, i) for i, amount in enumerate(used) if 0 < amount <= WHOLE - share]
-        if fitting:
-            return min(fitting)[1]
+        return min(fitting)[1] if fitting else self.unopened(node)
+
+    def unopened(self, node: NodeName) -> int:
+        """The lowest number that is not open."""
+        used = self._used.get(node, [])
         return used.index(0) if 0 in used else len(used)
 
     def take(self, node: NodeName, share: int, device: int) -> None:

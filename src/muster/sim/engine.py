@@ -88,6 +88,7 @@ def replay(
         while pass_ is Pass.INSTANT and world.next_time() == now:
             world.step(now)
         world.cluster.obey(core.decide(now), now)
+        world.cluster.drop(now)
         turn()
     left = (waiting.job for waiting in world.cluster.waiting.values())
     return sorted(left, key=lambda job: (job.submitted, job.id))
@@ -202,6 +203,8 @@ class _Cluster:
         #: end, gang, number of the end; some ends are no more
         self._ends: list[tuple[float, GangId, int]] = []
         self._numbers = 0
+        #: came since the last cycle, and are dropped if they have not started in the next
+        self._passing: list[GangId] = []
 
     def next_end(self) -> float | None:
         while self._ends:
@@ -217,6 +220,8 @@ class _Cluster:
             raise TraceError(f"{job.id} is submitted again at {job.submitted:g} while it waits or runs")
         self._recorder.job_submitted(job, job.submitted)
         self._queue(_Waiting(job))
+        if not job.waits:
+            self._passing.append(job.id)
 
     def end(self, now: float) -> None:
         """The first run on the heap ends, or fails. Of equal times the smallest name is first."""
@@ -256,6 +261,15 @@ class _Cluster:
                         self._preempt(victim, now)
                 case _:
                     pass  # reasons and reservations change nothing on nodes, and what is held is bound
+
+    def drop(self, now: float) -> None:
+        """Those that came and do not wait leave, if they have not started."""
+        for gang in self._passing:
+            waiting = self.waiting.pop(gang, None)
+            if waiting is not None:
+                self._tell(GangRemoved(gang))
+                self._recorder.job_dropped(waiting.job, now)
+        self._passing.clear()
 
     def _queue(self, waiting: _Waiting) -> None:
         self.waiting[waiting.job.id] = waiting

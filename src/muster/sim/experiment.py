@@ -42,11 +42,15 @@ class Experiment:
     @property
     def draws(self) -> bool:
         """Whether a seed makes a difference."""
-        return self.trace.draws
+        return self.trace.draws or self._policy.draws
 
     def core(self, seed: int) -> Core:
         """Raises TraceError, if there is no such policy."""
-        return policies.policy(self.policy, shortest_first=self.shortest_first)()
+        return self._policy(self.trace, seed)
+
+    @property
+    def _policy(self) -> policies.Policy:
+        return policies.policy(self.policy, shortest_first=self.shortest_first)
 
 
 def prepare(experiment: Experiment) -> Survey:
@@ -56,7 +60,7 @@ def prepare(experiment: Experiment) -> Survey:
     if load is not None and not 0 < load <= MOST_LOAD:
         raise TraceError(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}")
     surveyed = survey(experiment.trace)
-    if load is not None and surveyed.last == surveyed.first:
+    if load is not None and not experiment.trace.tunes and surveyed.last == surveyed.first:
         raise TraceError("--load: all jobs arrive at one time; there is nothing between them")
     return surveyed
 
@@ -120,11 +124,11 @@ def one(
     turn: Callable[[Recorder], None] = lambda recorder: None,
 ) -> Result:
     """The replay of one seed."""
-    trace = experiment.trace.drawn(seed)
+    trace = experiment.trace.drawn(seed, experiment.load)
     total = capacity(trace.nodes, trace.resource)
     recorder = Recorder(total)
     jobs = trace.jobs(Tally())  # counted by the survey
-    if experiment.load is not None:
+    if experiment.load is not None and not trace.tunes:
         jobs = stretch(jobs, surveyed.first, surveyed.offered(total) / experiment.load)
     left = replay(
         experiment.core(seed),
@@ -137,4 +141,5 @@ def one(
         outages=trace.outages,
         rules=trace.rules,
     )
-    return Result(recorder.metrics, len(left), dict(recorder.stops))
+    stranded = len(left) + recorder.dropped
+    return Result(recorder.metrics, recorder.submitted, stranded, dict(recorder.stops))

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,9 @@ class Metrics:
 
     allocation_ratio      time average of allocated / capacity over the time in which what runs and what waits
                           together ask for at least the capacity: how full the machine gets when it could be
-                          full (the GPU allocation ratio of Weng et al., ATC'23, for jobs that end)
+                          full (the GPU allocation ratio of Weng et al., ATC'23, for jobs that end). If
+                          jobs are dropped that cannot start: mean of the same over the arrivals after which
+                          all so far have asked for as much as in the end, to the percent of the capacity
     utilisation           time average of allocated / capacity over the makespan; what a job holds counts as
                           used (Feitelson, "Metrics for parallel job scheduling and their convergence", 2001)
     fragmentation         time average of free / capacity, counted only while a gang waits that asks for no
@@ -78,7 +81,7 @@ class Recorder:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.submitted = self.running = self.finished = 0
+        self.submitted = self.running = self.finished = self.dropped = 0
         self.allocated = 0
         self.stops: Counter[Stop] = Counter()
         self._demand = 0
@@ -96,6 +99,9 @@ class Recorder:
         self._waits = array("d")
         self._slowdowns = 0.0
         self._work_lost = 0.0
+        #: what all jobs have asked for; and what was allocated after those that do not wait, by percent of it
+        self._asked = 0
+        self._after_arrival: dict[int, list[float]] = {}
 
     def job_submitted(self, job: Job, now: float) -> None:
         if not self.submitted:
@@ -103,6 +109,7 @@ class Recorder:
         self._advance(now)
         self.submitted += 1
         self._demand += job.size
+        self._asked += job.size
         self._wait(job)
 
     def job_started(self, job: Job, held: int, now: float) -> None:
@@ -112,6 +119,16 @@ class Recorder:
         self.allocated += held
         self._held[job.id] = held
         self._waiting[job.size] -= 1
+        if not job.waits:
+            self._arrived()
+
+    def job_dropped(self, job: Job, now: float) -> None:
+        """It could not start, and does not wait."""
+        self._advance(now)
+        self.dropped += 1
+        self._demand -= job.size
+        self._waiting[job.size] -= 1
+        self._arrived()
 
     def job_resized(self, job: Job, by: int, now: float) -> None:
         self._advance(now)
@@ -150,7 +167,7 @@ class Recorder:
         waits = np.frombuffer(self._waits) if self._waits else None
         whole, wanted, wanted_allocated, stranded = self._makespan
         return Metrics(
-            allocation_ratio=wanted_allocated / wanted if wanted else None,
+            allocation_ratio=self._allocation(wanted_allocated, wanted),
             utilisation=self._allocated_time / whole if whole else None,
             fragmentation=stranded / whole if whole else None,
             wait_mean=float(waits.mean()) if waits is not None else None,
@@ -160,6 +177,20 @@ class Recorder:
             preemptions=self.stops[Stop.PREEMPTED],
             work_lost=self._work_lost,
         )
+
+    def allocation_at(self, percent: int) -> float | None:
+        """Mean of allocated / capacity after arrivals that brought demand to this percent of the capacity."""
+        return fmean(found) if (found := self._after_arrival.get(percent)) else None
+
+    def _allocation(self, allocated: float, wanted: float) -> float | None:
+        if self._after_arrival:
+            return self.allocation_at(max(self._after_arrival))
+        return allocated / wanted if wanted else None
+
+    def _arrived(self) -> None:
+        """Of one that does not wait it has been decided."""
+        percent = round(100 * self._asked / self._capacity)
+        self._after_arrival.setdefault(percent, []).append(self.allocated / self._capacity)
 
     def _leave(self, job: Job, now: float) -> None:
         self._advance(now)

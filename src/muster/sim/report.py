@@ -22,7 +22,8 @@ class Result:
     """What came out for one seed."""
 
     metrics: Metrics
-    #: jobs that did not come to their end
+    #: jobs that came, and of those the ones that were dropped or never started
+    submitted: int = 0
     stranded: int = 0
     #: runs that were stopped before theirs, by why
     stops: Mapping[Stop, int] = field(default_factory=dict)
@@ -39,9 +40,9 @@ class Report:
     drawn: bool = False
 
     @property
-    def stranded(self) -> int:
-        """Jobs that did not come to their end, with the seed under which they are most."""
-        return max(result.stranded for result in self.results)
+    def worst(self) -> Result:
+        """Of the seed under which most jobs did not start."""
+        return max(self.results, key=lambda result: result.stranded)
 
     @property
     def stops(self) -> Counter[Stop]:

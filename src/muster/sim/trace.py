@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from muster.core.events import Event, NodeChanged
@@ -41,7 +42,7 @@ class Job:
     id: GangId
     #: on the trace's own clock
     submitted: float
-    #: from start to end, with all places
+    #: from start to end, with all places; infinite if it never ends
     run_time: float
     #: what policies that look ahead go by
     estimate: float
@@ -65,6 +66,8 @@ class Job:
     exclusive: str = ""
     #: its n-th run fails after so long
     failures: tuple[float, ...] = ()
+    #: whether it waits if it cannot start at once; else it is dropped then
+    waits: bool = True
 
     @property
     def places(self) -> int:
@@ -133,9 +136,11 @@ class Trace(ABC):
     rules: Sequence[Event] = ()
     #: whether a seed makes a difference
     draws: bool = False
+    #: whether it reaches a load by what it draws; else the time between arrivals is stretched
+    tunes: bool = False
 
-    def drawn(self, seed: int) -> "Trace":
-        """The trace that this seed gives."""
+    def drawn(self, seed: int, load: float | None) -> "Trace":
+        """The trace that this seed gives; if it `tunes`, with so much load (None: as it is)."""
         return self
 
     @abstractmethod
@@ -152,9 +157,16 @@ class Survey:
     last: float
     work: float
     tally: Tally
+    #: thousandths of all jobs together
+    size: int = 0
 
     def offered(self, capacity: int) -> float:
-        """Offered load: the work that arrives, over what the machine could do while it arrives."""
+        """Offered load: the work that arrives, over what the machine could do while it arrives.
+
+        Of jobs that never end: what they ask for together, over the machine.
+        """
+        if self.work == inf:
+            return self.size / capacity
         span = self.last - self.first
         return self.work / (capacity * span) if span > 0 else float("inf")
 
@@ -162,16 +174,17 @@ class Survey:
 def survey(trace: Trace) -> Survey:
     """Reads a trace once. Raises TraceError, also if it has no job."""
     tally = Tally()
-    count, first, last, work = 0, 0.0, 0.0, 0.0
+    count, first, last, work, total = 0, 0.0, 0.0, 0.0, 0
     for job in trace.jobs(tally):
         first = job.submitted if not count else first
         count, last = count + 1, job.submitted
-        work += job.size * job.run_time
+        work += job.size * job.run_time if job.size else 0.0
+        total += job.size
     if not count:
         left_out = [f"{n} × {reason}" for reason, n in sorted(tally.filtered.items())]
         left_out += [f"{tally.bad} × unreadable, first: {tally.first_bad}"] if tally.bad else []
         raise TraceError(f"no job to replay; left out: {'; '.join(left_out) or 'none, the trace is empty'}")
-    return Survey(count, first, last, work, tally)
+    return Survey(count, first, last, work, tally, total)
 
 
 def stretch(jobs: Iterable[Job], first: float, factor: float) -> Iterator[Job]:

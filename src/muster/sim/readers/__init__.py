@@ -11,6 +11,7 @@ from muster.sim.trace import Estimates, Trace, TraceError
 class Format(StrEnum):
     SWF = "swf"
     PHILLY = "philly"
+    OPENB = "openb"
     MUSTER = "muster"
 
 
@@ -24,11 +25,14 @@ def open_trace(
 ) -> Trace:
     """`nodes` stand for the machine of a trace that has none. Raises TraceError."""
     from muster.sim.readers.native import Native
+    from muster.sim.readers.openb import Openb
     from muster.sim.readers.philly import Philly
     from muster.sim.readers.swf import Swf
 
     if format is Format.MUSTER:
         return Native(paths, nodes, skip_bad)
+    if format is Format.OPENB:
+        return Openb(paths, nodes, skip_bad)
     if len(paths) > 1:
         raise TraceError(f"--format {format} is one file; got {len(paths)}")
     if format is Format.SWF:

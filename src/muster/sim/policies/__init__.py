@@ -1,0 +1,77 @@
+"""Policies by name: how to make the scheduler that a replay drives.
+
+All of them are the scheduler itself. What differs is its configuration: who may pass whom, and in which order
+nodes are filled (`muster.core.packing`). Six orders that others have published are here, a file for each.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from muster.core.backfill import Backfill
+from muster.core.packing import Spread
+from muster.core.scheduler import Config, Scheduler
+from muster.sim.engine import Core
+from muster.sim.policies import fgd, gpu_clustering, random
+from muster.sim.policies.best_fit import BestFit
+from muster.sim.policies.dot_product import DotProduct
+from muster.sim.policies.gpu_packing import GpuPacking
+from muster.sim.trace import Trace, TraceError
+
+#: A scheduler, configured so, for this trace (None: whatever comes, such as a journal) and this seed.
+Make = Callable[[Config, Trace | None, int], Core]
+
+
+#: Gangs in order of age, each that fits starts; nothing is reserved for those that do not.
+GREEDY: Final = Config(backfill=Backfill.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Makes schedulers."""
+
+    make: Make
+    config: Config = GREEDY
+    #: whether a seed makes a difference
+    draws: bool = False
+    #: whether gangs are kept room for, so that it matters in which order others may pass
+    reserves: bool = False
+
+    def __call__(self, trace: Trace | None = None, seed: int = 0) -> Core:
+        return self.make(self.config, trace, seed)
+
+
+def _plain(config: Config, trace: Trace | None, seed: int) -> Core:
+    return Scheduler(config)
+
+
+POLICIES: Final[Mapping[str, Policy]] = {
+    "pack": Policy(_plain),
+    "spread": Policy(_plain, replace(GREEDY, order=Spread)),
+    "random": Policy(random.make, draws=True),
+    "dot-product": Policy(_plain, replace(GREEDY, order=DotProduct)),
+    "gpu-clustering": Policy(gpu_clustering.make),
+    "gpu-packing": Policy(_plain, replace(GREEDY, order=GpuPacking)),
+    "best-fit": Policy(_plain, replace(GREEDY, order=BestFit)),
+    "fgd": Policy(fgd.make),
+    "fcfs": Policy(_plain, Config(backfill=Backfill.STRICT)),
+    "easy": Policy(_plain, Config(backfill=Backfill.EASY), reserves=True),
+}
+#: Named in the documentation, and to come.
+PLANNED: Final = ("conservative",)
+
+
+def policy(name: str, *, explain: bool = False, shortest_first: bool = False) -> Policy:
+    """Its schedulers say why gangs wait only if asked to: that costs more than placing them.
+
+    `shortest_first`: those that may pass one that waits come by rising estimate.
+    Raises TraceError with the policies that there are.
+    """
+    found = POLICIES.get(name)
+    if found is None:
+        there = ", ".join(POLICIES)
+        known = "not yet: " if name in PLANNED else ""
+        raise TraceError(f"{known}--policy {name}{'' if known else ': unknown'}; there is {there}")
+    if shortest_first and not found.reserves:
+        raise TraceError(f"--order sjbf: nothing is reserved under {name}, so nobody has to wait his turn")
+    return replace(found, config=replace(found.config, explain=explain, shortest_first=shortest_first))

@@ -1,0 +1,39 @@
+"""Random: any node that takes the pod, and any of its GPUs that fit; each as likely as any other."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.core.devices import WHOLE
+from muster.core.eligibility import Eligibility
+from muster.core.nodes import Columns, Demand, Ints, Nodes
+from muster.core.packing import NO_SLOT, Order
+from muster.core.scheduler import Config, Scheduler
+from muster.sim.trace import Trace
+
+if TYPE_CHECKING:
+    from muster.core.slots import Vector
+
+
+def make(config: Config, trace: Trace | None, seed: int) -> Scheduler:
+    return Scheduler(replace(config, order=lambda nodes, eligibility: Random(nodes, eligibility, seed)))
+
+
+class Random(Order):
+    local = False  # each reading draws anew
+
+    def __init__(self, nodes: Nodes, eligibility: Eligibility, seed: int) -> None:
+        super().__init__(nodes, eligibility)
+        self._generator = np.random.default_rng(seed)
+
+    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
+        number = len(self.nodes) if columns is None else len(columns)
+        return self._generator.integers(0, NO_SLOT, number, dtype=np.int32)
+
+    def device(self, column: int, demand: Demand, share: int) -> int:
+        devices, node = self.nodes.devices, self.nodes.names[column]
+        fitting = [i for i, used in enumerate(devices.used(node)) if 0 < used <= WHOLE - share]
+        empty = self.nodes.free_at(devices.row, column)
+        chosen = int(self._generator.integers(len(fitting) + max(empty, 0)))
+        return fitting[chosen] if chosen < len(fitting) else devices.unopened(node)

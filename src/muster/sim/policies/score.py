@@ -1,0 +1,51 @@
+"""Orders by score, as Kubernetes' plugins have them: whole numbers from 0 to 100, the highest first."""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from muster.core.devices import WHOLE
+from muster.core.eligibility import Eligibility
+from muster.core.nodes import Columns, Demand, Ints, Nodes
+from muster.core.packing import Order
+
+if TYPE_CHECKING:
+    from muster.core.slots import Vector
+
+HIGHEST: Final = 100
+#: What the largest node is taken to have: milli-CPU, thousandths of GPUs.
+MOST_CPU: Final = 128_000
+MOST_GPU: Final = 8 * WHOLE
+
+
+class Score(Order):
+    def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
+        super().__init__(nodes, eligibility)
+        self._cpu = nodes.row("cpu")
+
+    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+        """Of these columns, or of all, in order; nodes without a slot do not count."""
+        raise NotImplementedError
+
+    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
+        return HIGHEST - self.scores(vector, columns)
+
+    def cpu(self, columns: Columns | None) -> Ints:
+        """Milli-CPU that are free."""
+        return self.nodes.free(self._cpu) if columns is None else self.nodes.free(self._cpu)[columns]
+
+    def gpu(self, columns: Columns | None) -> Ints:
+        """Thousandths of GPUs that are free."""
+        return self.nodes.devices.thousandths(columns)
+
+    def asked(self, demand: Demand) -> tuple[int, int, int]:
+        """Milli-CPU, thousandths of one GPU (a share, or all), and how many GPUs, 0 to n."""
+        amounts = dict(demand)
+        share = self.nodes.share(demand)
+        count = 1 if share else amounts.get(self.nodes.devices.row, 0)
+        return amounts.get(self._cpu, 0), share or (WHOLE if count else 0), count
+
+
+def floor(values: "np.typing.NDArray[np.float64]") -> Ints:
+    whole: Ints = np.floor(values).astype(np.int32)
+    return whole

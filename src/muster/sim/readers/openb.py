@@ -1,0 +1,243 @@
+"""The openb trace of Alibaba's GPU cluster: a list of nodes and a list of pods, both CSV.
+
+    sn,cpu_milli,memory_mib,gpu,model
+    name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+
+Weng et al., "Beware of Fragmentation", ATC'23. Model, as in their experiment: pods arrive one by one, in an
+order that the seed draws, and never leave; one that does not fit when it comes is dropped. A pod asks for
+whole GPUs (`num_gpu` of 1000 `gpu_milli`) or for a share of one; `gpu_spec` names the models that will do,
+with bars between them. Times, priorities and phases of the trace play no part.
+
+The order of nodes is drawn, too, by a number in front of each name. The list has nodes of one model next to
+each other, and orders that know many ties would fill the first models first; the original experiment
+renames them so (`syncClusterResourceList` in its simulator.go).
+
+With a load, arrivals are *tuned* to ask for so much of all GPUs together: pods drawn from the trace are
+appended until the next would ask for more, or the last ones left out. Rows take 50 bytes each in memory.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from muster.core.devices import WHOLE
+from muster.core.events import NodeChanged
+from muster.core.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodSet, Requirement, Shape
+from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
+from muster.sim.readers.lines import lines, number, shown
+from muster.sim.trace import Job, Tally, Trace, TraceError
+
+NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+PODS: Final = (
+    "name",
+    "cpu_milli",
+    "memory_mib",
+    "num_gpu",
+    "gpu_milli",
+    "gpu_spec",
+    "qos",
+    "pod_phase",
+    "creation_time",
+    "deletion_time",
+    "scheduled_time",
+)
+#: The list of nodes that belongs to a list of pods beside it.
+NODE_LIST: Final = "openb_node_list_gpu_node.csv"
+#: Amounts have 32 bits in the core.
+_MOST: Final = 2**31 - 1
+_MOST_GPUS: Final = 1024
+
+
+class Row(NamedTuple):
+    """A pod: its shape, and the thousandths of GPUs that it asks for."""
+
+    name: str
+    shape: Shape
+    size: int
+
+
+class Openb(Trace):
+    """The pods as they are listed; `drawn` gives the arrivals that a seed makes of them."""
+
+    resource = GPU
+    draws = True
+    tunes = True
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        nodes: Sequence[NodeChanged] = (),
+        skip_bad: bool = False,
+    ) -> None:
+        """`paths`: the list of pods, and the list of nodes unless `nodes` are given or it lies beside.
+
+        Raises TraceError.
+        """
+        by_header = {_header(path): path for path in paths}
+        if PODS not in by_header or len(by_header) < len(paths) or not by_header.keys() <= {PODS, NODES}:
+            names = ", ".join(map(str, paths))
+            raise TraceError(f"{names}: expected one list of pods ({','.join(PODS[:6])},…), and one of nodes")
+        self._path = by_header[PODS]
+        self.nodes = nodes or _nodes(by_header.get(NODES, self._path.with_name(NODE_LIST)), self._path)
+        self._capacity = WHOLE * sum(dict(node.capacity).get(GPU, 0) for node in self.nodes)
+        if not self._capacity:
+            raise TraceError(f"{self._path}: the nodes have no {GPU}; expected some to share")
+        self._skip_bad = skip_bad
+        self._generator: np.random.Generator | None = None
+        self._load: float | None = None
+
+    def drawn(self, seed: int, load: float | None) -> "Openb":
+        """To be read once: what is drawn is drawn as it is read."""
+        trace = copy(self)
+        trace._generator, trace._load = np.random.default_rng(seed), load
+        width = len(str(len(self.nodes)))
+        order = trace._generator.permutation(len(self.nodes)).tolist()
+        trace.nodes = [
+            replace(node, name=NodeName(f"{place:0{width}}-{node.name}"))
+            for place, node in zip(order, self.nodes, strict=True)
+        ]
+        return trace
+
+    def jobs(self, tally: Tally) -> Iterator[Job]:
+        """One a second, of which none ever ends."""
+        rows = self._rows(tally)
+        pods = rows if self._generator is None else self._arrivals(rows, self._generator)
+        for second, pod in enumerate(pods):
+            sets = _pod_sets(pod.shape)
+            yield Job(GangId(f"openb/{second:06}"), second, inf, inf, sets, pod.size, waits=False)
+
+    def _arrivals(self, listed: Iterable[Row], generator: np.random.Generator) -> Iterator[Row]:
+        """In an order that is drawn, and as many as the load asks for."""
+        rows = sorted(listed, key=lambda row: row.name)
+        shuffled = [rows[i] for i in generator.permutation(len(rows)).tolist()]
+        if self._load is None or not rows:
+            yield from shuffled
+            return
+        more = (rows[i] for i in iter(lambda: int(generator.integers(len(rows))), None))
+        left = self._load * self._capacity
+        for pod in chain(shuffled, more if any(row.size for row in rows) else ()):
+            left -= pod.size
+            if left < 0:
+                return
+            yield pod
+
+    def _rows(self, tally: Tally) -> Iterator[Row]:
+        for where, fields in _table(self._path, PODS):
+            try:
+                yield _row(fields, where)
+            except TraceError as error:
+                if not self._skip_bad:
+                    raise
+                tally.drop(error)
+
+
+def _header(path: Path) -> tuple[str, ...]:
+    return next((tuple(text.split(",")) for _, text in lines(path)), ())
+
+
+def _table(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    """File and line, and the columns, of all rows below the header."""
+    for line, text in lines(path):
+        where = f"{path}, line {line}"
+        fields = text.split(",")
+        if line == 1:
+            if tuple(fields) != header:
+                raise TraceError(f"{where}: {shown(text)}; expected the header {','.join(header)}")
+        elif text:
+            yield where, fields
+
+
+def _nodes(path: Path, beside: Path) -> list[NodeChanged]:
+    if not path.exists():
+        raise TraceError(
+            f"{beside}: there is no {NODE_LIST} beside it; name the list of nodes as well, or give nodes: "
+            f'--nodes "8 x cpu=96,memory=768Gi,{GPU}=8"'
+        )
+    nodes = {}
+    for where, fields in _table(path, NODES):
+        row = _columns(fields, NODES, where)
+        name = NodeName(row.text("sn"))
+        if name in nodes:
+            raise TraceError(f"{where}, column 1 (sn): there is a node {shown(name)} already")
+        capacity = {
+            "cpu": row.whole("cpu_milli"),
+            "memory": row.whole("memory_mib"),
+            GPU: row.whole("gpu", _MOST_GPUS),
+        }
+        labels = ((GPU_PRODUCT, row.text("model")),)
+        nodes[name] = NodeChanged(name, _amounts(capacity), labels)
+    return list(nodes.values())
+
+
+def _row(fields: list[str], where: str) -> Row:
+    row = _columns(fields, PODS, where)
+    count, thousandths = row.whole("num_gpu", _MOST_GPUS), row.whole("gpu_milli", WHOLE)
+    if count > 1 and thousandths != WHOLE:
+        raise row.error("gpu_milli", f"expected {WHOLE}, as it asks for {count} GPUs")
+    if bool(count) != bool(thousandths):
+        raise row.error("gpu_milli", "expected 1 to 1000 with a GPU, 0 without")
+    share = thousandths if thousandths < WHOLE else 0
+    requests = {
+        "cpu": row.whole("cpu_milli"),
+        "memory": row.whole("memory_mib"),
+        GPU: 0 if share else count,
+        GPU_SHARE: share,
+    }
+    models = tuple(sorted({model for model in fields[PODS.index("gpu_spec")].split("|") if model}))
+    return Row(row.text("name"), _shape(_amounts(requests), models), count * thousandths)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    fields: list[str]
+    names: tuple[str, ...]
+    where: str
+
+    def text(self, name: str) -> str:
+        text = self.fields[self.names.index(name)]
+        if not text:
+            raise self.error(name, "expected a name")
+        return text
+
+    def whole(self, name: str, most: int = _MOST) -> int:
+        """A whole number from 0 to `most`."""
+        value = number(self.fields[self.names.index(name)], self._place(name), 0, whole=True)
+        if value > most:
+            raise self.error(name, f"expected {most} at most")
+        return int(value)
+
+    def error(self, name: str, expected: str) -> TraceError:
+        return TraceError(f"{self._place(name)}: {shown(self.fields[self.names.index(name)])}; {expected}")
+
+    def _place(self, name: str) -> str:
+        return f"{self.where}, column {self.names.index(name) + 1} ({name})"
+
+
+def _columns(fields: list[str], names: tuple[str, ...], where: str) -> _Columns:
+    if len(fields) != len(names):
+        raise TraceError(f"{where}: {len(fields)} columns; expected {len(names)}: {','.join(names)}")
+    return _Columns(fields, names, where)
+
+
+def _amounts(by_name: dict[str, int]) -> Amounts:
+    return tuple(sorted((resource, amount) for resource, amount in by_name.items() if amount))
+
+
+@cache
+def _shape(requests: Amounts, models: tuple[str, ...]) -> Shape:
+    """Bounded by the distinct pods. One object per kind, as the core likes it."""
+    if not models:
+        return Shape(requests)
+    return Shape(requests, affinity=(NodeTerm((Requirement(GPU_PRODUCT, Operator.IN, models),)),))
+
+
+@cache
+def _pod_sets(shape: Shape) -> tuple[PodSet, ...]:
+    return (PodSet("main", shape, 1, 1),)
