@@ -237,3 +237,30 @@ def test_in_a_terminal_one_line_stands_and_ctrl_c_is_a_key(muster: Muster) -> No
     assert "cancelled (waited " in terminal.seen
     assert terminal.seen.rstrip("\r\n").splitlines()[-2].startswith("worker 0  ")
     gone(muster)
+
+
+def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster: Muster) -> None:
+    """Nobody fails by it: the job that makes room has no failure to spare."""
+    muster.run("up", "-d", "--nodes", "2 x cpu=1,memory=1Gi,runtime=process")
+    strict = "restartPolicy: {backoffLimit: 0}"
+    command = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo low done"
+    muster.file("low.yaml", manifest(command, count=2, cpus=1, spec=f"{GANG}\n  {strict}", name="low"))
+    low = muster.start("run", "low.yaml")
+    until(lambda: "running" in [job["state"] for job in muster.json("list")], "low to run")
+    urgent = "scheduling: {mode: gang, priorityClassName: system-cluster-critical}"
+    muster.file("high.yaml", manifest("touch go", count=2, cpus=1, spec=f"{urgent}\n  {strict}", name="high"))
+    assert any("2 succeeded" in line for line in muster.run("run", "high.yaml").lines)
+    out, err = low.communicate(timeout=30)
+    assert low.returncode == 0, out + err
+    assert out.count("│ begun") == 4, "it began anew"
+    assert "· 2 succeeded" in out
+    assert "restart" not in out
+    (gang,) = muster.json("why", "low")["gangs"]
+    (entry,) = gang["preemptions"]
+    assert entry["by"].startswith("default/high")
+    assert entry["kind"] == "preemption"
+    assert entry["workLost"] > 0
+    assert "ended for default/high" in muster.run("why", "low").out
+    assert "ended for default/high" in muster.run("timeline", "low").out
+    muster.run("down")
+    gone(muster)

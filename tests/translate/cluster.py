@@ -187,10 +187,11 @@ def grouped(name: str, group: str = "g", *, api: Kind[PodGroup] = POD_GROUP_X, *
     return pod(name, labels={POD_GROUP_LABEL[api.group]: group}, **fields)
 
 
-def priority_class(name: str, value: int, *, default: bool = False) -> PriorityClass:
-    return msgspec.convert(
-        {"metadata": {"name": name}, "value": value, "globalDefault": default}, PriorityClass
-    )
+def priority_class(
+    name: str, value: int, *, default: bool = False, preemption: str = "PreemptLowerPriority"
+) -> PriorityClass:
+    body = {"metadata": {"name": name}, "value": value, "globalDefault": default}
+    return msgspec.convert({**body, "preemptionPolicy": preemption}, PriorityClass)
 
 
 def topology(*chain: tuple[str, str], name: str = "default") -> ClusterNetworkTopology:

@@ -220,7 +220,15 @@ def test_what_occupies_a_node_and_what_can_fill_a_place(
 
 def test_the_event_of_a_bound_pod() -> None:
     place = Place("w", 1)
-    assert pod_bound(pod(node="n"), GangId("ns/s"), place) == PodBound(
-        PodId("uid-a"), NodeName("n"), CPU, GangId("ns/s"), place, Presence("ns")
+    made = pod(node="n")
+    created = made.metadata.creation_timestamp
+    assert created is not None
+    assert pod_bound(made, GangId("ns/s"), place) == PodBound(
+        PodId("uid-a"), NodeName("n"), CPU, GangId("ns/s"), place, Presence("ns"), created.timestamp()
     )
     assert pod_bound(pod(node="n")).gang is None
+
+
+def test_a_pod_is_bound_since_its_condition_says_so() -> None:
+    said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"}
+    assert pod_bound(pod(node="n", conditions=[said])).at == 1767226200.0

@@ -2,7 +2,7 @@ import pytest
 
 from muster.api.base import Object
 from muster.core.gang import Code, Gate
-from muster.translate.priority import priority
+from muster.translate.priority import may_preempt, priority
 from tests.translate.cluster import pod_spec, priority_class, spec, world
 
 CLASSES = [priority_class("high", 1000), priority_class("usual", 10, default=True)]
@@ -33,3 +33,24 @@ def test_of_two_defaults_the_lowest() -> None:
 def test_an_unknown_class_is_invalid() -> None:
     expected = Gate(Code.INVALID, "PriorityClass urgent does not exist")
     assert priority(spec(pod_spec(priorityClassName="urgent")), world()) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"preemptionPolicy": "Never"}, False),
+        ({"preemptionPolicy": "PreemptLowerPriority", "priorityClassName": "patient"}, True),
+        ({"priorityClassName": "patient"}, False),
+        ({"priorityClassName": "high"}, True),
+    ],
+)
+def test_who_may_preempt(fields: Object, expected: bool) -> None:
+    classes = [*CLASSES, priority_class("patient", 1000, preemption="Never")]
+    assert may_preempt(spec(pod_spec(**fields)), world(*classes)) == expected
+
+
+def test_the_policy_of_the_default_class() -> None:
+    assert not may_preempt(
+        spec(pod_spec()), world(priority_class("usual", 10, default=True, preemption="Never"))
+    )

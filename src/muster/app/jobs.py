@@ -398,6 +398,7 @@ def gang_summary(gang: Gang) -> Object:
         "reason": msgspec.to_builtins(status.reason),
         "explanation": status.explanation,
         "expectedStart": status.expected_start,
+        "preemptions": status.preemptions,
         "warnings": status.warnings,
     }
 

@@ -1,9 +1,10 @@
 """The recorded runs of a job: from the embedded cluster's history, else from the pods that are there."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.app import jobs
 from muster.app.cluster import Target, reading
@@ -21,6 +22,8 @@ class Record:
     runs: tuple[PodRun, ...]
     #: when it was created; None where the job itself has been deleted
     submitted: float | None = None
+    #: who ended its gangs, and when: the entries of their records
+    preemptions: tuple[Object, ...] = ()
 
 
 async def recorded(target: Target, name: str, namespace: str = "") -> Record:
@@ -34,7 +37,9 @@ async def recorded(target: Target, name: str, namespace: str = "") -> Record:
         if gone is None:
             raise
         return gone
-    return record(target, view.name, view.namespace, view.pods, view.created)
+    found = record(target, view.name, view.namespace, view.pods, view.created)
+    ended = (entry for gang in view.gangs for entry in gang.status.preemptions)
+    return replace(found, preemptions=tuple(sorted(ended, key=lambda entry: str(entry["at"]))))
 
 
 def record(

@@ -29,6 +29,9 @@ def command(
         show.machine(whole, output)
         return
     print(show.headline(view))
+    for gang in view.gangs:
+        for line in show.preemptions(gang.status.preemptions):
+            print(line)
     if view.pods:
         show.table(
             ["POD", "NODE", "PHASE", "EXIT", "RESTARTS", "AGE", "REASON"],

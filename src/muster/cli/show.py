@@ -178,6 +178,19 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
     return lines + _columns(changes)
 
 
+def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:
+    """Who ended a gang and when, from `status.preemptions` of its record: a line each."""
+    return [
+        f"{_ended(entry)} for {entry['by']} {age(datetime.fromisoformat(entry['at']), now)} ago "
+        f"({entry['kind']}), {entry['workLost']:g} resource-seconds of work lost"
+        for entry in told
+    ]
+
+
+def _ended(entry: Object) -> str:
+    return f"{plural(entry['pods'], 'pod')} above its minimum ended" if "pods" in entry else "ended"
+
+
 def _in(at: str, now: datetime | None) -> str:
     """`in ~25m`"""
     then = datetime.fromisoformat(at)

@@ -32,6 +32,8 @@ def command(
         return
     for line in lines(timeline(record.runs, record.submitted, time.time())):
         print(line)
+    for line in show.preemptions(record.preemptions):
+        print(line)
 
 
 def lines(drawn: "Timeline", most: int | None = None) -> list[str]:

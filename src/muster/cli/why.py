@@ -44,7 +44,7 @@ def command(
         return
     print(show.reason(view))
     for gang in view.gangs:
-        for line in show.explanation(gang):
+        for line in (*show.explanation(gang), *show.preemptions(gang.status.preemptions)):
             print(f"  {line}")
     if not (view.state.finished or view.managed_by or hosted(target)):
         print("  the embedded cluster is not running; `muster up` goes on with the job")

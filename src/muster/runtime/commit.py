@@ -63,9 +63,18 @@ from muster.runtime.writes import (
 )
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live
-from muster.translate.status import Phase, gang_record, gang_spec, gang_status, unschedulable
+from muster.translate.status import (
+    Phase,
+    gang_record,
+    gang_spec,
+    gang_status,
+    preemption,
+    unschedulable,
+)
 
 NEVER: Final = float("inf")
+#: Entries of a Gang's `status.preemptions`; the oldest go first.
+MOST_PREEMPTIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,7 @@ class Victim:
     owner: Owner | None  # None = pods go one by one
     pods: tuple[Pod, ...]  # of those recorded, what still occupies a node
     plans: tuple[Plan, ...]  # its own open plans, which end with it
+    record: GangRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,12 +458,31 @@ def _end_victims(view: GangView) -> Iterator[Write]:
         owner = victim.owner
         if not alive or (owner is not None and owner.suspended):
             continue
+        if (told := preempted(victim.record, victim.recorded, view.id)) is not None:
+            yield told
         if victim.recorded.whole:
             yield from map(DeletePlan, victim.plans)
         if owner is not None:
             yield Suspend(alive[0].metadata.namespace, owner)
         else:
             yield from (EvictPod(pod, f"makes room for {view.id}") for pod in alive)
+
+
+def preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchGangStatus | None:
+    """Notes in the victim's record who ended it, when and at what loss; None if that is there already.
+
+    It is written before the victim is ended, and says the same whoever writes it, so that neither a crash nor
+    another leader loses it or tells it twice.
+    """
+    if record is None:
+        return None
+    entry = preemption(by, victim.at, victim.work_lost, None if victim.whole else len(victim.pods))
+    known = record.status.preemptions
+    if entry in known:
+        return None
+    meta = record.metadata
+    body = {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], entry]}}
+    return PatchGangStatus(meta.namespace, meta.name, meta.resource_version, body)
 
 
 def _begun(victim: Victim) -> bool:

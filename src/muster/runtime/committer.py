@@ -87,13 +87,13 @@ class Committer:
         #: gangs that wait for pods of this one to leave
         self._awaited_by: dict[GangId, set[GangId]] = {}
 
-    def adopt(self) -> None:
+    def adopt(self, now: float) -> None:
         """Takes over the plans that are open now, of whatever epoch; called once, when recovery begins."""
         for gang in self._observed.planned():
             book = self._book(gang)
             uids = frozenset(plan.uid for plan in self._observed.plans(gang))
             book.memory = replace(book.memory, adopted=uids)
-            self._view(gang)  # notes its victims, before any of them is looked at
+            self._view(gang, now)  # notes its victims, before any of them is looked at
             self.changed(gang)
 
     def changed(self, gang: GangId) -> None:
@@ -154,7 +154,7 @@ class Committer:
 
     def work(self, gang: GangId, now: float) -> tuple[tuple[Write, ...], tuple[Event, ...]]:
         """Writes to make for this gang, and events for the core. Tell their outcomes by `done`."""
-        view = self._view(gang)
+        view = self._view(gang, now)
         if gang in self._ending:
             return (), ()
         book = self._book(gang)
@@ -191,7 +191,7 @@ class Committer:
     def _book(self, gang: GangId) -> _Book:
         return self._books.setdefault(gang, _Book())
 
-    def _call(self, victim: CalledVictim) -> Leaving:
+    def _call(self, victim: CalledVictim, now: float) -> Leaving:
         """Who has to go, by uid: as recorded in the plan."""
         group = self._observed.groups.get(victim.gang)
         if group is None:
@@ -204,7 +204,7 @@ class Committer:
         )
         owner = None if victim.pods else self._sole_owner(group)
         ref = _owner_ref(group.namespace, owner) if owner is not None else None
-        return Leaving(victim.gang, ref, pods, whole=not victim.pods)
+        return Leaving(victim.gang, ref, pods, not victim.pods, now, victim.work_lost)
 
     def _is_free(self, gang: GangId, now: float) -> bool:
         """No writes of it are under way, nor of the victims that are to be looked up."""
@@ -232,18 +232,15 @@ class Committer:
             book.timer = at
             heapq.heappush(self._timers, (at, gang))
 
-    def _view(self, gang: GangId) -> GangView:
+    def _view(self, gang: GangId, now: float) -> GangView:
         group = self._observed.groups.get(gang)
         plans = tuple(self._observed.plans(gang))
         book = self._book(gang)
-        record: GangRecord | None = None
-        if group is not None:
-            found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
-            record = found if isinstance(found, GangRecord) else None
+        record = self._record(group)
         if group is None or group.finished:
             self._spare(book)
         victims = tuple(map(self._victim, plans[-1].victims)) if plans else ()
-        book.called += tuple(map(self._call, book.named))
+        book.called += tuple(self._call(victim, now) for victim in book.named)
         book.named = ()
         called = [victim for victim in map(self._victim, book.called) if victim.pods]
         book.called = tuple(victim.recorded for victim in called)
@@ -274,7 +271,14 @@ class Committer:
         owner = self._sole_owner(group) if group is not None and recorded.owner is not None else None
         if owner is not None and recorded.owner is not None and owner.uid != recorded.owner.uid:
             owner = None
-        return Victim(recorded, owner, tuple(pods), tuple(self._observed.plans(recorded.gang)))
+        plans = tuple(self._observed.plans(recorded.gang))
+        return Victim(recorded, owner, tuple(pods), plans, self._record(group))
+
+    def _record(self, group: Group | None) -> GangRecord | None:
+        if group is None:
+            return None
+        found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
+        return found if isinstance(found, GangRecord) else None
 
     def _namesakes(self, plan: Plan) -> Iterator[Pod | None]:
         """Of each pod that the plan makes anew: who has its name now."""

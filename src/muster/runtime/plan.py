@@ -68,6 +68,9 @@ class Leaving:
     owner: OwnerRef | None
     pods: tuple[PodRef, ...]
     whole: bool = True
+    #: when it was decided (seconds since the epoch), and how much work it loses (resource-seconds)
+    at: float = 0.0
+    work_lost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +150,9 @@ def decode(obj: GangPlan) -> Plan:
                     OwnerRef(*owner) if owner else None,
                     tuple(PodRef(namespace, name, PodId(uid)) for namespace, name, uid in pods),
                     bool(whole),
+                    *why,
                 )
-                for gang, owner, pods, whole in body["victims"]
+                for gang, owner, pods, whole, *why in body["victims"]
             ),
             remade=tuple(Remade(PodId(uid), pod) for uid, pod in body.get("remade", ())),
             why=body.get("why", ""),
@@ -181,6 +185,8 @@ def _pack(plan: Plan) -> str:
             ],
             [(pod.namespace, pod.name, pod.uid) for pod in victim.pods],
             victim.whole,
+            victim.at,
+            victim.work_lost,
         )
         for victim in plan.victims
     ]

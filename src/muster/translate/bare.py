@@ -12,7 +12,8 @@ from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
-from muster.translate.priority import priority
+from muster.translate.priority import may_preempt, priority
+from muster.translate.running import marked, run
 from muster.translate.world import World
 
 
@@ -42,19 +43,19 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         )
     queue, _ = marks.queue([meta, *(owner.metadata for owner in world.owners_of(pod))], ())
     place = None if gates else Place(MAIN, 0)
+    gang = Gang(
+        id=GangId(f"{key.namespace}/{key.name}"),
+        pod_sets=(PodSet(MAIN, shape, 1, 1, labels=labels_of(meta.labels)),),
+        min_count=1,
+        submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        priority=number if isinstance(number, int) else 0,
+        queue=queue,
+        gate=gate,
+        namespace=key.namespace,
+        preempts=may_preempt(pod.spec, world),
+    )
     return Group(
-        gang=topology.of(
-            Gang(
-                id=GangId(f"{key.namespace}/{key.name}"),
-                pod_sets=(PodSet(MAIN, shape, 1, 1, labels=labels_of(meta.labels)),),
-                min_count=1,
-                submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-                priority=number if isinstance(number, int) else 0,
-                queue=queue,
-                gate=gate,
-                namespace=key.namespace,
-            )
-        ),
+        gang=marked(topology.of(gang), run(meta), ()),
         namespace=key.namespace,
         record=key.record,
         source=Source(),

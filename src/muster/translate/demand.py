@@ -16,7 +16,7 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.gang import Code, Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.pods import asked, labels_of, scheduling_gates
-from muster.translate.priority import priority
+from muster.translate.priority import may_preempt, priority
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -39,6 +39,7 @@ class Demand:
     labels: Labels = ()
     #: of the template
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    preempts: bool = True
 
 
 def demand(spec: JobSpec, world: World, made: Made) -> Demand:
@@ -65,7 +66,8 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
     refusal = marks.refusal(template.metadata, of_pods=True) or refusal
     labels = labels_of({**template.metadata.labels, **made.labels})
     gates = scheduling_gates(template.spec)
-    return Demand(shape, places, number, refusal, gates, labels, template.metadata)
+    preempts = may_preempt(template.spec, world)
+    return Demand(shape, places, number, refusal, gates, labels, template.metadata, preempts)
 
 
 def _pod_group(template: PodTemplate) -> str:

@@ -19,6 +19,7 @@ from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
 from muster.translate.filling import Filled, job_finished
 from muster.translate.group import Group, Owner
 from muster.translate.identity import GroupKey
+from muster.translate.running import marked, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -124,9 +125,10 @@ def assemble(
         queue=queue,
         gate=gate,
         namespace=key.namespace,
+        preempts=all(part.demand.preempts for part in parts.values()),
     )
     return Group(
-        gang=topology.of(gang),
+        gang=marked(topology.of(gang), run(meta), (run(part.demand.metadata) for part in parts.values())),
         namespace=key.namespace,
         record=key.record,
         source=Source(api_version=kind.api_version, kind=kind.kind, name=meta.name, uid=meta.uid),

@@ -47,7 +47,8 @@ from muster.translate.group import Group, Member
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import Block, fill, planned
 from muster.translate.pods import asked, live, occupies, scheduling_gates
-from muster.translate.priority import priority
+from muster.translate.priority import may_preempt, priority
+from muster.translate.running import SILENT, marked, run
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -86,9 +87,11 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         queue=queue,
         namespace=key.namespace,
         gate=topology.refusal or quarrel or _gate(key, group, pods, wanted - places.awaited, world),
+        preempts=all(may_preempt(pod.spec, world) for pod in pods.ready),
     )
+    own = run(group.metadata) if group is not None else SILENT
     return Group(
-        gang=topology.of(gang),
+        gang=marked(topology.of(gang), own, (run(pod.metadata) for pod in pods.ready)),
         namespace=key.namespace,
         record=key.record,
         source=Source(

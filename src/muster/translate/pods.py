@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
@@ -94,7 +95,16 @@ def pod_bound(
             device=gpu_device(pod.metadata),
             leaving=pod.metadata.deletion_timestamp is not None,
         ),
+        at=_since(pod),
     )
+
+
+def _since(pod: Pod) -> float:
+    """When it was bound, or whatever is known that is nearest to that."""
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    bound = scheduled.last_transition_time if scheduled is not None and scheduled.status == "True" else None
+    at = bound or pod.status.start_time or pod.metadata.creation_timestamp
+    return at.timestamp() if at is not None else 0.0
 
 
 def completion_index(pod: Pod) -> int | None:

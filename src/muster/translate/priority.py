@@ -1,4 +1,4 @@
-"""Priority classes → the number that a gang is ordered by.
+"""Priority classes → the number that a gang is ordered by, and whether it may preempt.
 
 Source: kubernetes, plugin/pkg/admission/priority. The API server does the same when a pod is created;
 for templates, and for pods that it has not touched, it is done here.
@@ -28,3 +28,15 @@ def priority(spec: PodSpec, world: World) -> int | Gate:
     if spec.priority_class_name in SYSTEM:
         return SYSTEM[spec.priority_class_name]
     return Gate(Code.INVALID, f"PriorityClass {spec.priority_class_name} does not exist")
+
+
+def may_preempt(spec: PodSpec, world: World) -> bool:
+    """The pod's own policy, else its class's. Any but `Never` allows it, as in Kubernetes."""
+    if spec.preemption_policy:
+        return spec.preemption_policy != "Never"
+    if spec.priority_class_name:
+        found = world.priority_classes.get(("", spec.priority_class_name))
+    else:
+        defaults = [one for one in world.priority_classes.values() if one.global_default]
+        found = min(defaults, key=lambda one: (one.value, one.metadata.name), default=None)
+    return found is None or found.preemption_policy != "Never"

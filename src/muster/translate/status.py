@@ -16,6 +16,7 @@ from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import GANG
 from muster.core.decisions import Explanation
+from muster.core.gang import GangId
 from muster.translate.group import Group
 
 LONGEST_MESSAGE: Final = 1024  # characters
@@ -109,6 +110,12 @@ def gang_status(
     return {"status": status}
 
 
+def preemption(by: GangId, at: float, work_lost: float, pods: int | None) -> Object:
+    """An entry of a victim's `status.preemptions`. `pods`: so many of its surplus; None: the whole gang."""
+    entry: Object = {"by": str(by), "at": _time(at), "workLost": round(work_lost, 3), "kind": "preemption"}
+    return entry if pods is None else {**entry, "pods": pods}
+
+
 def explained(explanation: Explanation) -> Object:
     """An explanation as JSON (docs/names.md)."""
     expected = explanation.expected_start
@@ -133,7 +140,7 @@ def explained(explanation: Explanation) -> Object:
         "expectedStart": None
         if expected is None
         else {
-            "at": datetime.fromtimestamp(expected.at, UTC).isoformat().replace("+00:00", "Z"),
+            "at": _time(expected.at),
             "basis": _cut(expected.basis),
         },
     }
@@ -182,6 +189,10 @@ def _owner(group: Group) -> Object | None:
         "controller": False,
         "blockOwnerDeletion": False,
     }
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _cut(text: str) -> str:

@@ -1,0 +1,145 @@
+"""What people say about the run of a job: what ending it would cost, and whether it may be ended at all.
+
+The marks of docs/names.md, read from the job object or group, which speaks for all, or else from its pods or
+their templates. Where pods say different things, the most careful of them counts: nobody is
+ended because one pod of ten forgot to say no. A value that cannot be read is refused, not guessed at.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from muster import names
+from muster.api import duration
+from muster.api.base import ObjectMeta
+from muster.core.gang import Code, Gang, Gate
+from muster.translate.marks import mark
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one object says; None = nothing. Seconds, and seconds since the epoch."""
+
+    preemptible: bool | None = None
+    min_run_time: float | None = None
+    restart_cost: float | None = None
+    checkpoint_every: float | None = None
+    checkpointed: float | None = None
+    refusal: Gate | None = None
+
+
+SILENT = Run()
+
+
+def run(meta: ObjectMeta) -> Run:
+    """What this object says about its run."""
+    if not any(key in found for found in (meta.labels, meta.annotations) for key in _KEYS):
+        return SILENT
+    try:
+        checkpoint = mark(meta, names.CHECKPOINT)
+        every, at = _checkpoint(checkpoint) if checkpoint is not None else (None, None)
+        return Run(
+            preemptible=_flag(meta, names.PREEMPTIBLE),
+            min_run_time=_seconds(meta, names.MIN_RUN_TIME),
+            restart_cost=_seconds(meta, names.RESTART_COST),
+            checkpoint_every=every,
+            checkpointed=at,
+        )
+    except ValueError as error:
+        return Run(refusal=Gate(Code.INVALID, str(error)))
+
+
+def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
+    """The gang with what is said about its run: by its own object, else by its pods."""
+    said = _over(own, _most_careful([one for one in pods if one != SILENT]))
+    if said == SILENT:
+        return gang
+    gate = gang.gate
+    if said.refusal is not None and (gate is None or gate.code is not Code.INVALID):
+        gate = said.refusal
+    return replace(
+        gang,
+        gate=gate,
+        preemptible=said.preemptible is not False,
+        min_run_time=said.min_run_time or 0.0,
+        restart_cost=said.restart_cost or 0.0,
+        checkpoint_every=said.checkpoint_every,
+        checkpointed=said.checkpointed,
+    )
+
+
+def _over(own: Run, pods: Run) -> Run:
+    """`own` where it says something."""
+    if own == SILENT:
+        return pods
+    if pods == SILENT:
+        return own
+    both = {
+        field.name: getattr(own if getattr(own, field.name) is not None else pods, field.name)
+        for field in fields(Run)
+    }
+    if own.checkpoint_every is not None or own.checkpointed is not None:
+        both |= {"checkpoint_every": own.checkpoint_every, "checkpointed": own.checkpointed}
+    return Run(**both)
+
+
+def _most_careful(said: list[Run]) -> Run:
+    if len(said) < 2:
+        return said[0] if said else SILENT
+    return Run(
+        preemptible=_least(min, (one.preemptible for one in said)),
+        min_run_time=_least(max, (one.min_run_time for one in said)),
+        restart_cost=_least(max, (one.restart_cost for one in said)),
+        checkpoint_every=_least(max, (one.checkpoint_every for one in said)),
+        checkpointed=_least(min, (one.checkpointed for one in said)),
+        refusal=next((one.refusal for one in said if one.refusal is not None), None),
+    )
+
+
+def _least(pick: Callable[[list[T]], T], said: Iterable[T | None]) -> T | None:
+    found = [value for value in said if value is not None]
+    return pick(found) if found else None
+
+
+def _flag(meta: ObjectMeta, key: str) -> bool | None:
+    text = mark(meta, key)
+    if text not in (None, "true", "false"):
+        raise ValueError(f'{key} is {text!r}; write "true" or "false"')
+    return None if text is None else text == "true"
+
+
+def _seconds(meta: ObjectMeta, key: str) -> float | None:
+    text = mark(meta, key)
+    if text is None:
+        return None
+    try:
+        return float(duration.parse(text))
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _checkpoint(text: str) -> tuple[float | None, float | None]:
+    """An interval, or the time of the last checkpoint."""
+    try:
+        return float(duration.parse(text)) or None, None
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{names.CHECKPOINT} is {text!r}; write an interval (30m), or when the last one was "
+            "(2026-01-31T12:00:00Z)"
+        ) from None
+    return None, (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+_KEYS = (
+    names.PREEMPTIBLE,
+    names.MIN_RUN_TIME,
+    names.RESTART_COST,
+    names.CHECKPOINT,
+)
