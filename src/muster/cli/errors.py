@@ -25,6 +25,7 @@ def failure(error: Exception) -> Failure | None:
     from muster.app.cancel import StillThere
     from muster.app.host import HostError, OtherNodes
     from muster.app.jobs import UnknownJob
+    from muster.app.steer import Refused
     from muster.kube.config import ConfigError
     from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable
     from muster.local.nodespec import InvalidNodes
@@ -36,7 +37,7 @@ def failure(error: Exception) -> Failure | None:
             return error
         case StillThere():
             return Failure(str(error))
-        case JobFileError() | InvalidNodes() | OtherNodes() | UnknownJob():
+        case JobFileError() | InvalidNodes() | OtherNodes() | UnknownJob() | Refused():
             return Failure(str(error), BAD_INPUT)
         case HostError() | StoreError() | ConfigError():
             return Failure(str(error), UNREACHABLE)

@@ -18,13 +18,17 @@ from muster.cli import (
     demo,
     down,
     get,
+    hold,
     list_,
     logs,
     nodes,
     plan,
     queues,
+    release,
     replay,
+    requeue,
     run,
+    set_,
     submit,
     timeline,
     topology,
@@ -51,6 +55,10 @@ app.command("why", help="Why a job waits, and what would start it.")(why.command
 app.command("timeline", help="Who ran when, as bars.")(timeline.command)
 app.command("logs", help="The output of a job's pods.")(logs.command)
 app.command("cancel", help="End a job and its pods.")(cancel.command)
+app.command("hold", help="Do not start a job until it is released.")(hold.command)
+app.command("release", help="Let a job start that was held.")(release.command)
+app.command("requeue", help="End what runs of a job, and let it wait again.")(requeue.command)
+app.command("set", help="Change a job's priority or queue.")(set_.command)
 app.command("check", help="Validate a job file without a cluster.")(check.command)
 app.command("plan", help="What would happen if this were submitted now.")(plan.command)
 app.command("replay", help="Run a trace through the scheduler in virtual time.")(replay.command)

@@ -12,7 +12,7 @@ from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
-from muster.translate.priority import may_preempt, priority
+from muster.translate.priority import chosen, may_preempt, priority
 from muster.translate.running import marked, run
 from muster.translate.world import World
 
@@ -24,7 +24,9 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         return None
     meta = pod.metadata
     shape, refusal = asked(pod, world)
-    number = priority(pod.spec, world)
+    owners = [meta, *(owner.metadata for owner in world.owners_of(pod))]
+    number = chosen(owners, world)
+    number = priority(pod.spec, world) if number is None else number
     gates = scheduling_gates(pod.spec)
     topology = network.wish(meta, (), world)
     gate = None
@@ -34,14 +36,14 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
             or topology.refusal
             or refusal
             or (number if isinstance(number, Gate) else None)
-            or marks.hold(meta)
+            or next(filter(None, map(marks.hold, owners)), None)
             or (
                 Gate(Code.GATED, f"scheduling gate {gates}; whoever set it has to remove it")
                 if gates
                 else None
             )
         )
-    queue, _ = marks.queue([meta, *(owner.metadata for owner in world.owners_of(pod))], ())
+    queue, _ = marks.queue(owners, ())
     place = None if gates else Place(MAIN, 0)
     gang = Gang(
         id=GangId(f"{key.namespace}/{key.name}"),

@@ -211,7 +211,10 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
 
 def _same_marks(old: Resource, new: Resource) -> bool:
     """Whether a Job or JobSet still says of its independent pods what it said before."""
-    return marks.mark(old.metadata, names.QUEUE) == marks.mark(new.metadata, names.QUEUE)
+    return all(
+        marks.mark(old.metadata, key) == marks.mark(new.metadata, key)
+        for key in (names.QUEUE, names.HOLD, names.PRIORITY)
+    )
 
 
 def _of_pods(kind: Kind[Any], obj: Resource | None, world: World) -> Iterator[GroupKey]:  # Any: Job, JobSet

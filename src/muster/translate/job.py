@@ -19,6 +19,7 @@ from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
 from muster.translate.filling import Filled, job_finished
 from muster.translate.group import Group, Owner
 from muster.translate.identity import GroupKey
+from muster.translate.priority import chosen
 from muster.translate.running import marked, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
@@ -99,8 +100,10 @@ def assemble(
     total = sum(part.count for part in parts.values())
     topology = network.wish(meta, (part.demand.metadata for part in parts.values()), world)
     queue, quarrel = marks.queue([meta], (part.demand.metadata for part in parts.values()))
+    number = chosen([meta], world)
     gate = (
         marks.refusal(meta)
+        or (number if isinstance(number, Gate) else None)
         or quarrel
         or topology.refusal
         or _refused(parts, total)
@@ -121,7 +124,9 @@ def assemble(
         min_count=sum(part.count for part in sets.values()),
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         # the highest: a gang must not be preempted through its least important member
-        priority=max((part.demand.priority for part in parts.values()), default=0),
+        priority=number
+        if isinstance(number, int)
+        else max((part.demand.priority for part in parts.values()), default=0),
         queue=queue,
         gate=gate,
         namespace=key.namespace,

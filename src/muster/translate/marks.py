@@ -87,7 +87,7 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
 def hold(meta: ObjectMeta) -> Gate | None:
     """Gated, while the object is held or being deleted."""
     if mark(meta, names.HOLD) == "true":
-        return Gate(Code.GATED, f"held by {names.HOLD}; take it away to let it start")
+        return Gate(Code.GATED, f"held by {names.HOLD}; `muster release` lets it start")
     if meta.deletion_timestamp is not None:
         return Gate(Code.GATED, "is being deleted")
     return None

@@ -47,7 +47,7 @@ from muster.translate.group import Group, Member
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import Block, fill, planned
 from muster.translate.pods import asked, live, occupies, scheduling_gates
-from muster.translate.priority import may_preempt, priority
+from muster.translate.priority import chosen, may_preempt, priority
 from muster.translate.running import SILENT, marked, run
 from muster.translate.world import World
 
@@ -69,6 +69,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     wanted = group.spec.min_member if group is not None else there
     places = _place(pods, before, wanted - there, world)
     numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
+    number = chosen([group.metadata], world) if group is not None else None
     members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
     topology = network.wish(
         group.metadata if group is not None else None, (pod.metadata for pod in pods.ready), world
@@ -83,7 +84,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         # a place that nobody fills any more counts as satisfied and must not stand for a member
         min_count=wanted + places.abandoned,
         submitted=_submitted(group, pods),
-        priority=max(numbers, default=0),
+        priority=number if isinstance(number, int) else max(numbers, default=0),
         queue=queue,
         namespace=key.namespace,
         gate=topology.refusal or quarrel or _gate(key, group, pods, wanted - places.awaited, world),
@@ -310,6 +311,8 @@ def _refused(group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> 
     if group is not None:
         if gate := marks.refusal(group.metadata):
             return gate
+        if isinstance(number := chosen([group.metadata], world), Gate):
+            return number
         if wanted < 1:
             return Gate(Code.INVALID, f"spec.minMember is {wanted}; write how many pods must run together")
     if len(pods.ready) + len(pods.ended) > MOST_PLACES:

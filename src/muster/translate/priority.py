@@ -1,13 +1,18 @@
-"""Priority classes → the number that a gang is ordered by, and whether it may preempt.
+"""Priority classes, and what is said beside them → the number that a gang is ordered by; who may preempt.
 
 Source: kubernetes, plugin/pkg/admission/priority. The API server does the same when a pod is created;
 for templates, and for pods that it has not touched, it is done here.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
+from muster import names
+from muster.api.base import ObjectMeta
 from muster.api.core_v1 import PodSpec
 from muster.core.gang import Code, Gate
+from muster.translate.marks import mark
 from muster.translate.world import World
 
 #: The classes that every cluster has, whether they are written out or not.
@@ -22,12 +27,19 @@ def priority(spec: PodSpec, world: World) -> int | Gate:
         # several defaults can exist for a moment; the API server takes the lowest
         defaults = [found.value for found in world.priority_classes.values() if found.global_default]
         return min(defaults, default=0)
-    found = world.priority_classes.get(("", spec.priority_class_name))
-    if found is not None:
-        return found.value
-    if spec.priority_class_name in SYSTEM:
-        return SYSTEM[spec.priority_class_name]
-    return Gate(Code.INVALID, f"PriorityClass {spec.priority_class_name} does not exist")
+    return _of_class(spec.priority_class_name, world)
+
+
+def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
+    """What the first of these objects says with `muster.dev/priority`: a number, or a class. None: nothing.
+
+    It stands over the pods' own, which nobody can change once they are made.
+    """
+    for meta in owners:
+        text = mark(meta, names.PRIORITY)
+        if text is not None:
+            return int(text) if _NUMBER.fullmatch(text) else _of_class(text, world)
+    return None
 
 
 def may_preempt(spec: PodSpec, world: World) -> bool:
@@ -40,3 +52,16 @@ def may_preempt(spec: PodSpec, world: World) -> bool:
         defaults = [one for one in world.priority_classes.values() if one.global_default]
         found = min(defaults, key=lambda one: (one.value, one.metadata.name), default=None)
     return found is None or found.preemption_policy != "Never"
+
+
+#: As large as a priority may be; nine digits are some below it.
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
+
+
+def _of_class(name: str, world: World) -> int | Gate:
+    found = world.priority_classes.get(("", name))
+    if found is not None:
+        return found.value
+    if name in SYSTEM:
+        return SYSTEM[name]
+    return Gate(Code.INVALID, f"PriorityClass {name} does not exist")

@@ -1,0 +1,137 @@
+"""Steering a job that has been submitted: holding it back, sending it back to wait, moving it.
+
+All of it is written on the job's own object, where the scheduler reads it; nothing is kept anywhere else.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from muster import names
+from muster.api import kinds
+from muster.api.base import Object, controller_of
+from muster.api.core_v1 import Pod
+from muster.app.jobs import JobView
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import NotFound
+from muster.runtime.writes import EvictPod, perform
+from muster.translate.marks import DEFAULT_QUEUE, mark
+from muster.translate.priority import SYSTEM
+
+_OWNERS: Final = (kinds.JOBSET, kinds.JOB)
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
+
+
+class Refused(ValueError):
+    """What is asked for cannot be done to this job; the message says why, and what can."""
+
+
+async def hold(client: Client, job: JobView) -> None:
+    """It is not started any more. What runs goes on."""
+    if job.state.finished:
+        raise Refused(f"{job.name} has {job.state.value}; there is nothing to hold back")
+    await _mark(client, job, {names.HOLD: "true"})
+
+
+async def release(client: Client, job: JobView) -> bool:
+    """It may start again. Returns whether it was held."""
+    held = mark(job.resource.metadata, names.HOLD) is not None
+    if held:
+        await _mark(client, job, {names.HOLD: None})
+    return held
+
+
+async def move(client: Client, job: JobView, priority: str | None, queue: str | None) -> None:
+    """Gives it a priority (a number, or a PriorityClass's name) and a queue; None leaves it as it is."""
+    if job.state.finished:
+        raise Refused(f"{job.name} has {job.state.value}; it waits for nothing")
+    marks: dict[str, str | None] = {}
+    if priority is not None:
+        await _known_priority(client, priority)
+        marks[names.PRIORITY] = priority
+    if queue is not None:
+        await _known_queue(client, queue)
+        marks[names.QUEUE] = queue
+    await _mark(client, job, marks)
+
+
+async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
+    """Ends what runs of it, which is no failure; it waits again with its old age. Returns whether any did.
+
+    A gang is suspended by its owner, as when it is preempted, and resumed by the scheduler. Other pods are
+    evicted one by one, and made anew by their controllers.
+    """
+    if job.state.finished:
+        raise Refused(f"{job.name} has {job.state.value}; submit it again")
+    running = [pod for pod in job.pods if pod.spec.node_name and not pod.terminal]
+    if not running:
+        return False
+    if job.kind in _OWNERS and job.gangs:
+        if job.managed_by:
+            raise Refused(f"{job.name} is left to another controller (spec.managedBy: {job.managed_by})")
+        body = {"metadata": {"labels": {names.ADMISSION: "gang"}}, "spec": {"suspend": True}}
+        await client.patch(job.kind, job.namespace, job.name, body)
+        return True
+    lost = sorted(pod.metadata.name for pod in running if controller_of(pod) is None)
+    if lost:
+        raise Refused(
+            f"{job.name}: nobody would make {lost[0]} anew, for it has no controller"
+            + (f", nor {len(lost) - 1} others" if len(lost) > 1 else "")
+            + f"; `muster cancel {job.name}` ends it for good"
+        )
+    leaving = [pod for pod in running if pod.metadata.deletion_timestamp is None]
+    await _spare(client, job, leaving)
+    await asyncio.gather(*(_evict(client, pod, clock) for pod in leaving))
+    return True
+
+
+async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
+    """Their Jobs bear a mark of ours from now on, so that an end by muster is no failure to them.
+
+    That each of their pods is on its own says nothing new.
+    """
+    owners = {
+        controller.name for pod in pods if (controller := controller_of(pod)) and controller.kind == "Job"
+    }
+    body = {"metadata": {"labels": {names.GANG: "false"}}}
+    await asyncio.gather(*(client.patch(kinds.JOB, job.namespace, name, body) for name in sorted(owners)))
+
+
+async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
+    with suppress(NotFound):  # it has just ended
+        await perform(client, EvictPod(pod, "sent back to wait by muster requeue"), clock)
+
+
+async def _known_priority(client: Client, priority: str) -> None:
+    if _NUMBER.fullmatch(priority) or priority in SYSTEM:
+        return
+    classes = {found.metadata.name for found in (await client.list(kinds.PRIORITY_CLASS)).items}
+    if priority not in classes:
+        there = f"; there is {', '.join(sorted(classes))}" if classes else ""
+        raise Refused(
+            f"--priority {priority}: neither a number of up to nine digits nor a PriorityClass{there}"
+        )
+
+
+async def _known_queue(client: Client, queue: str) -> None:
+    queues = {found.metadata.name for found in (await client.list(kinds.QUEUE)).items} | {DEFAULT_QUEUE}
+    if queue not in queues:
+        raise Refused(f"--queue {queue}: there is no such queue; there is {', '.join(sorted(queues))}")
+
+
+async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> None:
+    """Labels, which win over annotations; None takes both away."""
+    metadata: Object = {"labels": marks}
+    if None in marks.values():
+        metadata["annotations"] = {key: None for key, value in marks.items() if value is None}
+    try:
+        await client.patch(job.kind, job.namespace, job.name, {"metadata": metadata})
+    except NotFound:
+        if job.kind in _OWNERS or job.kind is kinds.POD:
+            raise
+        raise Refused(
+            f"there is no {job.kind.kind} {job.name} to write it on, its pods only name it"
+        ) from None

@@ -1,0 +1,14 @@
+"""`muster hold JOB`: it is not started until `muster release`; what runs goes on."""
+
+from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+
+
+def command(
+    job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    from muster.app import steer
+    from muster.app.cluster import Target
+    from muster.cli.steering import steer as act
+
+    view, _ = act(Target(kubeconfig, context), job, namespace or "", steer.hold)
+    print(f"{view.name} held" + (f"; {view.running} of its pods run on" if view.running else ""))

@@ -1,0 +1,14 @@
+"""`muster release JOB`: what `muster hold` held back may start."""
+
+from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+
+
+def command(
+    job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    from muster.app import steer
+    from muster.app.cluster import Target
+    from muster.cli.steering import steer as act
+
+    view, held = act(Target(kubeconfig, context), job, namespace or "", steer.release)
+    print(f"{view.name} released" if held else f"{view.name} is not held")

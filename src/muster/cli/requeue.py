@@ -1,0 +1,20 @@
+"""`muster requeue JOB`: ends what runs of it, and lets it wait again with its old age."""
+
+from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+
+
+def command(
+    job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
+    from muster.app import steer
+    from muster.app.cluster import Target
+    from muster.app.jobs import JobView
+    from muster.cli.steering import steer as act
+    from muster.kube.client import Client
+    from muster.kube.clock import SystemClock
+
+    async def requeue(client: Client, view: JobView) -> bool:
+        return await steer.requeue(client, view, SystemClock())
+
+    view, stopped = act(Target(kubeconfig, context), job, namespace or "", requeue)
+    print(f"{view.name} requeued" if stopped else f"{view.name} waits already")

@@ -1,0 +1,38 @@
+"""`muster set JOB --priority P --queue Q`: where it stands while it waits, and whom it is charged to."""
+
+from typing import Annotated
+
+import typer
+
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Queue
+
+Priority = Annotated[
+    str | None,
+    typer.Option("--priority", metavar="P", help="A number, higher first, or the name of a PriorityClass."),
+]
+
+
+def command(
+    job: JobName,
+    priority: Priority = None,
+    queue: Queue = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    from muster.app import steer
+    from muster.app.cluster import Target
+    from muster.app.jobs import JobView
+    from muster.cli.steering import steer as act
+    from muster.kube.client import Client
+
+    if priority is None and queue is None:
+        raise Failure("nothing to set: --priority P, --queue Q, or both", BAD_INPUT)
+
+    async def move(client: Client, view: JobView) -> None:
+        await steer.move(client, view, priority, queue)
+
+    view, _ = act(Target(kubeconfig, context), job, namespace or "", move)
+    said = {"priority": priority, "queue": queue}
+    print(f"{view.name}: {', '.join(f'{what} {value}' for what, value in said.items() if value is not None)}")
