@@ -69,7 +69,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     wanted = group.spec.min_member if group is not None else there
     places = _place(pods, before, wanted - there, world)
     numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
-    number = chosen([group.metadata], world) if group is not None else None
+    said = chosen([group.metadata], world) if group is not None else None
     members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
     topology = network.wish(
         group.metadata if group is not None else None, (pod.metadata for pod in pods.ready), world
@@ -84,7 +84,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         # a place that nobody fills any more counts as satisfied and must not stand for a member
         min_count=wanted + places.abandoned,
         submitted=_submitted(group, pods),
-        priority=number if isinstance(number, int) else max(numbers, default=0),
+        priority=said if isinstance(said, int) else max(numbers, default=0),
         queue=queue,
         namespace=key.namespace,
         gate=topology.refusal or quarrel or _gate(key, group, pods, wanted - places.awaited, world),
