@@ -124,6 +124,9 @@ def views(objects: Objects) -> list[JobView]:
     gangs_of: dict[str, list[Gang]] = defaultdict(list)
     for gang in objects.gangs:
         gangs_of[gang.spec.source.uid].append(gang)
+        for group in {pod_set.group for pod_set in gang.spec.pod_sets} - {"", gang.spec.source.name}:
+            name = group if "/" in group else f"{gang.metadata.namespace}/{group}"
+            gangs_of[f"{gang.spec.source.api_version.partition('/')[0]}/{name}"].append(gang)
 
     found = [
         _jobset(jobset, jobs_of[jobset.metadata.uid], pods_of, gangs_of[jobset.metadata.uid])
@@ -131,7 +134,12 @@ def views(objects: Objects) -> list[JobView]:
     ]
     found += [_job(job, pods_of[job.metadata.uid], gangs_of[job.metadata.uid]) for job in jobs_of[""]]
     found += [
-        _pod_group(kind, group, pods_of[_group_key(kind, group)], gangs_of[group.metadata.uid])
+        _pod_group(
+            kind,
+            group,
+            pods_of[_group_key(kind, group)],
+            gangs_of[group.metadata.uid] or gangs_of[_group_key(kind, group)],
+        )
         for kind, group in objects.pod_groups
     ]
     found += _absent_groups(objects, pods_of)

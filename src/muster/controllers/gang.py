@@ -22,7 +22,7 @@ from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
-from muster.api.muster_v1alpha1 import Gang, Source
+from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
@@ -59,7 +59,7 @@ def controller() -> Controller[Observed]:
     )
     indexes = (
         POD_INDEX,
-        Index(GANG, GROUP, lambda gang: [_source(gang.metadata.namespace, gang.spec.source)]),
+        Index(GANG, GROUP, _sources),
         Index(GANG_PLAN, GANG_OF, lambda plan: [f"{plan.metadata.namespace}/{plan.spec.gang}"]),
     )
     return Controller("gang", watches, observe, reconcile, indexes, SETTLE)
@@ -84,7 +84,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
     found = None
     if kind is not None and kind in caches:
         found = caches[kind].get(f"{meta.namespace}/{source.name}")
-    pods = caches[POD].by(GROUP, _source(meta.namespace, source))
+    pods = [pod for group in _sources(gang) for pod in caches[POD].by(GROUP, group)]
     return Observed(
         gang=gang,
         pods=tuple(pod for pod in pods if _is_member(pod, gang)),
@@ -203,8 +203,12 @@ def _is_member(pod: Pod, gang: Gang) -> bool:
     return True
 
 
-def _source(namespace: str, source: Source) -> str:
-    return f"{source.api_version} {source.kind} {namespace}/{source.name}"
+def _sources(gang: Gang) -> list[str]:
+    """The group objects that it was read from: its source, and the others of its GangGroup."""
+    source, namespace = gang.spec.source, gang.metadata.namespace
+    groups = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
+    names = sorted(name if "/" in name else f"{namespace}/{name}" for name in groups)
+    return [f"{source.api_version} {source.kind} {name}" for name in names]
 
 
 def _group(kind: AnyKind, namespace: str, name: str) -> str:

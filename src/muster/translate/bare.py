@@ -28,7 +28,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     number = chosen(owners, world)
     number = priority(pod.spec, world) if number is None else number
     gates = scheduling_gates(pod.spec)
-    topology = network.wish(meta, (), world)
+    topology = network.wish([meta], (), world)
     gate = None
     if not pod.spec.node_name:
         gate = (

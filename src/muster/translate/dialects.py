@@ -31,10 +31,10 @@ from muster.api.kinds import (
     PRIORITY_CLASS,
     STORAGE_CLASS,
 )
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.api.storage_v1 import StorageClass
 from muster.core.gang import GangId
-from muster.translate import bare, job, jobset, marks, podgroup
+from muster.translate import bare, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
@@ -77,7 +77,7 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
         return None
     for api_group, label in POD_GROUP_LABEL.items():
         if name := meta.labels.get(label):
-            return GroupKey(_POD_GROUP_DIALECTS[api_group], meta.namespace, name)
+            return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
     alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
     controller = controller_of(pod)
     if controller is None or controller.kind != JOB.kind:
@@ -185,7 +185,12 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
         yield GroupKey(Dialect.JOBSET, meta.namespace, meta.name)
         yield from jobset.keys(obj, world)
     elif kind.kind == "PodGroup":
-        yield GroupKey(_POD_GROUP_DIALECTS[kind.group], meta.namespace, meta.name)
+        assert isinstance(obj, PodGroup)
+        dialect = _POD_GROUP_DIALECTS[kind.group]
+        for namespace, name in {*ganggroup.named(obj), (meta.namespace, meta.name)}:
+            yield GroupKey(dialect, namespace, name)
+        for other in world.naming(kind, meta.namespace, meta.name):
+            yield GroupKey(dialect, *ganggroup.home(other))
 
 
 def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:

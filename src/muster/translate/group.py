@@ -48,6 +48,8 @@ class Group:
     controlled: bool
     #: members without a controller may be deleted and made anew: all of them say so, or their group does
     recreate: bool = field(default=False, kw_only=True)
+    #: by pod set, the group object that it is of, where that is not the source
+    set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)
     #: what is taken otherwise than it is written
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     #: pods on a node that hold no place any more, because they are being deleted or belong to an

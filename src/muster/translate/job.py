@@ -98,7 +98,7 @@ def assemble(
     """The gang of a Job, a JobSet or one stage of it. `order`: another stage comes first."""
     meta = source.metadata
     total = sum(part.count for part in parts.values())
-    topology = network.wish(meta, (part.demand.metadata for part in parts.values()), world)
+    topology = network.wish([meta], (part.demand.metadata for part in parts.values()), world)
     queue, quarrel = marks.queue([meta], (part.demand.metadata for part in parts.values()))
     number = chosen([meta], world)
     gate = (

@@ -44,13 +44,15 @@ class Wish:
 _NONE: Final = Wish()
 
 
-def wish(group: ObjectMeta | None, members: Iterable[ObjectMeta], world: World) -> Wish:
-    """What a group asks for; `members` are its pods or their templates."""
-    own = _texts(group) if group is not None else ("", "")
-    theirs = {_texts(meta) for meta in members} if not all(own) else set()
+def wish(groups: Iterable[ObjectMeta], members: Iterable[ObjectMeta], world: World) -> Wish:
+    """What a gang asks for, of one group object or several; `members` are its pods or their templates."""
+    own, theirs = {_texts(meta) for meta in groups}, {_texts(meta) for meta in members}
     found = []
     for i, key in enumerate((TOPOLOGY_SPEC, names.EXCLUSIVE)):
-        said = {own[i]} if own[i] else {texts[i] for texts in theirs if texts[i]}
+        said = {texts[i] for texts in own if texts[i]}
+        if len(said) > 1:
+            return Wish(refusal=Gate(Code.INVALID, f"its groups differ in {key}; write the same on all"))
+        said = said or {texts[i] for texts in theirs if texts[i]}
         if len(said) > 1:
             return Wish(refusal=Gate(Code.INVALID, f"its pods differ in {key}; write it on the group"))
         found.append(said.pop() if said else "")

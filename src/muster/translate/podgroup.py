@@ -24,6 +24,7 @@ from muster import names
 from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.core.gang import (
@@ -40,7 +41,7 @@ from muster.core.gang import (
     Shape,
     Toleration,
 )
-from muster.translate import marks, network
+from muster.translate import ganggroup, marks, network
 from muster.translate.demand import MOST_PLACES, ours
 from muster.translate.filling import job_finished
 from muster.translate.group import Group, Member
@@ -58,58 +59,163 @@ KINDS: dict[Dialect, Kind[PodGroup]] = {
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """The gang of a PodGroup, or of the pods that name one that is not there."""
+    """The gang of a PodGroup or a GangGroup, or of the pods that name a PodGroup that is not there."""
     kind = KINDS[key.dialect]
-    group = world.pod_groups(kind).get((key.namespace, key.name))
-    named = world.pods_in(kind, key.namespace, key.name)
-    pods = _sort([pod for pod in named if ours(pod.spec.scheduler_name, world)], world)
-    if group is None and not (pods.ready or pods.gated or pods.ended or pods.leaving):
-        return None
-    there = len(pods.ready) + len(pods.ended)
-    wanted = group.spec.min_member if group is not None else there
-    places = _place(pods, before, wanted - there, world)
-    numbers = [number for pod in pods.ready if isinstance(number := priority(pod.spec, world), int)]
-    said = chosen([group.metadata], world) if group is not None else None
-    members = {PodId(pod.metadata.uid): Member(pod, None) for pod in pods.gated} | places.members
-    topology = network.wish(
-        group.metadata if group is not None else None, (pod.metadata for pod in pods.ready), world
-    )
-    queue, quarrel = marks.queue(
-        [group.metadata] if group is not None else [], (pod.metadata for pod in pods.ready)
-    )
+    here = key.namespace, key.name
+    groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
+    if groups:
+        several = len(groups) > 1 or len(ganggroup.named(groups[0])) > 1
+        readings = [_read(kind, _name(group), world, before, several) for group in groups]
+    else:
+        readings = [_read(kind, here, world, before, several=False)]
+        if here in world.pod_groups(kind) or readings[0].empty:
+            return None  # it is part of another gang, or there is nothing
+    members = {uid: member for one in readings for uid, member in one.members.items()}
+    pods = [pod for one in readings for pod in one.pods.ready]
+    topology = network.wish((group.metadata for group in groups), (pod.metadata for pod in pods), world)
+    queue, quarrel = marks.queue([group.metadata for group in groups], (pod.metadata for pod in pods))
     by_place = {member.place: member.pod for member in members.values() if member.place is not None}
+    numbers = [number for pod in pods if isinstance(number := priority(pod.spec, world), int)]
+    said = chosen((group.metadata for group in groups), world)
+    source = next((group for group in groups if _name(group) == here), None)
     gang = Gang(
         id=GangId(f"{key.namespace}/{key.name}"),
-        pod_sets=tuple(network.ranked(pod_set, by_place) for pod_set in places.pod_sets),
-        # a place that nobody fills any more counts as satisfied and must not stand for a member
-        min_count=wanted + places.abandoned,
-        submitted=_submitted(group, pods),
+        pod_sets=tuple(network.ranked(pod_set, by_place) for one in readings for pod_set in one.pod_sets),
+        min_count=sum(one.least for one in readings),
+        submitted=min(_submitted(one.group, one.pods) for one in readings),
         priority=said if isinstance(said, int) else max(numbers, default=0),
         queue=queue,
         namespace=key.namespace,
-        gate=topology.refusal or quarrel or _gate(key, group, pods, wanted - places.awaited, world),
-        preempts=all(may_preempt(pod.spec, world) for pod in pods.ready),
+        gate=topology.refusal
+        or quarrel
+        or _disagreement(groups, kind, world)
+        or next(filter(None, (_gate(key, one, len(readings) > 1, world) for one in readings)), None),
+        preempts=all(may_preempt(pod.spec, world) for pod in pods),
     )
-    own = run(group.metadata) if group is not None else SILENT
+    own, runs = SILENT, [run(pod.metadata) for pod in pods]
+    if len(groups) == 1:
+        own = run(groups[0].metadata)
+    else:  # of several the most careful counts, as of pods
+        runs += [run(group.metadata) for group in groups]
     return Group(
-        gang=marked(topology.of(gang), own, (run(pod.metadata) for pod in pods.ready)),
+        gang=marked(topology.of(gang), own, runs),
         namespace=key.namespace,
         record=key.record,
         source=Source(
             api_version=kind.api_version,
             kind=kind.kind,
             name=key.name,
-            uid=group.metadata.uid if group is not None else "",
+            uid=source.metadata.uid if source is not None else "",
         ),
         owner=None,
         members=members,
-        retired=frozenset(places.retired),
-        finished=bool(pods.ended) and not members and not pods.leaving and there >= wanted,
+        retired=frozenset(place for one in readings for place in one.places.retired),
+        finished=all(one.finished for one in readings),
         controlled=bool(members) and all(controller_of(m.pod) is not None for m in members.values()),
-        recreate=_may_be_recreated(group, members.values()),
-        leaving=pods.leaving,
+        # what is recorded for making pods anew is of one namespace
+        recreate=all(_may_be_recreated(one.group, one.members.values()) for one in readings)
+        and all(one.name[0] == key.namespace for one in readings),
+        leaving={uid: pod for one in readings for uid, pod in one.pods.leaving.items()},
+        set_groups={
+            pod_set.name: one.name[1] if one.name[0] == key.namespace else "/".join(one.name)
+            for one in readings
+            for pod_set in one.pod_sets
+            if one.name != here
+        },
         warnings=topology.warnings,
     )
+
+
+def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKey:
+    """The gang of pods that name this PodGroup."""
+    group = world.pod_groups(KINDS[dialect]).get((namespace, name))
+    return GroupKey(dialect, *(ganggroup.home(group) if group is not None else (namespace, name)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One PodGroup: what there is of it."""
+
+    name: ganggroup.Name
+    group: PodGroup | None
+    pods: "_Pods"
+    places: "_Places"
+    #: its minMember
+    wanted: int
+    #: one of several of a gang, whose minima hold one by one
+    several: bool
+
+    @property
+    def there(self) -> int:
+        return len(self.pods.ready) + len(self.pods.ended)
+
+    @property
+    def empty(self) -> bool:
+        pods = self.pods
+        return self.group is None and not (pods.ready or pods.gated or pods.ended or pods.leaving)
+
+    @property
+    def members(self) -> dict[PodId, Member]:
+        return {PodId(pod.metadata.uid): Member(pod, None) for pod in self.pods.gated} | self.places.members
+
+    @property
+    def least(self) -> int:
+        """A place that nobody fills any more counts as satisfied and must not stand for a member."""
+        return self.wanted + self.places.abandoned
+
+    @property
+    def pod_sets(self) -> list[PodSet]:
+        """Its minimum is that of its only pod set; with several it needs all their pods."""
+        sets = self.places.pod_sets
+        if not self.several:
+            return sets
+        if len(sets) == 1:
+            return [replace(sets[0], min_count=min(self.least, sets[0].count))]
+        return [replace(one, min_count=one.count) for one in sets]
+
+    @property
+    def finished(self) -> bool:
+        pods = self.pods
+        return bool(pods.ended) and not self.members and not pods.leaving and self.there >= self.wanted
+
+
+def _read(
+    kind: Kind[PodGroup], name: ganggroup.Name, world: World, before: Group | None, several: bool
+) -> _Reading:
+    group = world.pod_groups(kind).get(name)
+    named = world.pods_in(kind, *name)
+    pods = _sort([pod for pod in named if ours(pod.spec.scheduler_name, world)], world)
+    there = len(pods.ready) + len(pods.ended)
+    wanted = group.spec.min_member if group is not None else there
+    # each of several PodGroups has its own pod sets, also of equal pods; "@" is in no name of Kubernetes
+    prefix = f"{name[1]}@{name[0]}" if several else _PODS
+    if several and before is not None:
+        own = tuple(one for one in before.gang.pod_sets if one.name.rpartition("-")[0] == prefix)
+        before = replace(before, gang=replace(before.gang, pod_sets=own))
+    return _Reading(name, group, pods, _place(pods, before, wanted - there, world, prefix), wanted, several)
+
+
+def _name(group: PodGroup) -> ganggroup.Name:
+    return group.metadata.namespace, group.metadata.name
+
+
+def _disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World) -> Gate | None:
+    """What is wrong with the lists of a GangGroup."""
+    for group in groups:
+        if why := ganggroup.error(group):
+            return Gate(Code.INVALID, f"PodGroup {group.key}: {why}")
+    wanted = sorted({name for group in groups for name in ganggroup.named(group)})
+    if len(wanted) < 2:
+        return None
+    there = world.pod_groups(kind)
+    for name in wanted:
+        called = "/".join(name)
+        if name not in there:
+            return Gate(Code.MEMBERS_MISSING, f"there is no PodGroup {called} yet, which its GangGroup names")
+        if list(ganggroup.named(there[name])) != wanted:
+            message = f"its PodGroups differ in {GROUPS}: {called} does not name all of {len(wanted)}"
+            return Gate(Code.INVALID, message)
+    return None
 
 
 def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool:
@@ -122,6 +228,9 @@ def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool
     )
 
 
+_PODS: Final = "pods"
+
+
 @lru_cache(maxsize=4096)
 def pod_set_name(shape: Shape, labels: Labels = (), *, namespaces: bool = False) -> str:
     """The same for the same shape, for ever: it is written on bound pods.
@@ -130,7 +239,7 @@ def pod_set_name(shape: Shape, labels: Labels = (), *, namespaces: bool = False)
     only count where two sets of a gang differ in nothing else.
     """
     text = _told(shape if namespaces else _anywhere(shape)) + (repr(labels) if labels else "")
-    return f"pods-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{_PODS}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 #: Fields that stand in names since there were names; others only if they have not their default.
@@ -232,8 +341,8 @@ class _Places:
     awaited: int = 0
 
 
-def _place(pods: _Pods, before: Group | None, lacking: int, world: World) -> _Places:
-    """`lacking`: how many pods fewer there are than the minimum."""
+def _place(pods: _Pods, before: Group | None, lacking: int, world: World, prefix: str) -> _Places:
+    """`lacking`: how many pods fewer there are than the minimum; `prefix`: what pod sets are called by."""
     by_shape: dict[tuple[Shape, Labels], list[Pod]] = {}
     for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
         shape = asked(pod, world).shape
@@ -250,6 +359,7 @@ def _place(pods: _Pods, before: Group | None, lacking: int, world: World) -> _Pl
         if name in taken_names:
             name = pod_set_name(shape, looked_at, namespaces=True)
         taken_names.add(name)
+        name = prefix + name.removeprefix(_PODS)
         labels = _common(alike) if alike else earlier[name].labels if name in earlier else looked_at
         gaps = lost.get(name, [])
         count = max(_count(name, alike), 1 + max(gaps, default=-1))
@@ -303,8 +413,16 @@ def _submitted(group: PodGroup | None, pods: _Pods) -> float:
     return min((time.timestamp() for time in created if time is not None), default=0.0)
 
 
-def _gate(key: GroupKey, group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> Gate | None:
-    return _refused(group, pods, wanted, world) or _held(group) or _missing(key, group, pods, wanted)
+def _gate(key: GroupKey, one: _Reading, several: bool, world: World) -> Gate | None:
+    wanted = one.wanted - one.places.awaited
+    gate = (
+        _refused(one.group, one.pods, wanted, world)
+        or _held(one.group)
+        or _missing(key, one.group, one.pods, wanted)
+    )
+    if gate is None or not several:
+        return gate
+    return replace(gate, message=f"PodGroup {'/'.join(one.name)}: {gate.message}")
 
 
 def _refused(group: PodGroup | None, pods: _Pods, wanted: int, world: World) -> Gate | None:

@@ -70,7 +70,7 @@ def gang_spec(group: Group) -> Object:
         "podSets": [
             {
                 "name": pod_set.name,
-                "group": group.source.name,
+                "group": group.set_groups.get(pod_set.name, group.source.name),
                 "count": pod_set.count,
                 "minCount": pod_set.min_count,
             }

@@ -28,6 +28,7 @@ from muster.api.kinds import (
 from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
+from muster.translate import ganggroup
 from muster.translate.layers import Layers, layers
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
@@ -67,6 +68,7 @@ class World:
         self._jobs_of: dict[str, dict[Name, Job]] = {}
         self._pods_of: dict[str, dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
+        self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
 
     def put(self, kind: Kind[R], obj: R) -> R | None:
         """Takes in an object as it is now; returns it as it was, None if it is new."""
@@ -136,6 +138,10 @@ class World:
         """Pods whose label names this PodGroup, whether it exists or not, by name."""
         return _by_name(self._pods_in.get((kind.group, namespace, name)))
 
+    def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
+        """PodGroups whose GangGroup has this one among its own, by name; itself too, if it is there."""
+        return _by_name(self._naming.get((kind.group, namespace, name)))
+
     def _changed(self, kind: Kind[Any]) -> None:
         if kind is CLUSTER_NETWORK_TOPOLOGY:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
@@ -166,6 +172,9 @@ class World:
             controller = controller_of(obj)
             if controller is not None:
                 yield (self._jobs_of if kind is JOB else self._pods_of), controller.uid
+        if isinstance(obj, PodGroup):
+            for namespace, member in ganggroup.named(obj):
+                yield self._naming, (kind.group, namespace, member)
         if kind is POD:
             for group, label in POD_GROUP_LABEL.items():
                 name = obj.metadata.labels.get(label)

@@ -1,0 +1,134 @@
+"""GangGroups: several PodGroups that are one gang."""
+
+import json
+
+import pytest
+
+from muster.api.base import Resource
+from muster.api.kinds import POD_GROUP_X
+from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
+from muster.api.scheduling import PodGroup
+from muster.core.gang import Code, Gate
+from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.group import Group
+from muster.translate.identity import Dialect, GroupKey
+from muster.translate.status import gang_spec
+from tests.translate.cluster import grouped, pod_group, pod_spec, world
+
+MASTER, WORKER = (GroupKey(Dialect.POD_GROUP, "ns", name) for name in ("master", "worker"))
+BOTH = ("ns/master", "ns/worker")
+
+
+def one_of(name: str, minimum: int, groups: tuple[str, ...] = BOTH, topology: str = "") -> PodGroup:
+    annotations = {GROUPS: json.dumps(list(groups))} | ({TOPOLOGY_SPEC: topology} if topology else {})
+    return pod_group(name, minimum, annotations=annotations)
+
+
+def the_gang(*objects: Resource, before: Group | None = None) -> Group:
+    group = read(MASTER, world(*objects), before)
+    assert group is not None
+    return group
+
+
+def test_one_gang_with_a_minimum_for_each() -> None:
+    pods = (grouped("m", "master"), *(grouped(f"w{i}", "worker", spec=pod_spec(2)) for i in range(3)))
+    found = world(one_of("worker", 2), one_of("master", 1), *pods)
+    group = read(MASTER, found)
+    assert group is not None
+    assert read(WORKER, found) is None
+    assert {group_of(pod, found) for pod in pods} == {MASTER}
+    assert (group.gang.id, group.gang.min_count, group.gang.gate) == ("ns/master", 3, None)
+    sets = [(one.name.rpartition("-")[0], one.count, one.min_count) for one in group.gang.pod_sets]
+    assert sets == [("master@ns", 1, 1), ("worker@ns", 3, 2)]
+    assert [one["group"] for one in gang_spec(group)["podSets"]] == ["master", "worker"]
+    assert (group.record, group.source.name) == ("podgroup-master", "master")
+    assert len(group.members) == 4
+
+
+def test_equal_pods_of_two_groups_are_two_sets() -> None:
+    group = the_gang(one_of("master", 1), one_of("worker", 1), grouped("m", "master"), grouped("w", "worker"))
+    assert len({one.name for one in group.gang.pod_sets}) == 2
+    assert len({one.shape for one in group.gang.pod_sets}) == 1
+
+
+def test_places_stay_with_their_pods() -> None:
+    objects = (one_of("master", 1), one_of("worker", 2), grouped("m", "master"))
+    first = the_gang(*objects, grouped("b", "worker"), grouped("c", "worker"))
+    again = the_gang(*objects, *(grouped(name, "worker") for name in "abc"), before=first)
+    places = {member.pod.metadata.name: member.place for member in again.members.values()}
+    assert {places[m.pod.metadata.name] == m.place for m in first.members.values()} == {True}
+
+
+@pytest.mark.parametrize(
+    ("groups", "gate"),
+    [
+        (
+            [one_of("master", 1)],
+            Gate(Code.MEMBERS_MISSING, "there is no PodGroup ns/worker yet, which its GangGroup names"),
+        ),
+        (
+            [one_of("worker", 1)],
+            Gate(Code.MEMBERS_MISSING, "there is no PodGroup ns/master yet, which its GangGroup names"),
+        ),
+        (
+            [one_of("master", 1), pod_group("worker", 1)],
+            Gate(Code.INVALID, f"its PodGroups differ in {GROUPS}: ns/worker does not name all of 2"),
+        ),
+        (
+            [one_of("master", 1), one_of("worker", 2)],
+            Gate(Code.MEMBERS_MISSING, "PodGroup ns/worker: 1 of 2 pods exist"),
+        ),
+        (
+            [pod_group("master", 1, annotations={GROUPS: "ns/master"})],
+            Gate(
+                Code.INVALID,
+                f"PodGroup ns/master: {GROUPS} is 'ns/master'; write a JSON list of namespace/name, as "
+                '["ns/master", "ns/other"]',
+            ),
+        ),
+        (
+            [pod_group("master", 1, annotations={GROUPS: '["ns/other"]'})],
+            Gate(
+                Code.INVALID,
+                f"PodGroup ns/master: {GROUPS} names other PodGroups and not ns/master itself",
+            ),
+        ),
+    ],
+)
+def test_what_keeps_it_from_starting(groups: list[PodGroup], gate: Gate) -> None:
+    assert the_gang(*groups, grouped("m", "master"), grouped("w", "worker")).gang.gate == gate
+
+
+def test_over_several_namespaces_it_lives_at_the_first() -> None:
+    both = ("a/worker", "ns/master")
+    worker = pod_group("worker", 1, namespace="a", annotations={GROUPS: json.dumps(both)})
+    found = world(one_of("master", 1, both), worker, grouped("m", "master"), grouped("w", "worker"))
+    key = GroupKey(Dialect.POD_GROUP, "a", "worker")
+    group = read(key, found)
+    assert group is not None
+    assert (group.namespace, group.record, group.gang.id) == ("a", "podgroup-worker", "a/worker")
+    assert group.set_groups == {group.gang.pod_sets[0].name: "ns/master"}
+    assert read(MASTER, found) is None
+    assert group_of(grouped("m", "master"), found) == key
+
+
+def test_a_change_of_one_touches_the_gang_of_all() -> None:
+    old, new = pod_group("worker", 1), one_of("worker", 1)
+    found = world(one_of("master", 1), old)
+    assert MASTER in keys_touched(POD_GROUP_X, None, old, found)
+    found.put(POD_GROUP_X, new)
+    assert {MASTER, WORKER} <= keys_touched(POD_GROUP_X, old, new, found)
+    found.drop(POD_GROUP_X, "ns", "worker")
+    assert MASTER in keys_touched(POD_GROUP_X, new, None, found)
+
+
+def test_topology_is_of_the_whole_gang() -> None:
+    near = json.dumps({"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]})
+    pods = (grouped("m", "master"), grouped("w", "worker"))
+    one = the_gang(one_of("master", 1, topology=near), one_of("worker", 1), *pods)
+    assert one.gang.gather[0].layer == "NodeTopologyLayer"
+    other = near.replace("Must", "Prefer")
+    groups = (one_of("master", 1, topology=near), one_of("worker", 1, topology=other))
+    gate = the_gang(*groups, *pods).gang.gate
+    assert gate is not None
+    assert gate.message == f"its groups differ in {TOPOLOGY_SPEC}; write the same on all"
