@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Assign
+from muster.core.decisions import Assign, Wait
 from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodEnded, Presence
 from muster.core.gang import (
+    Code,
     Effect,
     Gang,
     GangId,
@@ -290,3 +291,48 @@ def test_what_other_pods_see_is_one_account(seed: int) -> None:
     for question in list(tried.ledger.presences._answers):
         mine, theirs = (s.ledger.presences.count(question).tolist() for s in (tried, fresh))
         assert mine == theirs
+
+
+EXPLAINED: dict[str, tuple[list[str], PodSet, str, dict[str, int]]] = {
+    "ports": (
+        ["a", "b"],
+        pods("p", 3, ports=(PORT,)),
+        "3 pods asked with host port 8080; 2 of 3 fit",
+        {"ports": 2},
+    ),
+    "anti-affinity": (
+        ["a", "a", "b"],
+        pods("p", 3, apart=(term(ZONE),)),
+        "3 pods asked with anti-affinity by zone; 2 of 3 fit",
+        {"podAntiAffinity": 3},
+    ),
+    "affinity": (
+        ["a", "b"],
+        pods("p", 1, near=(term(ZONE, "x"),)),
+        "1 pod asked with affinity by zone; 0 of 1 fit",
+        {"podAffinity": 2},
+    ),
+    "spread": (
+        ["a", "a", "b"],
+        pods("p", 10, spread=(Spread(ZONE, 1, labelled("a")),)),
+        "10 pods asked with spread over zone; 9 of 10 fit",
+        {"cpu": 2, "spread": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("zones", "asked", "message", "limits"), EXPLAINED.values(), ids=EXPLAINED.keys())
+def test_why_it_waits(zones: list[str], asked: PodSet, message: str, limits: dict[str, int]) -> None:
+    made = told(nodes(*zones), gang(asked))
+    waits = [d for d in made.decide(0.0) if isinstance(d, Wait)]
+    assert waits[0].explanation.code is Code.CONSTRAINT_UNSATISFIED
+    rest = "; an exhaustive search found none; without that they would"
+    assert waits[0].explanation.message == message + rest
+    (about,) = waits[0].explanation.pod_sets
+    assert about.limited_by == limits
+
+
+def test_no_room_is_no_matter_of_constraints() -> None:
+    made = told(nodes("a", cpu=2), gang(pods("p", 3, ports=(PORT,))))
+    waits = [d for d in made.decide(0.0) if isinstance(d, Wait)]
+    assert waits[0].explanation.code is Code.INSUFFICIENT_CAPACITY

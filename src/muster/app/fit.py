@@ -1,20 +1,28 @@
 """Whether a job could ever start on given nodes: the scheduler's own answer, asked beforehand."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
-from muster.api import quantity
+from muster.api import kinds, quantity
+from muster.api.batch_v1 import JOB_NAME, LEGACY_JOB_NAME
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import convert
+from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.core.events import NodeChanged
 from muster.core.gang import Gang, GangId, NodeName, PodSet
 from muster.core.offline import misfit
 from muster.local.nodespec import NodeSpec
 from muster.names import GPU
-from muster.translate.pods import asked
+from muster.translate.pods import asked, labels_of
+from muster.translate.surroundings import Made
 from muster.workloads import demand
 from muster.workloads.jobfile import JobFile
 from muster.workloads.markers import mode_of
+
+#: Where its pods will be does not matter on an empty cluster, as long as it is one place.
+_NAMESPACE: Final = "default"
 
 
 def misfits(job: JobFile, nodes: Sequence[NodeChanged]) -> Iterator[str]:
@@ -55,13 +63,22 @@ def _gangs(job: JobFile) -> Iterator[Gang]:
             continue
         if modes[owner] == "gang":
             name = "/".join(filter(None, (owner[1], stage)))
-            yield Gang(GangId(name), tuple(sets), sum(s.count for s in sets), submitted=0.0)
+            size = sum(s.count for s in sets)
+            yield Gang(GangId(name), tuple(sets), size, submitted=0.0, namespace=_NAMESPACE)
         else:
             for one in sets:
-                single = PodSet(one.name, one.shape, 1, 1)
-                yield Gang(GangId(f"{owner[1]}: {one.name}"), (single,), 1, submitted=0.0)
+                single = PodSet(one.name, one.shape, 1, 1, labels=one.labels)
+                name = f"{owner[1]}: {one.name}"
+                yield Gang(GangId(name), (single,), 1, submitted=0.0, namespace=_NAMESPACE)
 
 
 def _pod_set(member: demand.PodSet) -> PodSet:
+    """What it asks of an empty cluster. Whose company it wants may be there or come: that is left out."""
     template = convert(member.template, PodTemplate)
-    return PodSet(member.name, asked(template).shape, member.count, member.count)
+    kind, name = member.owner
+    added = {JOB_NAME: name, LEGACY_JOB_NAME: name} if kind == kinds.JOB.kind else {}
+    if kind == kinds.JOBSET.kind:
+        added = {JOBSET_NAME: name, REPLICATED_JOB_NAME: member.name}
+    shape = replace(asked(template, made=Made(_NAMESPACE, added)).shape, near=())
+    labels = labels_of({**template.metadata.labels, **added})
+    return PodSet(member.name, shape, member.count, member.count, labels=labels)

@@ -29,6 +29,8 @@ def _causes(shape: Shape, nodes: list[NodeChanged], found: Obstacle) -> Iterator
         yield f"selector {_selector(shape, nodes)}"
     if Obstacle.AFFINITY in found:
         yield "affinity"
+    if Obstacle.VOLUME in found:
+        yield "its volumes are elsewhere"
     if Obstacle.TAINT in found:
         keeping = {taint for node in nodes for taint in untolerated(shape, node)}
         texts = sorted({f"{taint.key}={taint.value}" if taint.value else taint.key for taint in keeping})

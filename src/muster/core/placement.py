@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.constraints import NO_CONCERN, Concern, Constraints, constrained
-from muster.core.events import Presence
+from muster.core.events import NOTHING, Presence
 from muster.core.gang import GangId, Gather, Place, Shape
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Bools, Columns
@@ -50,6 +50,13 @@ class Part:
     def constrained(self) -> bool:
         """Whether anything besides room decides where its pods go."""
         return constrained(self.shape, self.concern)
+
+    @property
+    def presence(self) -> Presence:
+        """What its own pods must see of each other."""
+        if self.concern.presence is NOTHING and self.shape.ports:
+            return Presence(ports=self.shape.ports)
+        return self.concern.presence
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +197,7 @@ class Trial:
         self.within = within
         self._ledger = ledger
         self._slots = slots
-        self._presences = [presences.get(part.pod_set, part.concern.presence) for part in parts]
+        self._presences = [presences.get(part.pod_set) or part.presence for part in parts]
         self._constraints = [
             Constraints(part.shape, part.concern, ledger, slots.eligibility) if part.constrained else None
             for part in parts

@@ -21,6 +21,7 @@ from typing import Final
 from muster.core.decisions import Explanation, Wait
 from muster.core.exact import Verdict
 from muster.core.explain.case import Case, Cluster
+from muster.core.explain.constraint_unsatisfied import constraint_unsatisfied
 from muster.core.explain.fragmented import fragmented
 from muster.core.explain.insufficient_capacity import insufficient_capacity
 from muster.core.explain.invalid import invalid
@@ -38,7 +39,7 @@ _Reasons = tuple[Callable[[Case], Explanation | None], ...]
 #: Why a want fits no empty cluster like this one: the first that has something to say.
 NEVER: Final[_Reasons] = (invalid, nothing_matches)
 #: Why it does not fit now. The last always has something to say.
-NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, fragmented)
+NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_unsatisfied, fragmented)
 
 
 class Explainer:

@@ -5,7 +5,7 @@ nodes count, how far each pod set gets, and what keeps the next pod off each nod
 same numbers, so they are found once per case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -34,6 +34,7 @@ BLOCKERS: Final = 5
 _LIMITS: Final = (
     (Obstacle.SELECTOR, "selector"),
     (Obstacle.AFFINITY, "affinity"),
+    (Obstacle.VOLUME, "volume"),
     (Obstacle.TAINT, "taint"),
     (Obstacle.CORDON, "cordon"),
     (Obstacle.NOT_READY, "notReady"),
@@ -79,7 +80,7 @@ class Case:
                 part.pod_set,
                 wanted[p],
                 trial.placed[p],
-                self._limits(slots.of(part.shape)) if trial.placed[p] < wanted[p] else {},
+                self._limits(slots.of(part.shape), trial.obstacles(p)) if trial.placed[p] < wanted[p] else {},
             )
             for p, part in enumerate(want.parts)
             if wanted[p]
@@ -87,7 +88,7 @@ class Case:
         ledger.rollback(mark)
         return sets
 
-    def _limits(self, vector: Vector) -> Mapping[str, int]:
+    def _limits(self, vector: Vector, constraints: Iterable[tuple[str, Bools]]) -> Mapping[str, int]:
         """Nodes by what keeps the next pod off them; each node counts once."""
         obstacles = self.cluster.eligibility.of(vector.shape).obstacles
         left = obstacles & Obstacle.GONE == 0
@@ -106,6 +107,8 @@ class Case:
             count(resource, self.cluster.nodes.free(row) < amount)
         if vector.share:
             count(GPU_SHARE, self.cluster.nodes.devices.slots(vector.share) < 1)
+        for name, blocked in constraints:
+            count(name, blocked)
         return limits
 
     def asked(self, vector: Vector) -> list[tuple[str, int, int]]:

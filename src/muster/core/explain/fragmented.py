@@ -46,10 +46,10 @@ def _certainty(case: Case) -> str:
     """Whether another placement may exist. For pods of one shape greedy placement leaves no doubt."""
     if case.verdict is None or len({part.shape for part in case.want.parts}) == 1:
         return ""
-    return _CERTAINTY[case.verdict.answer]
+    return CERTAINTY[case.verdict.answer]
 
 
-_CERTAINTY: Final[Mapping[Answer, str]] = {
+CERTAINTY: Final[Mapping[Answer, str]] = {
     Answer.NONE_EXISTS: "; no placement exists",
     Answer.NONE_LEFT: "; an exhaustive search found none",
     Answer.NONE_FOUND: "; none was found within the search budget",

@@ -1,0 +1,79 @@
+"""ConstraintUnsatisfied: it would fit but for host ports, pod affinity or anti-affinity, or a spread."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from muster.core.constraints import NO_CONCERN
+from muster.core.decisions import Explanation, PodSetExplanation
+from muster.core.exact import Rung, Verdict
+from muster.core.explain.amounts import show
+from muster.core.explain.case import Case
+from muster.core.explain.fragmented import CERTAINTY
+from muster.core.gang import Code, Shape
+from muster.core.nodes import PODS
+from muster.core.placement import Claim, Part
+
+
+def constraint_unsatisfied(case: Case) -> Explanation | None:
+    if not case.want.constrained or not _fits_without(case):
+        return None
+    sets = case.pod_sets
+    constrained = {part.pod_set: part for part in case.want.parts if part.constrained}
+    short = next((told for told in sets if told.fits < told.wanted and told.name in constrained), None)
+    if short is None:  # each by itself, but not all together
+        short = next((told for told in sets if told.name in constrained), sets[0])
+        found = "not all together"
+    else:
+        found = f"{short.fits} of {short.wanted} fit"
+    part = constrained.get(short.name, case.want.parts[0])
+    names = _decisive(part, short)
+    message = (
+        f"{show(PODS, short.wanted)} asked with {' and '.join(names)}; {found}{_certainty(case.verdict)}; "
+    )
+    message += "without that they would"
+    return Explanation(Code.CONSTRAINT_UNSATISFIED, "placement", case.named(part, message), sets)
+
+
+def _fits_without(case: Case) -> bool:
+    """Whether there is room, with no regard to other pods; as far as greedy placement can tell."""
+    ledger, want = case.cluster.ledger, case.want
+    parts = tuple(replace(part, shape=_bare(part), concern=NO_CONCERN) for part in want.parts)
+    free = replace(want, parts=parts)
+    claim = Claim(free, [range(part.count) for part in parts], search=False)
+    mark = ledger.mark()
+    found = case.cluster.fit.fit(claim)
+    ledger.rollback(mark)
+    return not isinstance(found, Verdict)
+
+
+def _bare(part: Part) -> Shape:
+    return replace(part.shape, ports=(), near=(), apart=(), spread=())
+
+
+def _decisive(part: Part, told: PodSetExplanation) -> list[str]:
+    """The constraints that keep the next pod off nodes; all of them if it is not that simple."""
+    all_ = list(_constraints(part))
+    return [text for key, text in all_ if key in told.limited_by] or [text for _, text in all_]
+
+
+def _constraints(part: Part) -> Iterator[tuple[str, str]]:
+    shape = part.shape
+    if shape.ports:
+        yield "ports", f"host port {', '.join(str(port.number) for port in shape.ports)}"
+    if shape.apart:
+        yield "podAntiAffinity", f"anti-affinity by {_keys(term.key for term in shape.apart)}"
+    if part.concern.apart - set(shape.apart):
+        yield "podAntiAffinity", "other pods' anti-affinity"
+    if shape.near:
+        yield "podAffinity", f"affinity by {_keys(term.key for term in shape.near)}"
+    if spreads := [spread.key for spread in shape.spread if spread.required]:
+        yield "spread", f"spread over {_keys(spreads)}"
+
+
+def _keys(keys: Iterable[str]) -> str:
+    return ", ".join(sorted(set(keys)))
+
+
+def _certainty(verdict: Verdict | None) -> str:
+    """What the search pod by pod has found out, if there was one."""
+    return CERTAINTY[verdict.answer] if verdict is not None and verdict.rung is Rung.SEARCH else ""
