@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Assign, Wait
+from muster.core.decisions import Assign, Evict, Wait
 from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodEnded, Presence
 from muster.core.gang import (
     Code,
@@ -26,6 +27,7 @@ from muster.core.gang import (
     Spread,
     Taint,
 )
+from muster.core.presences import Using
 from muster.core.scheduler import Scheduler
 from tests.core import constrained
 
@@ -336,3 +338,21 @@ def test_no_room_is_no_matter_of_constraints() -> None:
     made = told(nodes("a", cpu=2), gang(pods("p", 3, ports=(PORT,))))
     waits = [d for d in made.decide(0.0) if isinstance(d, Wait)]
     assert waits[0].explanation.code is Code.INSUFFICIENT_CAPACITY
+
+
+def test_a_victim_gives_its_port_free() -> None:
+    low = gang(pods("p", 1, ports=(PORT,)), name="low")
+    made = told(nodes("a", cpu=1), low)
+    (assign,) = [d for d in made.decide(1.0) if isinstance(d, Assign)]
+    presence = Presence("ns", (("app", "a"),), (PORT,))
+    for place, node in assign.nodes.items():
+        made.apply(PodBound(PodId("l"), node, (("cpu", 1),), assign.gang, place, presence, 1.0))
+    high = gang(pods("p", 1, ports=(PORT,)), name="high")
+    made.apply(GangSubmitted(replace(high, priority=1)))
+    told_now = made.decide(2.0)
+    assert [d.victims[0].gang for d in told_now if isinstance(d, Evict)] == ["low"]
+    assert [d.gang for d in told_now if isinstance(d, Assign)] == ["high"]
+    made.apply(PodEnded(PodId("l"), 3.0))
+    made.decide(3.0)
+    using = made.ledger.presences.count(Using((PORT,))).tolist()
+    assert using == [1], "that of the newcomer"

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.departures import Charged
-from muster.core.events import PodBound
-from muster.core.gang import Amounts, Gang, GangId, Place, PodId
+from muster.core.events import NOTHING, PodBound, Presence
+from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, stands
 from muster.core.nodes import Columns, Demand, Nodes
 from muster.names import GPU_SHARE
@@ -46,6 +46,8 @@ class Footprint:
 
     taken: tuple[tuple[Demand, Columns, Longs], ...]
     shares: tuple[Charged, ...]
+    #: what others see of the rest
+    seen: tuple[tuple[NodeName, Presence], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +151,20 @@ class Candidates:
 
     def _footprint(self, charged: Sequence[Charged]) -> Footprint:
         taken: dict[Amounts, list[int]] = {}
-        shares = []
+        shares, seen = [], []
         column = self._nodes.column
         for node, requests, device, presence in charged:
             if node in column:
                 if device is not None:
                     shares.append((node, requests, device, presence))
+                elif presence is not NOTHING:
+                    seen.append((node, presence))
                 taken.setdefault(requests, []).append(column[node])
         groups = []
         for requests, columns in taken.items():
             distinct, times = np.unique(np.array(columns, np.intp), return_counts=True)
             groups.append((self._nodes.demand(requests), distinct, times.astype(np.int64)))
-        return Footprint(tuple(groups), tuple(shares))
+        return Footprint(tuple(groups), tuple(shares), tuple(seen))
 
 
 def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:

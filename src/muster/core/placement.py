@@ -316,6 +316,11 @@ class Trial:
             usable[self.excluded] = False
         return usable
 
+    @property
+    def nodes(self) -> int:
+        """How many columns there are to look at."""
+        return len(self._ledger.nodes)
+
     def put_one(self, p: int, column: int) -> None:
         """Put one more pod of a part on a column that is `free`."""
         self._charge(p, self._slots.of(self.parts[p].shape), column, 1)

@@ -13,13 +13,17 @@ import numpy as np
 from muster.core.exact import Answer
 from muster.core.placement import Trial, Want
 
-#: Placements of one pod that are tried.
+#: Placements of one pod that are tried, and nodes that are looked at for them in all.
 STEPS: Final = 400
+WORK: Final = 400_000
 
 
 def search(trial: Trial, want: Want) -> Answer | None:
     """None: the minimum is placed, and as many more as fit, charged to the ledger. Else it is as it was."""
-    walk = _Walk(trial, want)
+    steps = min(STEPS, WORK // max(trial.nodes, 1))
+    if steps < want.need:
+        return Answer.NONE_FOUND
+    walk = _Walk(trial, want, steps)
     begin = trial.begin()
     if walk.go(None, 0):
         trial.fill_up()
@@ -30,11 +34,11 @@ def search(trial: Trial, want: Want) -> Answer | None:
 
 
 class _Walk:
-    def __init__(self, trial: Trial, want: Want) -> None:
+    def __init__(self, trial: Trial, want: Want, steps: int) -> None:
         self._trial = trial
         self._want = want
         self._sociable = any(part.shape.near for part in want.parts)
-        self.steps = STEPS
+        self.steps = steps
 
     def go(self, last: int | None, first: int) -> bool:
         """Place what is still needed; the part placed last goes on from column `first`."""

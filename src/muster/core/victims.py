@@ -34,9 +34,10 @@ from muster.core.decisions import Victim
 from muster.core.departures import Charged
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
+from muster.core.events import Presence
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
-from muster.core.gang import Gang, Place
+from muster.core.gang import Gang, NodeName, Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Columns, Demand, Nodes
 from muster.core.placement import Want
@@ -185,6 +186,8 @@ class Table:
         self.groups: list[tuple[Demand, Longs, Columns, Longs]] = []
         #: pods that share a GPU, by cut; they are among the groups, too
         self.shares: list[tuple[int, Charged]] = []
+        #: what others see of the rest, by cut
+        self.seen: list[tuple[int, tuple[NodeName, Presence]]] = []
         self._collect()
 
     @staticmethod
@@ -208,6 +211,7 @@ class Table:
                     all_columns.append(columns)
                     all_times.append(times)
                 self.shares += [(cut, charged) for charged in one.footprint.shares]
+                self.seen += [(cut, one_seen) for one_seen in one.footprint.seen]
                 cut += 1
         for demand, (cuts, all_columns, all_times) in sorted(collected.items()):
             repeats = [len(columns) for columns in all_columns]
@@ -432,6 +436,10 @@ class _Trial:
         for cut, charged in self.table.shares:
             if taken[cut]:
                 self._ledger.give(*charged)
+        if self._claim.want.constrained:
+            for cut, (node, presence) in self.table.seen:
+                if taken[cut]:
+                    self._ledger.hide(node, presence)
         for demand, cuts, columns, times in self.table.groups:
             mine = taken[cuts]
             if mine.any() and not self._nodes.share(demand):
