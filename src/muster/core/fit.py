@@ -16,7 +16,7 @@ from muster.core.gangs import GangState
 from muster.core.gather import Gathering, Nearest
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Nodes
-from muster.core.placement import Claim, Trial, Want, place
+from muster.core.placement import Claim, Trial, Want, place, short_of_slots
 from muster.core.search import search
 from muster.core.slots import Slots
 from muster.core.topology import Topology
@@ -74,6 +74,12 @@ class Fit:
     def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
         """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
         return self.gathering.nearest(want, verdict, self.exclusion.barred(want))
+
+    def refutes(self, want: Want) -> Verdict | None:
+        """What shows without a trial that this does not fit anywhere: few slots, or an earlier proof."""
+        if want.rules is None and short_of_slots(want, self._slots):
+            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+        return self.exact.refutes(want)
 
     def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
         """The devices of those of these places that share a GPU, as charged since the mark."""

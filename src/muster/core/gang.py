@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from muster.names import GPU_SHARE
 
@@ -37,12 +37,11 @@ class Hashed:
             return self._hash
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """One running pod's worth of a gang."""
+class Place(NamedTuple):
+    """One running pod's worth of a gang. A tuple, because places are looked up and sorted by the thousand."""
 
     pod_set: str
-    index: int
+    index: int  # type: ignore[assignment]  # a field, and no method of tuples
 
     def __str__(self) -> str:
         return f"{self.pod_set}/{self.index}"

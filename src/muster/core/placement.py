@@ -132,9 +132,7 @@ def place(
     `vacant` lists the indices of each part's places, ascending; `presences` are what other pods see of
     each pod set's pods. None if the minimum does not fit; then the ledger is as it was.
     """
-    vectors = [slots.of(part.shape) for part in want.parts]
-    fitting = [min(part.count, vector.total) for part, vector in zip(want.parts, vectors, strict=True)]
-    if sum(fitting) < want.need or any(n < part.need for n, part in zip(fitting, want.parts, strict=True)):
+    if short_of_slots(want, slots):
         return None
     trial = Trial(want.parts, excluded, ledger, slots, presences=presences)
     if trial.constrained:
@@ -151,6 +149,17 @@ def place(
     trial.fill_up()
     ledger.commit(mark)
     return trial.places(vacant)
+
+
+def short_of_slots(want: Want, slots: Slots) -> bool:
+    """The minimum takes more slots than there are: it cannot be placed."""
+    fitting = 0
+    for part in want.parts:
+        total = slots.of(part.shape).total
+        if total < part.need:
+            return True
+        fitting += min(part.count, total)
+    return fitting < want.need
 
 
 def fill_in_some_way(trial: "Trial", want: Want, preferred: Mapping[Place, int]) -> bool:

@@ -433,9 +433,17 @@ class Scheduler:
         """Whether it is known that this, which is all or a part of what it wants, does not fit."""
         if self.reservations.holds_back(state, want):
             return True
-        if not (want in self._misfits and state.plain) or self.preemption.helps(state):
+        if not state.plain or not self._is_misfit(want) or self.preemption.helps(state):
             return False
         return not (state.waits and self.reservations.wanted)
+
+    def _is_misfit(self, want: Want) -> bool:
+        if want not in self._misfits:
+            verdict = self.fit.refutes(want)
+            if verdict is None:
+                return False
+            self._misfits[want] = verdict
+        return True
 
     def _in_turn(self, turns: Iterable[Turn]) -> Iterator[Turn]:
         """In order; with the shortest first, those within entitlement who pass a gang by their duration."""
@@ -490,9 +498,7 @@ class Scheduler:
             state.refusal = self.reservations.refusal
             return []
         plain = state.plain and state.id not in self.preemption.departures
-        if plain and want not in self._misfits and (known := self.fit.exact.refutes(want)):
-            self._misfits[want] = known
-        misfit = plain and want in self._misfits
+        misfit = plain and self._is_misfit(want)
         reserves = state.waits and turn.standing is not Standing.OVER
         if misfit and not self.preemption.helps(state) and not (reserves and self.reservations.wanted):
             return []
