@@ -64,30 +64,34 @@ def test_fcfs_lets_nobody_pass(capacity: int, jobs: list[Job], pass_: Pass) -> N
 
 
 class Promises(Scheduler):
-    """Notes when the first in the queue was to start, as of each cycle."""
+    """Notes when gangs were to start, as of each cycle."""
 
-    def __init__(self) -> None:
-        super().__init__(Config(backfill=Backfill.EASY))
+    def __init__(self, backfill: Backfill) -> None:
+        super().__init__(Config(backfill=backfill))
         self.promised: dict[GangId, float] = {}
         self.reserved: list[Reserve] = []
 
     def decide(self, now: float) -> list[Decision]:
         decisions = super().decide(now)
         self.reserved += [decision for decision in decisions if isinstance(decision, Reserve)]
-        head = self.reservations.head
-        if head is not None:
+        for head in self.reservations.made:
             assert head.at <= self.promised.get(head.gang, head.at)
             self.promised[head.gang] = head.at
         return decisions
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=4), gangs, passes)
-def test_nobody_delays_the_head_where_limits_are_exact(
-    nodes: list[int], jobs: list[Job], pass_: Pass
+@given(
+    st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE]),
+    st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    gangs,
+    passes,
+)
+def test_promises_never_move_later_where_limits_are_exact(
+    backfill: Backfill, nodes: list[int], jobs: list[Job], pass_: Pass
 ) -> None:
-    """Several nodes, gangs of several shapes: it starts when it was promised, or earlier."""
-    core = Promises()
+    """Several nodes, gangs of several shapes: who has a promise starts when it says, or earlier."""
+    core = Promises(backfill)
     at = starts(core, nodes, jobs, pass_)
     for gang, promised in core.promised.items():
         assert at[gang] <= promised

@@ -7,7 +7,7 @@ from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound
 from muster.core.gang import PodId
 from muster.core.scheduler import Scheduler
 from muster.sim.engine import Pass, Violation
-from muster.sim.policies import PLANNED, POLICIES, policy
+from muster.sim.policies import policy
 from muster.sim.trace import TraceError
 from tests.sim.traces import Puppet, assign, job, machine, play
 
@@ -137,11 +137,7 @@ def test_a_job_that_is_there_cannot_come_again() -> None:
         play(Puppet(), machine(8), [job(1, 0, 10, 2), job(1, 1, 10, 2)])
 
 
-def test_policies_to_come_are_refused_with_those_that_are_there() -> None:
+def test_unknown_policies_are_refused_with_those_that_there_are() -> None:
     assert isinstance(policy("pack")(), Scheduler)
-    assert set(PLANNED).isdisjoint(POLICIES)
-    for name in PLANNED:
-        with pytest.raises(TraceError, match=f"not yet: --policy {name}; there is pack"):
-            policy(name)
     with pytest.raises(TraceError, match="--policy best: unknown; there is pack"):
         policy("best")

@@ -1,28 +1,33 @@
 """Reservations and backfill: who may start while somebody who comes before him waits.
 
-Small gangs would pass a large one for ever if whatever fits were simply started. A *reservation* ends that:
-the first gang in order that does not fit gets a set of places and a time, the first instant at which it
-fits when those who end by then have gone. It is found with `Fit` on the ledger as it will be then, so that
-fragmentation, topology and constraints are part of it. Whoever comes later starts if he fits now and ends
-by that time (as expected: `ends.py`), or if he fits *beside* it: on the ledger with what the reservation
-will still need withheld. So the reserved gang can start at its time, at the latest, whatever has been
+Small gangs would pass a large one for ever if whatever fits were simply started. A *reservation* ends that: a
+gang that does not fit gets a set of places and a time, the first instant at which it fits when those who end
+by then have gone. It is found with `Fit` on the ledger as it will be then, so that fragmentation, topology
+and constraints are part of it. Whoever comes later starts if he fits now and ends by that time, or if he fits
+*beside* it (`timetable.py`). So the reserved gang can start at its time, at the latest, whatever has been
 started meanwhile.
 
-One reservation at a time, for the head, is EASY backfilling (Lifka, JSSPP 1995): the head's wait is
-bounded, and everybody becomes the head in turn. Under `strict` nobody passes the head at all, under `none`
-everybody who fits does.
+- `strict`: nobody passes the first that waits.
+- `none`: whoever fits passes; nothing is reserved.
+- `easy`: one reservation, for the first that waits, found anew whenever something has changed (Lifka, JSSPP
+  1995). Only the first has a promise; everybody becomes the first in turn.
+- `conservative`: one for each of the first `depth` that wait, and it is kept: it moves later only if its
+  nodes go, if others stay longer than they may, or if somebody who ranks higher needs the places (Mu'alem and
+  Feitelson, 2001). Unlike theirs, it is not moved to an earlier time that is still to come; who can start
+  at once without delaying anybody starts at once.
+
+A gang whose time nobody can tell, because it needs room of gangs without limit or estimate, is *drained* for
+after `drain_after` seconds: those who began first are waited for first, and of the places that would then be
+there, what is free is kept free.
 
 Greedy placement is not monotone: more room may fit less. The instants are therefore tried one after the
-other, no bisection. Before the first trial the sums of what is free must suffice, which skips most of them;
-after `TRIALS` trials the steps grow, and what is then found is a time at which the gang fits, if perhaps
-not the first.
-
-A reservation is kept from cycle to cycle as long as nothing has ended and nothing has changed but what was
-started beside it.
+other, without bisection. Before the first trial the sums of what is free must suffice, which skips most of
+them; after `TRIALS` trials the steps grow, and what is then found is a time at which the gang fits, if
+perhaps not the first.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -33,18 +38,19 @@ import numpy as np
 
 from muster.core.decisions import Explanation, Reserve
 from muster.core.ends import Ends, Pods
-from muster.core.events import NOTHING
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
-from muster.core.gang import Code, GangId, NodeName, Place
+from muster.core.gang import Code, GangId, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
-from muster.core.patterns import Longs
 from muster.core.placement import Want
+from muster.core.timetable import Amounts, Reservation, Timetable, give
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
+
+_Placed = dict[Place, int] | Verdict
 
 
 class Backfill(Enum):
@@ -56,179 +62,289 @@ class Backfill(Enum):
     NONE = "none"
     #: whoever does not delay the first that waits
     EASY = "easy"
+    #: whoever does not delay any of the first that wait
+    CONSERVATIVE = "conservative"
+
+    @property
+    def reserves(self) -> bool:
+        return self in (Backfill.EASY, Backfill.CONSERVATIVE)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The earliest time at which a gang fits, where, and which gangs have to end for it."""
+    """When a gang fits at the earliest, where, and which gangs have to end for it."""
 
+    #: infinite: some of them end at no time that is known
     at: float
-    placed: Mapping[Place, int]
+    #: the last of the ends that are known
+    known: float
     basis: tuple[GangId, ...]
-    #: columns, and per row of the ledger and column what is in use there once it has started
+    placed: Mapping[Place, int]
     columns: Columns
-    used: Longs
-
-
-@dataclass(slots=True)
-class Reservation:
-    gang: GangId
-    want: Want
-    at: float
-    nodes: Mapping[Place, NodeName]
-    columns: dict[int, int]
-    #: rows × columns: what must be left of what is free now, negative where enough is going to be given back
-    lack: Longs
-
-    #: what those are told who would delay it
-    refusal: Explanation
+    #: rows × columns: what it uses, and what else is in use then
+    use: Amounts
+    others: Amounts
 
 
 class Reservations:
     """The reservations of a cycle, and what they leave to others."""
 
-    def __init__(self, backfill: Backfill, nodes: Nodes, ledger: Ledger, fit: Fit, ends: Ends) -> None:
-        self._backfill = backfill
+    def __init__(
+        self,
+        backfill: Backfill,
+        depth: int,
+        drain_after: float | None,
+        nodes: Nodes,
+        ledger: Ledger,
+        fit: Fit,
+        ends: Ends,
+    ) -> None:
+        """`depth` counts under `conservative`."""
+        self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
+        self._depth = depth if backfill is Backfill.CONSERVATIVE else 1
         self._nodes, self._ledger, self._fit, self._ends = nodes, ledger, fit, ends
-        #: who is passed only by those who do not delay him; None: nobody so far in this cycle
-        self.head: Reservation | None = None
-        #: nobody starts any more in this cycle
-        self._closed = False
-        #: what those are told who are kept back
-        self.refusal: Explanation | None = None
+        self._timetable = Timetable(nodes, ledger, ends)
+        #: of those who have to wait in this cycle, in their order
+        self.made: list[Reservation] = []
+        #: what everybody else is told, if nobody may start any more in this cycle
+        self._closed: Explanation | None = None
+        #: easy: the reservation of the last cycle, if it would be found again
         self._kept: Reservation | None = None
         self._as_of = (-1, -1)
         self._now = 0.0
-        self._told: Reserve | None = None
-        #: wants that would fit but for the reservation if they outlive it, in this cycle
-        self._held: set[Want] = set()
+        self._told: dict[GangId, Reserve] = {}
+        #: wants that would fit but for a reservation, if they last until then or longer, in this cycle
+        self._held: dict[Want, tuple[float, Reservation]] = {}
         #: wants that fit at no time that can be told, in this cycle
         self._never: set[Want] = set()
 
     def begin(self, now: float) -> None:
         """A new cycle."""
-        as_it_was = self._as_of == (self._nodes.revision, self._ends.moved)
-        kept = self.head if as_it_was else None
-        self._kept = kept if kept is not None and kept.at > now else None
-        self.head = self.refusal = None
-        self._closed = False
         self._now = now
+        as_it_was = self._as_of == (self._nodes.revision, self._ends.moved)
+        if self._backfill is Backfill.CONSERVATIVE:
+            for gang in [each.gang for each in self._timetable if each.at < now]:
+                self._timetable.drop(gang)
+            if not as_it_was and len(self._timetable):
+                self._timetable.reckon(now)
+        else:
+            first = self.made[0] if as_it_was and self.made else None
+            self._kept = first if first is not None and first.at > now else None
+            self._timetable.clear()
+        self.made = []
+        self._closed = None
         self._held.clear()
         self._never.clear()
 
     def end(self) -> list[Reserve]:
-        """The cycle is over. Returns the reservation, if it is another than the one that was told last."""
+        """The cycle is over. Returns the reservations that are not as they were told last."""
+        made = {each.gang for each in self.made}
+        for gang in [each.gang for each in self._timetable if each.gang not in made]:
+            self._timetable.drop(gang)  # it does not wait any more, or not for room
         self._as_of = self._nodes.revision, self._ends.moved
-        head, told = self.head, self._told
-        if head is None:
-            self._told = None
-            return []
-        same = told is not None and (told.gang, told.nodes) == (head.gang, head.nodes)
-        # What is overdue ends any moment, now as before.
-        if same and told and (told.start == head.at or max(told.start, head.at) <= self._now):
-            return []
-        self._told = Reserve(head.gang, head.nodes, head.at)
-        return [self._told]
+        before, self._told = self._told, {}
+        fresh = []
+        for each in self.made:
+            told = before.get(each.gang)
+            # What is overdue begins any moment, now as before.
+            as_it_was = told is not None and (
+                told.start == each.start or max(told.start, each.at) <= self._now
+            )
+            if told is None or not as_it_was or told.nodes != each.nodes:
+                told = Reserve(each.gang, each.nodes, each.start)
+                fresh.append(told)
+            self._told[each.gang] = told
+        return fresh
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody who does not fit is still to be told."""
-        return self._backfill is not Backfill.NONE and self.head is None and not self._closed
+        """Whether somebody who has to wait is still to be told (`wait`)."""
+        return self._backfill is not Backfill.NONE and len(self.made) < self._depth and self._closed is None
 
     def wait(self, state: GangState, claim: Claim) -> None:
-        """A gang has to wait for its minimum: the first one is kept from being passed, as far as can be."""
+        """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
         if self._backfill is Backfill.STRICT:
-            self._closed = True
-            self.refusal = _refusal(f"{state.id} is before it, and nobody may pass", state.id)
-        elif self._backfill is Backfill.EASY and claim.want not in self._never:
-            self._reserve(state, claim)
+            self._closed = _refusal(f"{state.id} is before it, and nobody may pass", state.id)
+        elif claim.want not in self._never:
+            reservation = self._standing(state, claim) or self._reserve(state, claim)
+            if reservation is not None:
+                self.made.append(reservation)
 
-    def _reserve(self, state: GangState, claim: Claim) -> None:
+    def refusal(self, state: GangState, want: Want) -> Explanation | None:
+        """Why this gang need not be tried: it is known that it would delay somebody."""
+        if self._closed is not None:
+            return self._closed
+        until, reservation = self._held.get(want, (inf, None))
+        if reservation is None or not state.plain or self._until(state) < until:
+            return None
+        return None if self._timetable.of(state.id) is not None else reservation.refusal
+
+    def fit(self, state: GangState, claim: Claim) -> _Placed | Reservation:
+        """As `Fit.fit`; a reservation, and the ledger as it was, if the gang would fit but for that."""
+        placed = self._try(state, claim, self._fit.fit)
+        if not isinstance(placed, Reservation):
+            return placed
+        beside = self._try(state, claim, lambda claim: self._beside(state, claim))
+        if isinstance(beside, dict):
+            return beside
+        if (overruled := self._overrule(state, claim)) is not None:
+            return overruled
+        if self._timetable.of(state.id) is None:
+            self._held[claim.want] = self._until(state), placed
+        return placed
+
+    def earliest(self, claim: Claim, duration: float = inf) -> Start | None:
+        """When this claim fits at the earliest, reservations of others considered, if nothing else starts.
+
+        `duration`: how long it will run. None: at no time that is known.
+        """
+        return self._search(claim, duration)
+
+    def _try(self, state: GangState, claim: Claim, fit: Callable[[Claim], _Placed]) -> _Placed | Reservation:
+        if not len(self._timetable):
+            placed = fit(claim)
+            if isinstance(placed, dict):
+                self._kept = None  # it was found without him who starts now
+            return placed
+        saved = None
+        if self._timetable.of(state.id) is not None:
+            saved = self._timetable.save()
+            self._timetable.drop(state.id)  # nobody is in his own way
+        mark, before = self._ledger.mark(), self._nodes.used.copy()
+        placed = fit(claim)
+        delayed = self._start(state, placed, before) if isinstance(placed, dict) and placed else None
+        if delayed is None:
+            self._ledger.commit(mark)
+        else:
+            self._ledger.rollback(mark)
+        if saved is not None and (delayed is not None or isinstance(placed, Verdict)):
+            self._timetable.restore(saved)
+        return placed if delayed is None else delayed
+
+    def _start(self, state: GangState, placed: Mapping[Place, int], before: Amounts) -> Reservation | None:
+        """Note who starts; whom he would delay, if he does. `before`: what was in use before."""
+        columns = np.unique(np.fromiter(placed.values(), np.intp, len(placed)))
+        use = self._nodes.used[: len(before), columns] - before[:, columns]
+        until = self._until(state)
+        delayed = self._timetable.spares(columns, use, until)
+        if delayed is None:
+            self._timetable.start(columns, use, until)
+        return delayed
+
+    def _beside(self, state: GangState, claim: Claim) -> _Placed:
+        """Placed on what reservations leave."""
+        mark = self._ledger.mark()
+        charged = self._timetable.withhold(self._now, self._until(state))
+        placed = self._fit.fit(claim)
+        if isinstance(placed, Verdict):
+            self._ledger.rollback(mark)
+        else:
+            self._timetable.return_(charged)
+            self._ledger.commit(mark)
+        return placed
+
+    def _overrule(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
+        """A gang without a reservation, before gangs that have one from earlier cycles: it ranks higher."""
+        later = self._later(state)
+        if not later:
+            return None
+        saved = self._timetable.save()
+        for gang in later:
+            self._timetable.drop(gang)
+        placed = self._try(state, claim, self._fit.fit)
+        if isinstance(placed, Reservation):
+            placed = self._try(state, claim, lambda claim: self._beside(state, claim))
+        if isinstance(placed, dict):
+            return placed
+        self._timetable.restore(saved)
+        return None
+
+    def _later(self, state: GangState) -> list[GangId]:
+        """Who has a reservation from an earlier cycle and has not had his turn in this one."""
+        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
+            return []
+        made = {each.gang for each in self.made}
+        return [each.gang for each in self._timetable if each.gang not in made]
+
+    def _standing(self, state: GangState, claim: Claim) -> Reservation | None:
+        """The reservation that it has, if that still serves."""
         kept, self._kept = self._kept, None
         if kept is not None and (kept.gang, kept.want) == (state.id, claim.want):
-            self.head, self.refusal = kept, kept.refusal
-            return
-        start = self.earliest(claim, self._now)
+            self._timetable.put_back(kept)
+            return kept
+        known = self._timetable.of(state.id)
+        if known is not None and (known.want is not claim.want or known.at <= self._now):
+            self._timetable.drop(state.id)
+            known = None
+        return known
+
+    def _reserve(self, state: GangState, claim: Claim) -> Reservation | None:
+        gang = state.gang
+        assert gang is not None
+        duration = self._ends.duration(gang) if self._backfill is Backfill.CONSERVATIVE else inf
+        start = self._search(claim, duration)
+        later = self._later(state)
+        if later and (start is None or start.at > self._now):
+            saved = self._timetable.save()
+            for other in later:
+                self._timetable.drop(other)
+            sooner = self._search(claim, duration)
+            if sooner is not None and (start is None or sooner.at < start.at):
+                start = sooner
+            else:
+                self._timetable.restore(saved)
+        if start is None and self._now - gang.submitted >= self._drain_after:
+            start = self._search(claim, duration, endless=True)
         if start is None:
             self._never.add(claim.want)
-            return
+            return None
         names = self._nodes.names
-        used_now = self._nodes.used[:, start.columns]
-        self.refusal = _refusal(f"would fit, but {state.id} {_start(start.at, self._now)}", state.id)
-        self.head = Reservation(
+        reservation = Reservation(
             state.id,
             claim.want,
             start.at,
+            start.known,
+            start.known + duration,
             {place: names[column] for place, column in sorted(start.placed.items())},
-            {column: i for i, column in enumerate(start.columns.tolist())},
-            start.used - used_now,
-            self.refusal,
+            start.columns,
+            start.use,
+            start.use + start.others,
+            start.basis,
+            _refusal(f"would fit, but {state.id} {_when(start, self._now)}", state.id),
         )
+        self._timetable.add(reservation)
+        return reservation
 
-    def passes(self, state: GangState) -> bool:
-        """Whether this gang ends before the reserved one starts."""
-        if self.head is None:
-            return True
-        assert state.gang is not None
-        return self._now + self._ends.duration(state.gang) <= self.head.at
-
-    def holds_back(self, state: GangState, want: Want) -> bool:
-        """Whether it is known that this gang has to wait for the first that waits."""
-        if self._closed:
-            return True
-        return want in self._held and state.plain and not self.passes(state)
-
-    def fit(self, state: GangState, claim: Claim) -> dict[Place, int] | Verdict | Reservation:
-        """As `Fit.fit`; the reservation, and the ledger as it was, if the gang would fit but for that."""
-        mark = self._ledger.mark()
-        placed = self.beside(state, claim, self._fit.fit(claim))
-        if not isinstance(placed, Reservation):
-            self._ledger.commit(mark)
-            return placed
-        self._ledger.rollback(mark)
-        elsewhere = self._elsewhere(placed, claim)
-        if elsewhere is None:
-            self._held.add(claim.want)
-            return placed
-        return elsewhere
-
-    def beside(
-        self, state: GangState, claim: Claim, placed: dict[Place, int] | Verdict
-    ) -> dict[Place, int] | Verdict | Reservation:
-        """What has been placed, if that leaves the reserved gang what it needs, else the reservation."""
-        head = self.head
-        if isinstance(placed, Verdict):
-            return placed
-        if head is None:
-            self._kept = None  # found without him who starts now
-        elif self.passes(state):
-            self._returns(head, placed, claim)
-        elif not self._leaves_enough(head):
-            return head
-        return placed
-
-    def earliest(self, claim: Claim, now: float) -> Start | None:
-        """The first time at which this claim fits, if nothing else is started. None if none is known."""
+    def _search(self, claim: Claim, duration: float, endless: bool = False) -> Start | None:
+        """Try one instant after the other; `endless`: also what others leave at no time that is known."""
         short = self._shortage(claim.want)
         basis: list[GangId] = []
         given: Counter[Pods] = Counter()
-        tried, next_trial = 0, 0
+        tried, next_trial, known = 0, 0, self._now
+        instants: list[tuple[float, GangState | None]] = [
+            (end, state) for end, state in self._ends.after(self._now) if end < inf or endless
+        ]
+        if len(self._timetable):
+            over = [(each.until, None) for each in self._timetable if self._now < each.until < inf]
+            instants = sorted([*instants, *over], key=lambda instant: instant[0])
         mark = self._ledger.mark()
         found = None
-        ends = [(end, state) for end, state in self._ends.after(now) if end < inf]
-        for i, (end, state) in enumerate(ends):
-            basis.append(state.id)
-            for resource in short:
-                short[resource] -= state.usage[resource]
-            given.update(self._ends.pods_of(state))
-            same_instant = i + 1 < len(ends) and ends[i + 1][0] == end
-            if same_instant or any(amount > 0 for amount in short.values()):
+        for i, (end, state) in enumerate(instants):
+            if end < inf:
+                known = end
+            if state is not None:
+                basis.append(state.id)
+                given.update(self._ends.pods_of(state))
+                for resource in short:
+                    short[resource] -= state.usage[resource]
+            last = i + 1 == len(instants)
+            if not last and (instants[i + 1][0] == end < inf or i < next_trial):
                 continue
-            if i < next_trial and i + 1 < len(ends):
+            if any(amount > 0 for amount in short.values()):
                 continue
-            self._give(given)
+            give(self._ledger, given)
             given.clear()
-            found = self._try(claim, end, basis)
+            found = self._at(claim, _Instant(end, known, tuple(basis)), duration)
             if found is not None:
                 break
             tried += 1
@@ -236,21 +352,19 @@ class Reservations:
         self._ledger.rollback(mark)
         return found
 
-    def _give(self, given: Mapping[Pods, int]) -> None:
-        for (node, requests, device, presence), times in given.items():
-            if device is None and presence is NOTHING:
-                self._ledger.charge(node, self._nodes.demand(requests), -times)
-            else:
-                for _ in range(times):
-                    self._ledger.give(node, requests, device, presence)
-
-    def _try(self, claim: Claim, at: float, basis: list[GangId]) -> Start | None:
+    def _at(self, claim: Claim, instant: "_Instant", duration: float) -> Start | None:
+        """Whether it fits on the ledger as it is at this instant, beside the reservations."""
         mark = self._ledger.mark()
+        others = self._nodes.used.copy()
+        charged = self._timetable.withhold(instant.known, instant.known + duration)
         placed = self._fit.fit(claim)
         found = None
-        if not isinstance(placed, Verdict):
+        if isinstance(placed, dict) and placed:
+            self._timetable.return_(charged)
             columns = np.unique(np.fromiter(placed.values(), np.intp, len(placed)))
-            found = Start(at, placed, tuple(basis), columns, self._nodes.used[:, columns])
+            others = others[:, columns]
+            use = self._nodes.used[: len(others), columns] - others
+            found = Start(instant.at, instant.known, instant.basis, placed, columns, use, others)
         self._ledger.rollback(mark)
         return found
 
@@ -271,50 +385,25 @@ class Reservations:
                 short[nodes.resource(row)] = least - free
         return short
 
-    def _leaves_enough(self, head: Reservation) -> bool:
-        columns = np.fromiter(head.columns, np.intp, len(head.columns))
-        return all(
-            bool((self._nodes.free(row)[columns] >= lack).all())
-            for row, lack in enumerate(head.lack)
-            if (lack > 0).any()
-        )
-
-    def _elsewhere(self, head: Reservation, claim: Claim) -> dict[Place, int] | None:
-        """Placed with what the reservation needs withheld."""
-        mark = self._ledger.mark()
-        withheld = list(self._withheld(head))
-        for columns, row, amounts in withheld:
-            self._ledger.take_at(columns, ((row, 1),), amounts)
-        placed = self._fit.fit(claim)
-        if isinstance(placed, Verdict):
-            self._ledger.rollback(mark)
-            return None
-        for columns, row, amounts in withheld:
-            self._ledger.take_at(columns, ((row, 1),), -amounts)
-        self._ledger.commit(mark)
-        return placed
-
-    def _withheld(self, head: Reservation) -> Iterator[tuple[Columns, int, Longs]]:
-        all_columns = np.fromiter(head.columns, np.intp, len(head.columns))
-        for row, lack in enumerate(head.lack):
-            some = lack > 0
-            if some.any():
-                yield all_columns[some], row, lack[some]
-
-    def _returns(self, head: Reservation, placed: Mapping[Place, int], claim: Claim) -> None:
-        """What this gang takes of the reserved places it is going to give back in time."""
-        demands = {part.pod_set: self._nodes.demand(part.shape.requests) for part in claim.want.parts}
-        for place, column in placed.items():
-            i = head.columns.get(column)
-            if i is not None:
-                for row, amount in demands[place.pod_set]:
-                    head.lack[row, i] -= amount
+    def _until(self, state: GangState) -> float:
+        """When this gang is gone if it starts now."""
+        return inf if state.gang is None else self._now + self._ends.duration(state.gang)
 
 
-def _start(at: float, now: float) -> str:
-    if at <= now:
+@dataclass(frozen=True, slots=True)
+class _Instant:
+    at: float
+    #: the last end so far that is known
+    known: float
+    basis: tuple[GangId, ...]
+
+
+def _when(start: Start, now: float) -> str:
+    if start.at == inf:
+        return "has waited for so long that nodes are kept free for it until others end"
+    if start.at <= now:
         return "waits for longer and is expected to start any moment"
-    when = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    when = f"{datetime.fromtimestamp(start.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     return f"waits for longer and is expected to start at {when}"
 
 

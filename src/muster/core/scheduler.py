@@ -11,10 +11,10 @@ from math import inf
 import numpy as np
 
 from muster.core.admission import Admission
-from muster.core.backfill import Backfill, Reservation, Reservations
+from muster.core.backfill import Backfill, Reservations
 from muster.core.decisions import Assign, Decision, Release, Wait
 from muster.core.eligibility import Eligibility
-from muster.core.ends import Ends
+from muster.core.ends import Ends, expected, promised
 from muster.core.events import (
     CommitFailed,
     Event,
@@ -60,6 +60,7 @@ from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.queues import Queues
 from muster.core.remedies import Remedies
 from muster.core.slots import Slots
+from muster.core.timetable import Reservation
 from muster.core.topology import Topology
 from muster.core.victims import Found
 
@@ -74,6 +75,10 @@ class Config:
     explain: bool = True
     #: who may pass a gang that waits
     backfill: Backfill = Backfill.EASY
+    #: under `conservative`: how many gangs that wait have a reservation
+    depth: int = 64
+    #: seconds after which nodes are kept free for a gang whose start nobody can tell; None: never
+    drain_after: float | None = 3600.0
     #: whether those who may pass are served by rising duration, not in their own order
     shortest_first: bool = False
     #: in which order nodes are filled
@@ -99,8 +104,17 @@ class Scheduler:
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
         )
         self.queues = Queues(self.nodes, self.eligibility)
-        self.ends = Ends(self.pods)
-        self.reservations = Reservations(self.config.backfill, self.nodes, self.ledger, self.fit, self.ends)
+        certain = self.config.backfill is Backfill.CONSERVATIVE
+        self.ends = Ends(self.pods, promised if certain else expected)
+        self.reservations = Reservations(
+            self.config.backfill,
+            self.config.depth,
+            self.config.drain_after,
+            self.nodes,
+            self.ledger,
+            self.fit,
+            self.ends,
+        )
         self._wants = Wants(self.ledger.presences)
         self._admission = Admission(self.queues, self._wants)
         self._explainer = Explainer(
@@ -114,9 +128,7 @@ class Scheduler:
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
         #: gangs that lack something
-        self._lines = Lines(
-            self.queues, self.ends.duration if self.config.backfill is Backfill.EASY else None
-        )
+        self._lines = Lines(self.queues, self.ends.duration if self.config.backfill.reserves else None)
         #: gangs with a hold or a back-off that ends, and when the first of them does
         self._timed: dict[GangId, float] = {}
         #: wants that did not fit when there was as much room as in `_room`, with what was found out about it
@@ -431,7 +443,7 @@ class Scheduler:
 
     def _hopeless(self, state: GangState, want: Want) -> bool:
         """Whether it is known that this, which is all or a part of what it wants, does not fit."""
-        if self.reservations.holds_back(state, want):
+        if self.reservations.refusal(state, want) is not None:
             return True
         if not state.plain or not self._is_misfit(want) or self.preemption.helps(state):
             return False
@@ -458,8 +470,8 @@ class Scheduler:
         yield from self._shortest_first(rest)
 
     def _passes_by_duration(self, turn: Turn) -> bool:
-        reserved = self.reservations.head is not None
-        return self.config.shortest_first and reserved and turn.standing is Standing.WITHIN
+        passes = self.config.shortest_first and bool(self.reservations.made)
+        return passes and turn.standing is Standing.WITHIN
 
     def _shortest_first(self, turns: Iterable[Turn]) -> Iterator[Turn]:
         """What each may have is found out anew once somebody has started."""
@@ -494,8 +506,8 @@ class Scheduler:
         if beneficiary := self.preemption.departures.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return []
-        if self.reservations.holds_back(state, want):
-            state.refusal = self.reservations.refusal
+        if (refusal := self.reservations.refusal(state, want)) is not None:
+            state.refusal = refusal
             return []
         plain = state.plain and state.id not in self.preemption.departures
         misfit = plain and self._is_misfit(want)
@@ -513,13 +525,12 @@ class Scheduler:
         if not isinstance(placed, dict | Reservation) and self.preemption.helps(state):
             found = self.preemption.find(state, claim)
             if found is not None:
-                placed = self.reservations.beside(state, claim, self._fit_without(found, claim))
+                placed = self._fit_without(state, found, claim)
         if not isinstance(placed, dict) or not (placed or untold):
             self.ledger.rollback(mark)
             if isinstance(placed, Reservation):
                 state.refusal = placed.refusal
-                return []
-            if plain or want.bound:
+            elif plain or want.bound:
                 self._misfits[want] = placed if isinstance(placed, Verdict) else None
             if reserves and self.reservations.wanted:
                 self.reservations.wait(state, claim)
@@ -536,11 +547,13 @@ class Scheduler:
             self._account(self.gangs[victim.gang])
         return [evict, assign, Wait(state.id, waits_for(evict.victims))]
 
-    def _fit_without(self, found: Found, claim: Claim) -> dict[Place, int] | Verdict:
+    def _fit_without(
+        self, state: GangState, found: Found, claim: Claim
+    ) -> dict[Place, int] | Verdict | Reservation:
         """Where it fits once the victims that were found for it are gone, as they are from here on."""
         for charged in self.preemption.freed(found.victims):
             self.ledger.give(*charged)
-        return self.fit.fit(replace(claim, preferred={**claim.preferred, **found.placed}))
+        return self.reservations.fit(state, replace(claim, preferred={**claim.preferred, **found.placed}))
 
     def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
         column = self.nodes.column

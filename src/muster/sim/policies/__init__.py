@@ -34,8 +34,6 @@ class Policy:
     config: Config = GREEDY
     #: whether a seed makes a difference
     draws: bool = False
-    #: whether gangs are kept room for, so that it matters in which order others may pass
-    reserves: bool = False
 
     def __call__(self, trace: Trace | None = None, seed: int = 0) -> Core:
         return self.make(self.config, trace, seed)
@@ -55,10 +53,9 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "best-fit": Policy(_plain, replace(GREEDY, order=BestFit)),
     "fgd": Policy(fgd.make),
     "fcfs": Policy(_plain, Config(backfill=Backfill.STRICT)),
-    "easy": Policy(_plain, Config(backfill=Backfill.EASY), reserves=True),
+    "easy": Policy(_plain, Config(backfill=Backfill.EASY)),
+    "conservative": Policy(_plain, Config(backfill=Backfill.CONSERVATIVE)),
 }
-#: Named in the documentation, and to come.
-PLANNED: Final = ("conservative",)
 
 
 def policy(name: str, *, explain: bool = False, shortest_first: bool = False) -> Policy:
@@ -69,9 +66,7 @@ def policy(name: str, *, explain: bool = False, shortest_first: bool = False) ->
     """
     found = POLICIES.get(name)
     if found is None:
-        there = ", ".join(POLICIES)
-        known = "not yet: " if name in PLANNED else ""
-        raise TraceError(f"{known}--policy {name}{'' if known else ': unknown'}; there is {there}")
-    if shortest_first and not found.reserves:
+        raise TraceError(f"--policy {name}: unknown; there is {', '.join(POLICIES)}")
+    if shortest_first and not found.config.backfill.reserves:
         raise TraceError(f"--order sjbf: nothing is reserved under {name}, so nobody has to wait his turn")
     return replace(found, config=replace(found.config, explain=explain, shortest_first=shortest_first))

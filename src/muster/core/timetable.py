@@ -1,0 +1,219 @@
+"""The timetable: which places are reserved from when, and what that leaves to others until then.
+
+A reservation names a gang, its places and the time from which it has them. What matters to everybody else
+is the *load* of its nodes at that time: what then still runs there, what other reservations hold there then,
+and what the reserved gang itself will use. Whoever starts now and is still there at that time adds to the
+load, and may do so as long as it stays within capacity; whoever has gone by then does not matter to it. Use
+on a node rises only when a reservation begins, so these instants are all that has to be looked at.
+
+Loads are amounts per row of the ledger and column, absolute, and follow from the ledger and from the ends of
+what runs (`reckon`). They say nothing of constraints between pods: those are looked at where places are
+chosen.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.decisions import Explanation
+from muster.core.ends import Ends, Pods
+from muster.core.events import NOTHING
+from muster.core.gang import GangId, NodeName, Place
+from muster.core.ledger import Ledger
+from muster.core.nodes import Columns, Nodes
+from muster.core.placement import Want
+
+#: Amounts, rows of the ledger × columns.
+Amounts = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    gang: GangId
+    want: Want
+    #: when it begins, infinite if nobody knows; who has gone by `at` does not matter to it
+    start: float
+    at: float
+    #: when the gang is gone again; infinite if that is not known, or does not matter
+    until: float
+    nodes: Mapping[Place, NodeName]
+    #: ascending
+    columns: Columns
+    #: what the gang will use of them, and their load when it begins
+    use: Amounts
+    load: Amounts
+    #: who has to end for it
+    basis: tuple[GangId, ...]
+    #: what those are told who would delay it
+    refusal: Explanation
+
+
+class Timetable:
+    def __init__(self, nodes: Nodes, ledger: Ledger, ends: Ends) -> None:
+        self._nodes, self._ledger, self._ends = nodes, ledger, ends
+        self._reservations: dict[GangId, Reservation] = {}
+
+    def __len__(self) -> int:
+        return len(self._reservations)
+
+    def __iter__(self) -> Iterator[Reservation]:
+        return iter(self._reservations.values())
+
+    def of(self, gang: GangId) -> Reservation | None:
+        return self._reservations.get(gang)
+
+    def clear(self) -> None:
+        self._reservations.clear()
+
+    def put_back(self, reservation: Reservation) -> None:
+        """As it was, into an empty timetable."""
+        self._reservations[reservation.gang] = reservation
+
+    def save(self) -> list[tuple[Reservation, Amounts]]:
+        return [(each, each.load.copy()) for each in self]
+
+    def restore(self, saved: Sequence[tuple[Reservation, Amounts]]) -> None:
+        self._reservations = {each.gang: each for each, _ in saved}
+        for each, load in saved:
+            each.load = load
+
+    def add(self, new: Reservation) -> None:
+        """Its load is what runs there when it begins, and itself; others are added here."""
+        for other in self:
+            mine, theirs = _common(new.columns, other.columns)
+            if other.at <= new.at < other.until:
+                new.load[:, mine] += _rows(other.use, len(new.load))[:, theirs]
+            if new.at <= other.at < new.until:
+                other.load = _rows(other.load, len(new.use))
+                other.load[:, theirs] += new.use[:, mine]
+        self._reservations[new.gang] = new
+
+    def drop(self, gang: GangId) -> None:
+        gone = self._reservations.pop(gang, None)
+        if gone is None:
+            return
+        for other in self:
+            if gone.at <= other.at < gone.until:
+                mine, theirs = _common(gone.columns, other.columns)
+                other.load = _rows(other.load, len(gone.use))
+                other.load[: len(gone.use), theirs] -= gone.use[:, mine]
+
+    def start(self, columns: Columns, use: Amounts, until: float) -> None:
+        """Somebody starts now, and stays until then."""
+        for other in self:
+            if other.at < until:
+                mine, theirs = _common(columns, other.columns)
+                other.load = _rows(other.load, len(use))
+                other.load[: len(use), theirs] += use[:, mine]
+
+    def spares(self, columns: Columns, use: Amounts, until: float) -> Reservation | None:
+        """Whom it would delay if somebody used this from now until then: the first that is found, or None."""
+        for other in self:
+            if other.at >= until:
+                continue
+            mine, theirs = _common(columns, other.columns)
+            for row in np.flatnonzero(use[:, mine].any(axis=1)).tolist():
+                load = other.load[row, theirs] if row < len(other.load) else 0
+                if (self._nodes.capacity(row)[columns[mine]] - load < use[row, mine]).any():
+                    return other
+        return None
+
+    def withhold(self, start: float, until: float) -> list[tuple[int, Columns, Amounts]]:
+        """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
+
+        Returns what was charged: row, columns, amounts.
+        """
+        used = self._nodes.used
+        needed = np.zeros_like(used)
+        going_on = np.zeros_like(used)
+        for other in self:
+            if other.until <= start or other.at >= until:
+                continue
+            if other.at < start:
+                going_on[: len(other.use), other.columns] += other.use
+            else:
+                mine = needed[: len(other.load), other.columns]
+                left = other.load - used[: len(other.load), other.columns]
+                needed[: len(other.load), other.columns] = np.maximum(mine, left)
+        np.maximum(needed, going_on, out=needed)
+        charged = []
+        for row in np.flatnonzero(needed.any(axis=1)).tolist():
+            columns = np.flatnonzero(needed[row])
+            charged.append((row, columns, needed[row, columns]))
+            self._ledger.take_at(columns, ((row, 1),), needed[row, columns])
+        return charged
+
+    def return_(self, charged: list[tuple[int, Columns, Amounts]]) -> None:
+        """Undo `withhold`."""
+        for row, columns, amounts in charged:
+            self._ledger.take_at(columns, ((row, 1),), -amounts)
+
+    def reckon(self, now: float) -> None:
+        """Find all loads anew. Reservations whose nodes are gone, or will be too full, are dropped."""
+        for each in list(self):
+            if not self._is_there(each):
+                del self._reservations[each.gang]
+        mark = self._ledger.mark()
+        ends = self._ends.after(now)
+        end, state = next(ends, (np.inf, None))
+        for each in sorted(self, key=lambda each: each.at):
+            given: Counter[Pods] = Counter()
+            while state is not None and end <= each.at:
+                given.update(self._ends.pods_of(state))
+                end, state = next(ends, (np.inf, None))
+            give(self._ledger, given)
+            each.load = self._nodes.used[:, each.columns]
+            each.load[: len(each.use)] += each.use
+            for other in self:
+                if other is not each and other.at <= each.at < other.until:
+                    mine, theirs = _common(each.columns, other.columns)
+                    each.load[: len(other.use), mine] += other.use[:, theirs]
+        self._ledger.rollback(mark)
+        for each in sorted(self, key=lambda each: each.at):
+            if any(
+                (row_load > self._nodes.capacity(row)[each.columns]).any()
+                for row, row_load in self._rows(each)
+            ):
+                self.drop(each.gang)
+
+    def _rows(self, each: Reservation) -> Iterator[tuple[int, Amounts]]:
+        """Rows of which it uses something."""
+        return ((row, each.load[row]) for row in np.flatnonzero(each.use.any(axis=1)).tolist())
+
+    def _is_there(self, each: Reservation) -> bool:
+        """Its nodes are there and take pods. Columns may have moved."""
+        column, facts = self._nodes.column, self._nodes.facts
+        names = set(each.nodes.values())
+        if any(n not in column or n not in facts or facts[n].cordoned or not facts[n].ready for n in names):
+            return False
+        each.columns = np.array(sorted(column[name] for name in names), np.intp)
+        return True
+
+
+def give(ledger: Ledger, pods: Mapping[Pods, int]) -> None:
+    """Take these pods off the ledger, for a trial."""
+    for (node, requests, device, presence), times in pods.items():
+        if device is None and presence is NOTHING:
+            ledger.charge(node, ledger.nodes.demand(requests), -times)
+        else:
+            for _ in range(times):
+                ledger.give(node, requests, device, presence)
+
+
+def _common(one: Columns, other: Columns) -> tuple[Columns, Columns]:
+    """Positions in each of the columns that are in both, ascending."""
+    at = np.minimum(np.searchsorted(other, one), len(other) - 1)
+    both = other[at] == one
+    return np.flatnonzero(both), at[both]
+
+
+def _rows(amounts: Amounts, rows: int) -> Amounts:
+    """With at least so many rows: the ledger has had more since."""
+    if len(amounts) >= rows:
+        return amounts
+    grown = np.zeros((rows, amounts.shape[1]), np.int64)
+    grown[: len(amounts)] = amounts
+    return grown
