@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from muster.core.events import Event, GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
-from muster.core.gang import Amounts, Code, GangId, PodSet, Queue, QueueOrder
+from muster.core.gang import Amounts, Code, GangId, PodSet, Queue, QueueOrder, Shape
 from muster.core.scheduler import Scheduler
+from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
 
 ONE = shape(gpu=1)
@@ -77,7 +78,7 @@ class TestTwoTeams:
         a, b = muster.queues.find("a"), muster.queues.find("b")
         assert a is not None
         assert b is not None
-        assert (a.entitled[GPU], b.entitled[GPU]) == (12, 4)
+        assert (a.entitled[GPU_SHARE], b.entitled[GPU_SHARE]) == (12_000, 4_000)
         assert code(muster, "big") is Code.OVER_SHARE
         explanation = muster.gangs[GangId("big")].explanation
         assert explanation is not None
@@ -90,8 +91,8 @@ class TestTwoTeams:
         muster.decide(1.0)
         a = muster.queues.find("a")
         assert a is not None
-        assert a.entitled[GPU] == 12
-        assert muster.queues.surplus(a)[GPU] == 4
+        assert a.entitled[GPU_SHARE] == 12_000
+        assert muster.queues.surplus(a)[GPU_SHARE] == 4_000
 
     def test_once_the_other_is_gone(self) -> None:
         muster = cluster(*TEAMS, submit("big", "a", 16), submit("small", "b", 4))
@@ -210,6 +211,28 @@ class TestOrder:
         assert code(muster, "big") is Code.QUOTA_EXCEEDED
 
 
+class TestShares:
+    """Whole GPUs and shares of GPUs are one account."""
+
+    def test_they_add_up(self) -> None:
+        muster = cluster(*TEAMS, submit("whole", "b", 3), submit("all", "a", 16))
+        for i in range(5):
+            part = gang(f"part{i}", PodSet("main", Shape(((GPU_SHARE, 250),)), 1, 1), minimum=1)
+            muster.apply(GangSubmitted(replace(part, queue="b")))
+        begun = started(muster)
+        assert [name for name in begun if name.startswith("part")] == [
+            "part0",
+            "part1",
+            "part2",
+            "part3",
+            "part4",
+        ]
+        b = muster.queues.find("b")
+        assert b is not None
+        assert (b.used[GPU_SHARE], b.entitled[GPU_SHARE]) == (4_250, 4_000)
+        assert muster.queues.surplus(b) == {GPU_SHARE: 250}
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("rules", "namespace", "user", "expected", "message"),
@@ -301,7 +324,7 @@ class TestRefusals:
         muster.apply(submit("g2", "a", 4))
         assert not started(muster)
         assert code(muster, "g2") is Code.INVALID
-        assert muster.queues.root.used[GPU] == 4
+        assert muster.queues.root.used[GPU_SHARE] == 4_000
 
 
 class TestFaults:

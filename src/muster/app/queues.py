@@ -15,6 +15,7 @@ from muster.core.gang import Amounts
 from muster.core.queues import Account, Queues
 from muster.core.scheduler import Scheduler
 from muster.kube.client import Client
+from muster.names import GPU, GPU_SHARE
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate.queues import status_of
 from muster.workloads.snapshot import Objects
@@ -104,6 +105,8 @@ def resources(found: list[QueueView]) -> list[str]:
         named |= view.account.used.keys() | view.account.wanted.keys()
         for amounts in (rules.guarantee, rules.deserved or (), rules.capability):
             named |= {resource for resource, _ in amounts}
+    if GPU_SHARE in named:  # as the core counts them
+        named = (named - {GPU_SHARE}) | {GPU}
     named.discard("pods")
     return sorted(named, key=lambda name: (_LAST.get(name, 0), name))
 

@@ -21,7 +21,7 @@ from muster.core.gang import Code, Gang
 from muster.core.gangs import GangState, Wants
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
-from muster.core.queues import Account, Queues
+from muster.core.queues import Account, Queues, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Admission:
         held = {PODS: 0}
         for promise in state.holds.values():
             if not promise.told:  # it is given up for what is assigned now
-                for resource, amount in (*promise.requests, (PODS, 1)):
+                for resource, amount in (*counted(promise.requests), (PODS, 1)):
                     held[resource] = held.get(resource, 0) + amount
         least = tuple((r, amount - held.get(r, 0)) for r, amount in self._queues.demand(state.want)[0])
         if message := self._queues.above_capability(account, tuple(d for d in least if d[1] > 0)):
@@ -227,7 +227,7 @@ def cut(want: Want, room: Mapping[str, int]) -> tuple[Part, ...]:
 
 
 def _amounts(part: Part) -> list[tuple[str, int]]:
-    return [*((r, amount) for r, amount in part.shape.requests if r != PODS), (PODS, 1)]
+    return [*((r, amount) for r, amount in counted(part.shape.requests) if r != PODS), (PODS, 1)]
 
 
 def _size(part: Part, room: Mapping[str, int]) -> float:

@@ -15,6 +15,9 @@ capacity is what it lacks.
 Queues that contradict themselves or each other (`fault`) take no part: their gangs are not started, and
 everything else goes on. The queue `default` is always there.
 
+Whole GPUs and shares of GPUs are one account, in thousandths (`counted`): everything here is keyed by
+`muster.dev/gpu-share` where nodes and pods say `nvidia.com/gpu`. Amounts may come in either form.
+
 For a search for victims (reclaim, preemption) three calls are made to be combined, on accounts that are
 charged and discharged speculatively like the ledger:
 
@@ -46,6 +49,7 @@ from muster.core.gang import Amounts, Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS, Nodes
 from muster.core.placement import Want
+from muster.names import GPU, GPU_SHARE
 
 ROOT: Final = "root"
 DEFAULT: Final = "default"
@@ -81,8 +85,8 @@ class Account:
     deserved: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.caps, self.kept = dict(self.rules.capability), dict(self.rules.guarantee)
-        self.deserved = dict(self.rules.deserved or ())
+        self.caps, self.kept = dict(counted(self.rules.capability)), dict(counted(self.rules.guarantee))
+        self.deserved = dict(counted(self.rules.deserved or ()))
 
     @property
     def name(self) -> str:
@@ -206,7 +210,8 @@ class Queues:
 
     def _charge_of(self, state: GangState, leaving: Amounts) -> _Charge | None:
         gang, gone = state.gang, dict(leaving)
-        used = tuple((r, n - gone.get(r, 0)) for r, n in state.usage.items() if n > gone.get(r, 0))
+        left = ((r, n - gone.get(r, 0)) for r, n in state.usage.items())
+        used = counted(tuple((r, n) for r, n in left if n > 0))
         if gang is None:
             return _Charge("", "", used, (), False, False) if used else None
         asks = gang.gate is None and state.want is not None and self.barred(gang) is None
@@ -230,7 +235,7 @@ class Queues:
 
     def shift(self, queue: str, amounts: Amounts, sign: int) -> None:
         """Charge (1) or free (-1) amounts as if gangs of this queue had begun or ended to use them."""
-        account = self.find(queue)
+        account, amounts = self.find(queue), counted(amounts)
         for above in account.path if account is not None else ():
             _add(above.used, amounts, sign)
             above.version += 1
@@ -262,7 +267,9 @@ class Queues:
         """What ready, uncordoned nodes have, by resource."""
         usable = self._eligibility.of(_ANY).obstacles & _UNUSABLE == 0
         nodes = self._nodes
-        return {r: int(nodes.capacity(row)[usable].sum(dtype=np.int64)) for r, row in nodes.resources.items()}
+        sums = {r: int(nodes.capacity(row)[usable].sum(dtype=np.int64)) for r, row in nodes.resources.items()}
+        sums.pop(GPU_SHARE, None)  # what is free of it is read off the devices
+        return dict(counted(tuple(sums.items())))
 
     def _divide(self, parent: Account, asked: "_Asked") -> None:
         shares = {child.name: dict[str, int]() for child in parent.children}
@@ -317,7 +324,7 @@ class Queues:
     def above_capability(self, account: Account, demand: Amounts) -> str | None:
         """Where the demand would exceed a hard cap."""
         for above in account.path:
-            for resource, amount in demand if above.caps else ():
+            for resource, amount in counted(demand) if above.caps else ():
                 cap, used = above.caps.get(resource), above.used.get(resource, 0)
                 if cap is not None and used + amount > cap:
                     return (
@@ -331,7 +338,7 @@ class Queues:
         everything = self.root.entitled
         for above in account.path:
             used, entitled = above.used, above.entitled
-            for resource, amount in demand:
+            for resource, amount in counted(demand):
                 limit, now = entitled.get(resource, 0), used.get(resource, 0)
                 if now + amount > limit < everything.get(resource, 0):
                     return (
@@ -388,11 +395,12 @@ class Queues:
         if theirs is None or theirs.fault:
             return False  # nobody can say what it is entitled to
         shared = set(mine.path) & set(theirs.path)
+        demand, freed = counted(demand), counted(freed)
         asked = dict(demand)
         for account in mine.path:
             if account in shared:
                 break
-            if self.exceeded_here(account, demand):
+            if self._exceeds(account, demand):
                 return False
         for account in theirs.path:
             if account in shared:
@@ -404,13 +412,27 @@ class Queues:
                 return False
         return True
 
-    def exceeded_here(self, account: Account, demand: Amounts) -> bool:
+    def _exceeds(self, account: Account, demand: Amounts) -> bool:
         """Whether the demand would carry this one queue over its entitlement."""
         everything = self.root.entitled
         return any(
             account.used.get(r, 0) + amount > account.entitled.get(r, 0) < everything.get(r, 0)
             for r, amount in demand
         )
+
+
+def counted(amounts: Amounts) -> Amounts:
+    """The same with GPUs and shares of GPUs as one: thousandths."""
+    gpus = 0
+    for resource, amount in amounts:
+        if resource == GPU:
+            gpus += 1000 * amount
+        elif resource == GPU_SHARE:
+            gpus += amount
+    if not gpus:
+        return amounts
+    others = [(r, amount) for r, amount in amounts if r not in (GPU, GPU_SHARE)]
+    return tuple(sorted([*others, (GPU_SHARE, gpus)]))
 
 
 def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
@@ -432,17 +454,18 @@ def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
         if name in faults or parent == ROOT or parent not in rules:
             continue
         so_far = promised.setdefault(parent, {})
-        limits = {**dict(rules[parent].capability), **dict(rules[parent].guarantee)}
-        for resource, amount in rules[name].guarantee:
+        limits = {**dict(counted(rules[parent].capability)), **dict(counted(rules[parent].guarantee))}
+        for resource, amount in counted(rules[name].guarantee):
             if resource in limits and so_far.get(resource, 0) + amount > limits[resource]:
-                what = "guarantee" if resource in dict(rules[parent].guarantee) else "capability"
+                kept = dict(counted(rules[parent].guarantee))
+                what = "guarantee" if resource in kept else "capability"
                 whole, others = bare(resource, limits[resource]), bare(resource, so_far.get(resource, 0))
                 faults[name] = (
                     f"its guarantee of {show(resource, amount)} is more than is left of the {what} of its "
                     f"parent {parent}, {whole}, of which {others} are guaranteed to others below it"
                 )
         if name not in faults:
-            _add(so_far, rules[name].guarantee, 1)
+            _add(so_far, counted(rules[name].guarantee), 1)
     for name in sorted(rules):
         if name not in faults:
             above = next((a for a in _ancestors(name, rules) if a in faults), None)
@@ -459,13 +482,14 @@ def _fault(queue: Queue) -> str:
         return "root is the name of what all queues are below; choose another"
     if queue.weight < 1:
         return f"its weight is {queue.weight}; write 1 or more"
-    caps, kept = dict(queue.capability), dict(queue.guarantee)
-    for what, amounts in (("guarantee", queue.guarantee), ("deserved", queue.deserved or ())):
+    caps, kept = dict(counted(queue.capability)), dict(counted(queue.guarantee))
+    deserved = counted(queue.deserved or ())
+    for what, amounts in (("guarantee", counted(queue.guarantee)), ("deserved", deserved)):
         for resource, amount in amounts:
             if resource in caps and amount > caps[resource]:
                 cap = show(resource, caps[resource])
                 return f"its {what} of {bare(resource, amount)} is above its capability of {cap}"
-    for resource, amount in queue.deserved or ():
+    for resource, amount in deserved:
         if amount < kept.get(resource, 0):
             least = show(resource, kept[resource])
             return f"it deserves {bare(resource, amount)}, less than its guarantee of {least}"
@@ -539,14 +563,14 @@ def _least(want: Want) -> Amounts:
         for resource in {r for requests in open_ for r in requests if r != PODS}:
             cheapest = min(requests.get(resource, 0) for requests in open_)
             least[resource] = least.get(resource, 0) + rest * cheapest
-    return tuple(sorted((r, amount) for r, amount in least.items() if amount))
+    return counted(tuple(sorted((r, amount) for r, amount in least.items() if amount)))
 
 
 def _most(want: Want) -> Amounts:
     most: dict[str, int] = {PODS: sum(part.count for part in want.parts)}
     for part in want.parts:
         _add(most, tuple((r, part.count * q) for r, q in part.shape.requests if r != PODS), 1)
-    return tuple(sorted((r, amount) for r, amount in most.items() if amount))
+    return counted(tuple(sorted((r, amount) for r, amount in most.items() if amount)))
 
 
 def _add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:

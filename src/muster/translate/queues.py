@@ -11,6 +11,7 @@ from muster.core.events import QueueChanged
 from muster.core.gang import Amounts, QueueOrder
 from muster.core.gang import Queue as Rules
 from muster.core.queues import Account, Queues
+from muster.names import GPU, GPU_SHARE
 
 #: Condition of a queue that takes part; False with a reason while it does not.
 READY: Final = "Ready"
@@ -81,7 +82,15 @@ def conditions(account: Account, before: list[Condition], now: datetime) -> list
 def _quantities(amounts: dict[str, int]) -> Object:
     """As people write them. What nobody limits (pods of a node that names none) is left out."""
     return {
-        resource: quantity.show(resource, amount)
+        GPU if resource == GPU_SHARE else resource: _thousandths(amount)
+        if resource == GPU_SHARE
+        else quantity.show(resource, amount)
         for resource, amount in sorted(amounts.items())
         if amount < 2**31 - 1
     }
+
+
+def _thousandths(amount: int) -> str:
+    """GPUs, of which the core counts thousandths."""
+    whole, rest = divmod(amount, 1000)
+    return str(whole) if not rest else f"{amount}m"
