@@ -15,6 +15,7 @@ from muster.core.order import Lines, Turns, first_claim
 from muster.core.placement import Want
 from muster.core.presences import Presences
 from muster.core.queues import Queues
+from muster.core.quotas import Quotas
 from tests.core.words import gang
 
 
@@ -25,7 +26,7 @@ class Order:
         self.wants = Wants(Presences(Nodes()))
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes))
-        self._admission = Admission(self._queues, self.wants)
+        self._admission = Admission(self._queues, Quotas(), self.wants)
         self.lines = Lines(self._queues)
 
     def put(self, state: GangState) -> None:

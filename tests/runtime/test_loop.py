@@ -323,3 +323,33 @@ async def test_queues_share_and_say_how_they_stand(cluster: Cluster) -> None:
     assert (queues["b"].waiting, queues["b"].standing) == (0, 1)
     (condition,) = queues["c"].conditions
     assert (condition.status, condition.message) == ("False", "its parent nowhere does not exist")
+
+
+async def test_a_namespaces_quota_holds_a_gang_back_whole(cluster: Cluster) -> None:
+    """Nobody keeps the quota's status up to date here, so muster counts the pods itself."""
+    cluster.node("node-0", cpu=16)
+    body = {"metadata": {"name": "compute"}, "spec": {"hard": {"pods": "6", "requests.cpu": "20"}}}
+    cluster.registry.create(kinds.RESOURCE_QUOTA, "default", body)
+
+    async def reason(name: str) -> str:
+        gangs = {gang.metadata.name: gang for gang in await cluster.all(kinds.GANG)}
+        found = gangs.get(name)
+        return found.status.reason.message if found is not None and found.status.reason is not None else ""
+
+    async with scheduler(cluster):
+        cluster.create(kinds.JOBSET, jobset("first", 4))
+        await cluster.until(cluster.bound)
+        cluster.create(kinds.JOBSET, jobset("next", 4))
+        await asyncio.sleep(10)
+        assert await reason("jobset-next") == (
+            "ResourceQuota compute of namespace default has 2 of pods left; "
+            "the pods that are to be created ask for 4"
+        )
+        await cluster.client.delete(kinds.JOBSET, "default", "first")
+        for name in await cluster.bound():
+            await cluster.client.delete(kinds.POD, "default", name, grace_period=0)
+
+        async def started() -> bool:
+            return any(name.startswith("next") for name in await cluster.bound())
+
+        await cluster.until(started)

@@ -16,6 +16,7 @@ from muster.api.core_v1 import (
     Pod,
     PodSpec,
     PodTemplate,
+    ResourceQuota,
 )
 from muster.api.jobset_v1alpha2 import (
     JOB_INDEX,
@@ -34,6 +35,7 @@ from muster.api.kinds import (
     POD,
     POD_GROUP_X,
     PRIORITY_CLASS,
+    RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
@@ -255,6 +257,7 @@ def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
         PodGroup: POD_GROUP_X,
         PriorityClass: PRIORITY_CLASS,
         ClusterNetworkTopology: CLUSTER_NETWORK_TOPOLOGY,
+        ResourceQuota: RESOURCE_QUOTA,
         Namespace: NAMESPACE,
         PersistentVolumeClaim: PERSISTENT_VOLUME_CLAIM,
         PersistentVolume: PERSISTENT_VOLUME,

@@ -308,8 +308,20 @@ class PersistentVolume(Resource, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
+class ScopeSelectorRequirement(Struct, frozen=True):
+    scope_name: str
+    operator: str = "Exists"
+    values: list[str] = []
+
+
+class ScopeSelector(Struct, frozen=True):
+    match_expressions: list[ScopeSelectorRequirement] = []
+
+
 class ResourceQuotaSpec(Struct, frozen=True):
     hard: Quantities = {}
+    scopes: list[str] = []
+    scope_selector: ScopeSelector | None = None
 
 
 class ResourceQuotaStatus(Struct, frozen=True):

@@ -22,6 +22,7 @@ from muster.core.gangs import GangState, Wants
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
 from muster.core.queues import Account, Queues, counted
+from muster.core.quotas import Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class _Checked:
 
 
 class Admission:
-    def __init__(self, queues: Queues, wants: Wants) -> None:
-        self._queues, self._wants = queues, wants
+    def __init__(self, queues: Queues, quotas: Quotas, wants: Wants) -> None:
+        self._queues, self._quotas, self._wants = queues, quotas, wants
         self._checked: dict[str, _Checked] = {}
         self._told: dict[tuple[Code, str], Explanation] = {}
 
@@ -76,7 +77,8 @@ class Admission:
                 for resource, amount in (*counted(promise.requests), (PODS, 1)):
                     held[resource] = held.get(resource, 0) + amount
         least = tuple((r, amount - held.get(r, 0)) for r, amount in self._queues.demand(state.want)[0])
-        if message := self._queues.above_capability(account, tuple(d for d in least if d[1] > 0)):
+        message = self._queues.above_capability(account, tuple(d for d in least if d[1] > 0))
+        if message or (message := self._uncreated(state)):
             state.refusal = self._tell(Code.QUOTA_EXCEEDED, message)
             return None
         room = self._queues.room(account, borrow=False)
@@ -95,6 +97,8 @@ class Admission:
         refusal = self._barred(account, gang, checked) or (None if state.begun else self._not_now(account))
         if refusal is not None:
             return refusal
+        if message := self._uncreated(state):
+            return self._tell(Code.QUOTA_EXCEEDED, message)
         try:
             return checked.within[want]
         except KeyError:
@@ -107,6 +111,8 @@ class Admission:
         assert want is not None
         if refusal := None if state.begun else self._not_now(account):
             return Lent(None, refusal)
+        if message := self._uncreated(state):
+            return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
         checked = self._of(account)
         answer = checked.beyond.get(want)
         if answer is None:
@@ -117,6 +123,11 @@ class Admission:
         """What has been answered, for this gang."""
         want = state.want
         assert want is not None
+        if self._quotas.concern(state):
+            assert state.gang is not None
+            room = self._quotas.room(state.gang.namespace)
+            parts = cut(answer, room, self._quotas.charges(state))
+            answer = self._wants.of(parts, answer.need, answer.rules)
         if answer is want:
             return Offer(want, state.vacant)
         vacant = {part.pod_set: indices for part, indices in zip(want.parts, state.vacant, strict=True)}
@@ -129,6 +140,12 @@ class Admission:
         state.refusal = self._tell(Code.INVALID, message) if message else None
 
     # -- helpers, in order of call
+
+    def _uncreated(self, state: GangState) -> str | None:
+        """Why pods that are still to be created would be refused."""
+        if not self._quotas.concern(state) or state.want is None:
+            return None
+        return self._quotas.exceeded(state, state.want)
 
     def _of(self, account: Account) -> _Checked:
         checked = self._checked.get(account.name)
@@ -192,28 +209,35 @@ def _fits(demand: Sequence[tuple[str, int]], room: Mapping[str, int]) -> bool:
     return all(amount <= room[resource] for resource, amount in demand if resource in room)
 
 
-def cut(want: Want, room: Mapping[str, int]) -> tuple[Part, ...]:
+def cut(
+    want: Want, room: Mapping[str, int], charges: Mapping[str, Mapping[str, int]] | None = None
+) -> tuple[Part, ...]:
     """As many places of each part as there is room for, but at least the minimum.
+
+    A place takes what its pod requests, or the charges of its pod set, if those are asked about.
 
     A minimum over all parts is made of the smallest pods; what is left goes to the parts in their order.
     """
     left = dict(room)
     counts = [0] * len(want.parts)
+    costs = [_cost(part, left, charges) for part in want.parts]
 
     def add(p: int, count: int) -> None:
         counts[p] += count
-        for resource, amount in _amounts(want.parts[p]):
-            if resource in left:
-                left[resource] -= count * amount
+        for resource, amount in costs[p].items():
+            left[resource] -= count * amount
 
     def most(p: int) -> int:
-        fitting = [max(left[r], 0) // amount for r, amount in _amounts(want.parts[p]) if r in left]
+        fitting = [max(left[resource], 0) // amount for resource, amount in costs[p].items()]
         return min([want.parts[p].count - counts[p], *fitting])
+
+    def size(p: int) -> float:
+        return max((amount / max(room[resource], 1) for resource, amount in costs[p].items()), default=0.0)
 
     for p, part in enumerate(want.parts):
         add(p, part.need)
     rest = want.need - sum(counts)
-    for p in sorted(range(len(want.parts)), key=lambda p: _size(want.parts[p], room)):
+    for p in sorted(range(len(want.parts)), key=size):
         some = max(min(rest, want.parts[p].count - counts[p]), 0)
         add(p, some)
         rest -= some
@@ -226,9 +250,12 @@ def cut(want: Want, room: Mapping[str, int]) -> tuple[Part, ...]:
     )
 
 
-def _amounts(part: Part) -> list[tuple[str, int]]:
-    return [*((r, amount) for r, amount in counted(part.shape.requests) if r != PODS), (PODS, 1)]
-
-
-def _size(part: Part, room: Mapping[str, int]) -> float:
-    return max((amount / max(room[r], 1) for r, amount in _amounts(part) if r in room), default=0.0)
+def _cost(
+    part: Part, limited: Mapping[str, int], charges: Mapping[str, Mapping[str, int]] | None
+) -> dict[str, int]:
+    """What one place takes of what is limited."""
+    if charges is not None:
+        amounts = charges.get(part.pod_set, {})
+    else:
+        amounts = {**dict(counted(part.shape.requests)), PODS: 1}
+    return {resource: amount for resource, amount in amounts.items() if amount > 0 and resource in limited}

@@ -173,7 +173,7 @@ class QueueRemoved:
 class QuotaChanged:
     """A namespace's ResourceQuota: what pods that are still to be created may ask for, all together.
 
-    `room` is hard minus used as the API server says; `pods` counts pods. A resource not named is not limited.
+    `room` is hard minus used as the API server says, by the quota's own names (`requests.cpu`, `pods`).
     """
 
     namespace: str

@@ -181,6 +181,8 @@ class PodSet:
     ranks: tuple[int, ...] = ()
     #: places whose pod no API server has charged to a ResourceQuota yet
     uncreated: int = 0
+    #: by name of each ResourceQuota that counts for its pods: what it charges for one
+    quotas: tuple[tuple[str, Amounts], ...] = ()
 
 
 class Strategy(Enum):

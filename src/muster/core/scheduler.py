@@ -30,6 +30,8 @@ from muster.core.events import (
     PodEnded,
     QueueChanged,
     QueueRemoved,
+    QuotaChanged,
+    QuotaRemoved,
 )
 from muster.core.exact import Verdict
 from muster.core.explain import Explainer
@@ -58,6 +60,7 @@ from muster.core.packing import Order, Pack
 from muster.core.placement import Want
 from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.queues import Queues
+from muster.core.quotas import Quotas
 from muster.core.remedies import Remedies
 from muster.core.slots import Slots
 from muster.core.timetable import Reservation
@@ -116,7 +119,8 @@ class Scheduler:
             self.ends,
         )
         self._wants = Wants(self.ledger.presences)
-        self._admission = Admission(self.queues, self._wants)
+        self.quotas = Quotas()
+        self._admission = Admission(self.queues, self.quotas, self._wants)
         self._explainer = Explainer(
             Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
             Remedies(
@@ -190,6 +194,10 @@ class Scheduler:
             case QueueRemoved():
                 if self.queues.remove(event.name):
                     self._touched.update(self.gangs)
+            case QuotaChanged():
+                self.quotas.change((event.namespace, event.name), event.room)
+            case QuotaRemoved():
+                self.quotas.remove((event.namespace, event.name))
 
     def _pod_bound(self, event: PodBound) -> None:
         known = self.pods.get(event.pod)
@@ -420,6 +428,7 @@ class Scheduler:
         self.fit.exclusion.settle(state)
         self._wants.settle(state)
         self.queues.settle(state, self.preemption.departures.of(state))
+        self.quotas.settle(state)
 
     def _forget_misfits(self) -> None:
         """What did not fit does not fit until room is given, or a search that was put off has its turn.

@@ -31,8 +31,10 @@ from muster.core.events import (
     PodBound,
     PodEnded,
     QueueRemoved,
+    QuotaChanged,
+    QuotaRemoved,
 )
-from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.names import EPOCH
 from muster.runtime.plan import Plan, decode
 from muster.runtime.writes import AnyKind
@@ -48,6 +50,7 @@ from muster.translate.identity import GroupKey
 from muster.translate.nodes import node_changed
 from muster.translate.pods import occupies, pod_bound
 from muster.translate.queues import queue_changed
+from muster.translate.quotas import counts_itself, room
 from muster.translate.world import KINDS, World
 
 log = logging.getLogger(__name__)
@@ -79,6 +82,9 @@ class Mirror:
         self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
         self._charged: dict[PodId, PodBound] = {}
         self._stale: dict[GroupKey, None] = {}
+        #: namespaces of which quotas may have more or less left; and what was told of each quota
+        self._metered: dict[str, None] = {}
+        self._rooms: dict[tuple[str, str], Amounts] = {}
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
 
@@ -109,6 +115,9 @@ class Mirror:
             self._read(key, changes, pods)
         for uid, pod in pods.items():
             self._charge(uid, pod, now, changes)
+        metered, self._metered = self._metered, {}
+        for namespace in metered:
+            self._meter(namespace, changes)
         return changes
 
     def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
@@ -133,7 +142,11 @@ class Mirror:
             self._stale.update(dict.fromkeys(keys_touched(kind, old, new, self.world)))
             if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
+            elif kind is kinds.RESOURCE_QUOTA:
+                self._metered[latest.metadata.namespace] = None
             elif kind is kinds.POD:
+                if any(not counts_itself(q) for q in self.world.quotas_in(latest.metadata.namespace)):
+                    self._metered[latest.metadata.namespace] = None
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)
@@ -239,6 +252,19 @@ class Mirror:
         if bound != before:
             self._charged[uid] = bound
             changes.events.append(bound)
+
+    def _meter(self, namespace: str, changes: Changes) -> None:
+        """Tells the core what the quotas of a namespace have left, if that has changed."""
+        quotas = {quota.metadata.name: quota for quota in self.world.quotas_in(namespace)}
+        for key in [key for key in self._rooms if key[0] == namespace and key[1] not in quotas]:
+            del self._rooms[key]
+            changes.events.append(QuotaRemoved(*key))
+        pods = [pod for name, pod in self.world.pods.items() if name[0] == namespace] if quotas else []
+        for name, quota in quotas.items():
+            left = room(quota, pods)
+            if self._rooms.get((namespace, name)) != left:
+                self._rooms[namespace, name] = left
+                changes.events.append(QuotaChanged(namespace, name, left))
 
     def _whose(self, uid: PodId, pod: Pod) -> tuple[GangId | None, Place | None]:
         key = group_of(pod, self.world)

@@ -13,10 +13,12 @@ from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, convert
 from muster.api.scheduling import POD_GROUP_LABEL
-from muster.core.gang import Code, Gate, Labels, Shape
+from muster.core.gang import Amounts, Code, Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.pods import asked, labels_of, scheduling_gates
 from muster.translate.priority import may_preempt, priority
+from muster.translate.quotas import charged
+from muster.translate.quotas import refusal as quota_refusal
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -37,6 +39,10 @@ class Demand:
     gates: str = ""
     #: of its pods, as far as they are the same on all of them
     labels: Labels = ()
+    #: by ResourceQuota that counts for its pods: what one is charged
+    quotas: tuple[tuple[str, Amounts], ...] = ()
+    #: why the API server would not create them, whatever a quota has left
+    forbidden: Gate | None = None
     #: of the template
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     preempts: bool = True
@@ -66,8 +72,19 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
     refusal = marks.refusal(template.metadata, of_pods=True) or refusal
     labels = labels_of({**template.metadata.labels, **made.labels})
     gates = scheduling_gates(template.spec)
-    preempts = may_preempt(template.spec, world)
-    return Demand(shape, places, number, refusal, gates, labels, template.metadata, preempts)
+    quotas = world.quotas_in(made.namespace) if refusal is None else []
+    return Demand(
+        shape,
+        places,
+        number,
+        refusal,
+        gates,
+        labels,
+        charged(quotas, template.spec),
+        quota_refusal(quotas, template.spec),
+        template.metadata,
+        may_preempt(template.spec, world),
+    )
 
 
 def _pod_group(template: PodTemplate) -> str:

@@ -17,7 +17,15 @@ from typing import Any
 from muster import names
 from muster.api.base import Kind, Object, Resource, controller_of
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, PodTemplate
+from muster.api.core_v1 import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PodTemplate,
+    ResourceQuota,
+    ResourceQuotaSpec,
+)
 from muster.api.fields import InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
@@ -29,6 +37,7 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
     PRIORITY_CLASS,
+    RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
@@ -108,6 +117,9 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         claims = [name for obj in (old, new) for name in _claims(obj)]
         if old is None or new is None or volume_facts(old) != volume_facts(new):
             keys.update(_looking(world, lambda spec, namespace: _claims_any(spec, namespace, claims)))
+    elif kind is RESOURCE_QUOTA:
+        if _quota_spec(old) != _quota_spec(new):
+            keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
     elif kind is PRIORITY_CLASS or kind is CLUSTER_NETWORK_TOPOLOGY:
         keys.update(_everything(world))
     lower = (namesake for key in keys for namesake in _namesakes(key, above=False))
@@ -229,6 +241,10 @@ def _of_pods(kind: Kind[Any], obj: Resource | None, world: World) -> Iterator[Gr
     for one in jobs:
         for pod in world.pods_of(one.metadata.uid):
             yield from _touched_by(POD, pod, world)
+
+
+def _quota_spec(quota: Resource | None) -> ResourceQuotaSpec | None:
+    return quota.spec if isinstance(quota, ResourceQuota) else None
 
 
 def _gang_by_default(namespace: Resource | None) -> bool:

@@ -4,6 +4,8 @@ A Job has p = min(parallelism, completions) places. Its demand is known from its
 there is any pod.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -113,12 +115,23 @@ def assemble(
         or order
         or (None if owner and owner.admission else _missing(total, filled))
     )
+    uncreated = _uncreated(parts, filled)
+    forbidden = (parts[name].demand.forbidden for name, count in uncreated.items() if count)
+    gate = gate or next(filter(None, forbidden), None)
     # a gang that could not be planned anyway must not cost arrays of that size
     sets = {name: part for name, part in parts.items() if part.count} if total <= MOST_PLACES else {}
     gang = Gang(
         id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
         pod_sets=tuple(
-            PodSet(name, part.demand.shape, part.count, part.count, labels=part.demand.labels)
+            PodSet(
+                name,
+                part.demand.shape,
+                part.count,
+                part.count,
+                labels=part.demand.labels,
+                uncreated=uncreated[name] if part.demand.quotas else 0,
+                quotas=part.demand.quotas,
+            )
             for name, part in sets.items()
         ),
         min_count=sum(part.count for part in sets.values()),
@@ -170,6 +183,13 @@ def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | No
     if not gates:
         return None
     return Gate(Code.GATED, f"scheduling gate {', '.join(sorted(gates))}; whoever set it has to remove it")
+
+
+def _uncreated(parts: Mapping[str, Part], filled: Filled) -> dict[str, int]:
+    """By pod set the places whose pod is still to be created."""
+    there = Counter(m.place.pod_set for m in filled.members.values() if m.place is not None)
+    retired = Counter(place.pod_set for place in filled.retired)
+    return {name: max(part.count - there[name] - retired[name], 0) for name, part in parts.items()}
 
 
 def _missing(total: int, filled: Filled) -> Gate | None:

@@ -6,7 +6,7 @@ is rounded up once. One `pods` per pod is not part of it: the core counts pods i
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from muster.api.core_v1 import Container, PodSpec, Quantities, ResourceRequirements
@@ -25,17 +25,25 @@ def requests(spec: PodSpec) -> Amounts:
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
 
 
-def _of_containers(spec: PodSpec) -> _Sum:
+def limits(spec: PodSpec) -> Amounts:
+    """The same of limits: a container that states none adds none. Pod-level limits replace the sum."""
+    total = _plus({**_of_containers(spec, _limited), **_read(spec.resources.limits)}, _read(spec.overhead))
+    amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
+    return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
+
+
+def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum] | None = None) -> _Sum:
     """The most that is ever running at once: an init container with the sidecars before it, or the rest."""
+    own_of = own_of or _defaulted
     sidecars: _Sum = {}
     peak: _Sum = {}
     for container in spec.init_containers:
-        own = _defaulted(container.resources)
+        own = own_of(container.resources)
         if container.restart_policy == "Always":
             sidecars = _plus(sidecars, own)
         else:
             peak = _most(peak, _plus(sidecars, own))
-    return _most(peak, _plus(sidecars, _sum(spec.containers)))
+    return _most(peak, _plus(sidecars, _sum(spec.containers, own_of)))
 
 
 def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:
@@ -52,11 +60,15 @@ def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:
     }
 
 
-def _sum(containers: Iterable[Container]) -> _Sum:
+def _sum(containers: Iterable[Container], own_of: Callable[[ResourceRequirements], _Sum]) -> _Sum:
     total: _Sum = {}
     for container in containers:
-        total = _plus(total, _defaulted(container.resources))
+        total = _plus(total, own_of(container.resources))
     return total
+
+
+def _limited(resources: ResourceRequirements) -> _Sum:
+    return _read(resources.limits)
 
 
 def _defaulted(resources: ResourceRequirements) -> _Sum:

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import Namespace, PersistentVolume, PersistentVolumeClaim, Pod
+from muster.api.core_v1 import (
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ResourceQuota,
+)
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
@@ -23,6 +29,7 @@ from muster.api.kinds import (
     POD_GROUP_SIGS,
     POD_GROUP_X,
     PRIORITY_CLASS,
+    RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
@@ -43,6 +50,7 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     PERSISTENT_VOLUME,
     STORAGE_CLASS,
     CLUSTER_NETWORK_TOPOLOGY,
+    RESOURCE_QUOTA,
     JOBSET,
     JOB,
     POD_GROUP_X,
@@ -65,6 +73,7 @@ class World:
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the layers of the network topology
         self.layers = Layers()
+        self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
         self._jobs_of: dict[str, dict[Name, Job]] = {}
         self._pods_of: dict[str, dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
@@ -89,6 +98,10 @@ class World:
             self._unindex(kind, (namespace, name), before)
         self._changed(kind)
         return before
+
+    def quotas_in(self, namespace: str) -> list[ResourceQuota]:
+        """By name. Hardly any namespace has more than one or two."""
+        return _by_name(self._quotas_in.get(namespace))
 
     @property
     def namespaces(self) -> Mapping[Name, Namespace]:
@@ -168,6 +181,8 @@ class World:
 
     def _keys(self, kind: Kind[Any], obj: Resource) -> Iterator[tuple[dict[Any, dict[Name, Any]], Any]]:
         """The indexes an object stands in, with its key in each. Any: one per type of key and object."""
+        if kind is RESOURCE_QUOTA:
+            yield self._quotas_in, obj.metadata.namespace
         if kind is JOB or kind is POD:
             controller = controller_of(obj)
             if controller is not None:

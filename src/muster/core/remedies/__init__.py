@@ -78,7 +78,7 @@ class Remedies:
             question = Question(state, explanation, self._claim(state, state.want), case_of(state.want))
             known = self._known[key] = replace(explanation, remedies=remedies(question))
             self._left -= question.trials
-        if known.blockers == explanation.blockers:
+        if (known.blockers, known.message) == (explanation.blockers, explanation.message):
             return known  # one object: equal gangs share it
         return replace(explanation, remedies=known.remedies)
 

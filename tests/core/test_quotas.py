@@ -1,0 +1,99 @@
+"""ResourceQuotas: only pods that are still to be created are checked, and only places keep quota."""
+
+from dataclasses import replace
+
+from muster.core.events import GangRemoved, GangSubmitted, QuotaChanged, QuotaRemoved
+from muster.core.gang import Amounts, Code, GangId, PodSet
+from muster.core.scheduler import Scheduler
+from tests.core.words import assigns, bind, gang, node, shape, started
+
+REQUESTS: Amounts = (("pods", 1), ("requests.nvidia.com/gpu", 1))
+
+
+def cluster(pods: int = 99, gpus: int = 99) -> Scheduler:
+    muster = Scheduler()
+    muster.apply(node("n", gpu=16))
+    muster.apply(QuotaChanged("ml", "compute", (("pods", pods), ("requests.nvidia.com/gpu", gpus))))
+    return muster
+
+
+def submit(
+    muster: Scheduler,
+    name: str,
+    count: int,
+    *,
+    uncreated: int | None = None,
+    minimum: int | None = None,
+    namespace: str = "ml",
+) -> None:
+    least = count if minimum is None else minimum
+    there = count if uncreated is None else uncreated
+    pods = PodSet("main", shape(gpu=1), count, least, uncreated=there, quotas=(("compute", REQUESTS),))
+    muster.apply(GangSubmitted(replace(gang(name, pods, minimum=least), namespace=namespace)))
+
+
+def refused(muster: Scheduler, name: str) -> str:
+    explanation = muster.gangs[GangId(name)].explanation
+    assert explanation is not None
+    assert explanation.code is Code.QUOTA_EXCEEDED
+    return explanation.message
+
+
+def test_what_is_left_is_not_enough() -> None:
+    muster = cluster(gpus=3)
+    submit(muster, "g", 4)
+    assert not assigns(muster.decide(0.0))
+    assert refused(muster, "g") == (
+        "ResourceQuota compute of namespace ml has 3 of requests.nvidia.com/gpu left; "
+        "the pods that are to be created ask for 4"
+    )
+    muster.apply(QuotaRemoved("ml", "compute"))
+    assert started(muster.decide(1.0)) == ["g"]
+
+
+def test_pods_that_are_there_have_been_charged() -> None:
+    muster = cluster(pods=0)
+    submit(muster, "g", 4, uncreated=0)
+    assert started(muster.decide(0.0)) == ["g"]
+
+
+def test_other_namespaces_have_their_own() -> None:
+    muster = cluster(pods=0)
+    submit(muster, "g", 4, namespace="web")
+    assert started(muster.decide(0.0)) == ["g"]
+
+
+def test_what_is_promised_is_kept_until_the_pods_are_there() -> None:
+    muster = cluster(pods=6)
+    submit(muster, "first", 4)
+    submit(muster, "next", 4)
+    (start,) = assigns(muster.decide(0.0))
+    assert start.gang == "first"
+    assert "has 6 of pods left, of which 4 are kept for gangs that start" in refused(muster, "next")
+    # its pods are made and charged: what is left has gone down, and nothing is kept any more
+    muster.apply(QuotaChanged("ml", "compute", (("pods", 2),)))
+    submit(muster, "first", 4, uncreated=0)
+    assert not assigns(muster.decide(1.0))
+    assert "has 2 of pods left; the pods" in refused(muster, "next")
+    bind(muster, start)
+    muster.apply(QuotaChanged("ml", "compute", (("pods", 4),)))
+    assert started(muster.decide(2.0)) == ["next"]
+
+
+def test_nothing_keeps_quota_without_places() -> None:
+    muster = cluster(pods=17)
+    submit(muster, "large", 17)
+    assert not assigns(muster.decide(0.0)), "the quota would do, the nodes do not"
+    submit(muster, "small", 16)
+    (start,) = assigns(muster.decide(1.0))
+    assert start.gang == "small"
+    muster.apply(GangRemoved(GangId("small")))
+    submit(muster, "again", 16)
+    assert started(muster.decide(2.0)) == ["again"], "what it kept is given back with its places"
+
+
+def test_an_elastic_gang_is_as_large_as_its_quota() -> None:
+    muster = cluster(gpus=5)
+    submit(muster, "g", 8, minimum=2)
+    (start,) = assigns(muster.decide(0.0))
+    assert len(start.nodes) == 5
