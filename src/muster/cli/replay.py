@@ -80,6 +80,9 @@ def command(
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Processes, one seed each at a time.")
     ] = 1,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE.html", help="Also write a page with charts.")
+    ] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and count them.")
     ] = False,
@@ -101,6 +104,7 @@ def command(
                 "--load": load is not None,
                 "--pass": passes is not None,
                 "--nodes": bool(nodes),
+                "--report": report is not None,
                 "--skip-bad": skip_bad,
             }
             _refuse([option for option, is_given in given.items() if is_given])
@@ -126,9 +130,11 @@ def command(
                     shortest_first=order is Order.SJBF,
                     load=load,
                     pass_=engine.Pass(passes or Pass.EVENT),
+                    history=report is not None,
                 ),
                 jobs,
                 output,
+                report,
             )
     except TraceError as error:
         raise Failure(str(error), BAD_INPUT) from None
@@ -192,9 +198,12 @@ def _machine(nodes: str) -> "list[NodeChanged]":
     return as_nodes(nodespec.read(nodes)) if nodes else []
 
 
-def _replay(asked: "Experiment", jobs: int, output: Output) -> None:
+def _replay(asked: "Experiment", jobs: int, output: Output, report: str | None) -> None:
+    from pathlib import Path
+
     from muster.cli import show
     from muster.sim import experiment
+    from muster.sim.page import page
 
     surveyed = experiment.prepare(asked)
     total = surveyed.jobs * (len(asked.seeds) if asked.draws else 1)
@@ -204,8 +213,13 @@ def _replay(asked: "Experiment", jobs: int, output: Output) -> None:
             progress.step(done * surveyed.jobs + _settled(recorder))
 
         found = experiment.run(asked, surveyed, jobs=jobs, turn=turn)
-    for sentence in _left_out(surveyed, found):
+    notes = list(_left_out(surveyed, found))
+    for sentence in notes:
         print(sentence, file=sys.stderr)
+    headline = _headline(asked.trace, surveyed, asked.load)
+    if report is not None:
+        title = f"A replay under {asked.policy}"
+        Path(report).write_text(page(title, headline, asked.trace.resource, found, tuple(notes)))
     if output is not Output.TABLE:
         metrics = {
             name: {"mean": figure.mean, "std": figure.std, "per_seed": figure.per_seed}
@@ -213,7 +227,7 @@ def _replay(asked: "Experiment", jobs: int, output: Output) -> None:
         }
         show.machine({"policy": found.policy, "seeds": found.seeds, "metrics": metrics}, output)
     else:
-        print(_headline(asked.trace, surveyed, asked.load))
+        print(headline)
         show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from muster.sim import policies
 from muster.sim.engine import Core, Pass, replay
+from muster.sim.history import History
 from muster.sim.metrics import Recorder
 from muster.sim.report import Report, Result, summary
 from muster.sim.trace import Survey, Tally, Trace, TraceError, capacity, stretch, survey
@@ -38,6 +39,8 @@ class Experiment:
     #: the offered load to reach, by stretching the time between arrivals; None: as it was
     load: float | None = None
     pass_: Pass = Pass.EVENT
+    #: keep what it looked like over time, for a report
+    history: bool = False
 
     @property
     def draws(self) -> bool:
@@ -126,7 +129,8 @@ def one(
     """The replay of one seed."""
     trace = experiment.trace.drawn(seed, experiment.load)
     total = capacity(trace.nodes, trace.resource)
-    recorder = Recorder(total)
+    history = History() if experiment.history else None
+    recorder = Recorder(total, history)
     jobs = trace.jobs(Tally())  # counted by the survey
     if experiment.load is not None and not trace.tunes:
         jobs = stretch(jobs, surveyed.first, surveyed.offered(total) / experiment.load)
@@ -142,4 +146,4 @@ def one(
         rules=trace.rules,
     )
     stranded = len(left) + recorder.dropped
-    return Result(recorder.metrics, recorder.submitted, stranded, dict(recorder.stops))
+    return Result(recorder.metrics, recorder.submitted, stranded, dict(recorder.stops), history)

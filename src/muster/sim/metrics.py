@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.gang import GangId
+from muster.sim.history import History
 from muster.sim.trace import WHOLE, Job
 
 #: Bounded slowdown: shorter jobs count as this long, seconds (Feitelson et al., 1997).
@@ -79,8 +80,8 @@ class Stop(Enum):
 class Recorder:
     """Told what happens, in order of time; how many jobs are where is public."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self, capacity: int, history: History | None = None) -> None:
+        self._capacity, self._history = capacity, history
         self.submitted = self.running = self.finished = self.dropped = 0
         self.allocated = 0
         self.stops: Counter[Stop] = Counter()
@@ -119,6 +120,8 @@ class Recorder:
         self.allocated += held
         self._held[job.id] = held
         self._waiting[job.size] -= 1
+        if self._history is not None:
+            self._history.hold(job.queue, held)
         if not job.waits:
             self._arrived()
 
@@ -134,6 +137,8 @@ class Recorder:
         self._advance(now)
         self.allocated += by
         self._held[job.id] += by
+        if self._history is not None:
+            self._history.hold(job.queue, by)
 
     def job_ended(self, job: Job, started: float, now: float) -> None:
         self._leave(job, now)
@@ -147,6 +152,8 @@ class Recorder:
             self._stranded_time,
         )
         wait = started - job.submitted
+        if self._history is not None:
+            self._history.waited(job.size, wait)
         self._waits.append(wait)
         self._slowdowns += max(1.0, (wait + (now - started)) / max(job.run_time, TAU))
 
@@ -195,7 +202,10 @@ class Recorder:
     def _leave(self, job: Job, now: float) -> None:
         self._advance(now)
         self.running -= 1
-        self.allocated -= self._held.pop(job.id)
+        held = self._held.pop(job.id)
+        self.allocated -= held
+        if self._history is not None:
+            self._history.hold(job.queue, -held)
 
     def _wait(self, job: Job) -> None:
         if job.size not in self._waiting:
@@ -206,6 +216,8 @@ class Recorder:
         elapsed = now - self._now
         if not elapsed:
             return
+        if self._history is not None:
+            self._history.advance(self._now, now, self._capacity, self.allocated, self._demand)
         self._now = now
         self._allocated_time += self.allocated * elapsed
         self._capacity_time += self._capacity * elapsed

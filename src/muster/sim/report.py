@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 
+from muster.sim.history import History
 from muster.sim.metrics import NAMES, Metrics, Stop
 
 
@@ -27,6 +28,8 @@ class Result:
     stranded: int = 0
     #: runs that were stopped before theirs, by why
     stops: Mapping[Stop, int] = field(default_factory=dict)
+    #: if it was asked for
+    history: History | None = None
 
 
 @dataclass(frozen=True, slots=True)

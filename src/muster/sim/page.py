@@ -1,0 +1,140 @@
+"""A report as one HTML page that needs nothing else: figures, and what the replay looked like.
+
+It reads in light and dark, on screen and on paper, and is small enough to be sent around (below 200 kB): a
+chart has as many points as a history has slices, whatever the trace.
+"""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Final
+
+import numpy as np
+
+from muster.sim import charts
+from muster.sim.charts import Floats
+from muster.sim.history import History
+from muster.sim.metrics import NAMES, Stop
+from muster.sim.report import Report
+
+#: Queues with a colour of their own, the largest; the others share one.
+_QUEUES: Final = 7
+_SECONDS: Final = ("wait_mean", "wait_p95", "makespan")
+
+_STYLE: Final = """
+:root{color-scheme:light dark;--ink:#1c2127;--dim:#5f6b7a;--grid:#dfe4ea;--paper:#fff;
+--c0:#3b7dd8;--c1:#d1495b;--c2:#5b6773;--c3:#2e9e6b;--c4:#c98a1b;--c5:#8a5cc2;--c6:#1f9aa8;--c7:#a0a7b0}
+@media(prefers-color-scheme:dark){:root{--ink:#e3e7ec;--dim:#9aa5b1;--grid:#333b45;--paper:#15191e;
+--c0:#6aa5f2;--c1:#ef7b8b;--c2:#a6b1bd;--c3:#5cc796;--c4:#e5b454;--c5:#b491e4;--c6:#58c2ce;--c7:#737d88}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:800px;
+margin:2rem auto;padding:0 1rem}
+h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .3rem}p{margin:.3rem 0;color:var(--dim)}
+svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--dim)}svg .n{font-size:10px}
+svg .g{stroke:var(--grid);stroke-width:1}
+.legend{font-size:.85rem}.legend span{margin-right:1.2em;white-space:nowrap}
+.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
+table{border-collapse:collapse;margin-top:.6rem;font-variant-numeric:tabular-nums}
+th,td{padding:.15rem 1rem .15rem 0;text-align:right}th:first-child,td:first-child{text-align:left}
+th{color:var(--dim);font-weight:500}td{border-top:1px solid var(--grid)}
+"""
+
+
+def page(title: str, headline: str, resource: str, report: Report, notes: tuple[str, ...] = ()) -> str:
+    """The whole page. Charts are of the first seed."""
+    history = report.results[0].history
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in (headline, *notes)),
+        _figures(report, resource),
+        *(_charts(history, resource, report) if history is not None else ()),
+        "<p>Replayed by muster, through the scheduler itself. What each figure means: docs/replay.md.</p>",
+    ]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def _figures(report: Report, resource: str) -> str:
+    several = report.drawn and len(report.seeds) > 1
+    head = ["metric", *(["mean", "std"] if several else ["value"])]
+    rows = []
+    for name in NAMES:
+        figure = report.metrics[name]
+        unit = " s" if name in _SECONDS else f" {resource} × s" if name == "work_lost" else ""
+        cells = [name, _number(figure.mean) + (unit if figure.mean is not None else "")]
+        rows.append([*cells, _number(figure.std)] if several else cells)
+    seeds = f"<p>over {len(report.seeds)} seeds</p>" if several else ""
+    stops = _stops(report)
+    return f"{_table(head, rows)}{seeds}{f'<p>{escape(stops)}</p>' if stops else ''}"
+
+
+def _stops(report: Report) -> str:
+    told = {Stop.PREEMPTED: "preempted", Stop.FAILED: "failed", Stop.NODE_LOST: "lost with their node"}
+    counts = [f"{report.stops[why]} {word}" for why, word in told.items() if report.stops[why]]
+    return f"Runs that did not come to their end: {', '.join(counts)}." if counts else ""
+
+
+def _charts(history: History, resource: str, report: Report) -> Iterator[str]:
+    series = history.series
+    slices = np.arange(len(series["capacity"]), dtype=np.float64)
+    times: Floats = history.start + (slices + 0.5) * history.width
+    if len(times) < 2:
+        return
+    if len(report.seeds) > 1:
+        yield f"<p>The charts show seed {report.seeds[0]}.</p>"
+    top = float(series["capacity"].max())
+    asked = np.minimum(series["demand"], 2 * top)
+    yield f"<h2>Allocation over demand ({escape(resource)})</h2>"
+    over = " Demand is cut off at twice the machine." if (series["demand"] > 2 * top).any() else ""
+    yield f"<p>What is held, of what running and waiting jobs ask for together.{over}</p>"
+    rows = {"allocated": series["allocated"], "asked for": asked, "there": series["capacity"]}
+    yield charts.lines(times, rows, area="allocated", top=max(top, float(asked.max())))
+    yield "<h2>Utilisation</h2>"
+    there = np.where(series["capacity"] > 0, series["capacity"], np.inf)
+    yield charts.lines(times, {"utilisation": series["allocated"] / there}, unit="%", top=1.0)
+    if history.waits:
+        yield "<h2>Waits by size</h2>"
+        yield f"<p>Jobs by how much they ask for ({escape(resource)}), on a logarithmic scale.</p>"
+        yield _waits(history)
+    queues = {name.removeprefix("queue "): row for name, row in series.items() if name.startswith("queue ")}
+    if len(queues) > 1:
+        yield f"<h2>Share per queue ({escape(resource)})</h2>"
+        yield charts.stacked(times, _largest(queues), top=top)
+
+
+def _waits(history: History) -> str:
+    classes = sorted(history.waits)
+    found = [history.waits[power] for power in classes]
+    rows = {
+        "median": [waits.quantile(0.5) for waits in found],
+        "mean": [waits.mean for waits in found],
+        "95 %": [waits.quantile(0.95) for waits in found],
+    }
+    counts = [f"{waits.count:,}" for waits in found]
+    return charts.bars([_class(power) for power in classes], rows, notes=counts)
+
+
+def _class(power: int) -> str:
+    if power < 1:
+        return "<1" if power < 0 else "1"
+    return f"{2**power}–{2 ** (power + 1) - 1}"
+
+
+def _largest(queues: Mapping[str, Floats]) -> dict[str, Floats]:
+    order = sorted(queues, key=lambda name: (-float(queues[name].sum()), name))
+    shown = {name: queues[name] for name in order[:_QUEUES]}
+    if rest := order[_QUEUES:]:
+        shown[f"{len(rest)} others"] = np.sum([queues[name] for name in rest], axis=0)
+    return shown
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    def row(cells: list[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+    return f"<table>{row(head, 'th')}{''.join(row(each, 'td') for each in rows)}</table>"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.4f}".rstrip("0").rstrip(".")

@@ -1,0 +1,153 @@
+"""The report as a page: whole in itself, well-formed, small, and nothing in it that a trace could inject."""
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from math import isfinite
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.events import QueueChanged
+from muster.core.gang import Queue
+from muster.sim import charts
+from muster.sim.experiment import Experiment, prepare, run
+from muster.sim.metrics import NAMES
+from muster.sim.page import page
+from muster.sim.report import Report
+from muster.sim.trace import Job
+from tests.sim.test_experiment import Drawn, Plain
+from tests.sim.traces import job
+
+
+class Reader(HTMLParser):
+    """Checks that what is opened is closed, and keeps the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    assert not reader.open
+    return reader
+
+
+EVIL = '<script>alert("x")</script>'
+
+
+class Queued(Plain):
+    rules = [QueueChanged(Queue(name)) for name in (EVIL, "b & c", "c")]
+
+    def jobs(self, tally: object) -> "list[Job]":  # type: ignore[override]
+        return [
+            replace(job(1, 0, 100, 2), queue=EVIL),
+            replace(job(2, 10, 90, 2), queue="b & c"),
+            replace(job(3, 20, 40, 4), queue="c"),
+        ]
+
+
+def report(experiment: Experiment) -> Report:
+    return run(replace(experiment, history=True), prepare(experiment))
+
+
+def test_a_page_is_whole_in_itself() -> None:
+    found = report(Experiment(Queued()))
+    text = page("<b>title</b>", "a & b", "nvidia.com/gpu", found, ("never started: 1",))
+    reader = read(text)
+    assert "script" not in reader.tags
+    assert not [value for _, value in reader.attributes if value and ("http" in value or "url(" in value)]
+    assert not {"src", "href", "onload"} & {name for name, _ in reader.attributes}
+    words = " ".join(reader.text)
+    assert all(name in words for name in NAMES)
+    for said in ("<b>title</b>", "a & b", "never started: 1", EVIL, "b & c"):
+        assert said in words
+    assert [
+        h for h in ("Utilisation", "Waits by size", "Share per queue (nvidia.com/gpu)") if h in reader.text
+    ]
+    assert reader.tags.count("svg") == 4
+    assert len(text) < 200_000
+
+
+def test_seeds_are_told_with_their_spread() -> None:
+    found = report(Experiment(Drawn(), seeds=(1, 2, 3)))
+    words = read(page("t", "h", "gpu", found)).text
+    assert "over 3 seeds" in words
+    assert "The charts show seed 1." in words
+    assert {"mean", "std"} <= set(words)
+
+
+def test_without_a_history_there_are_figures() -> None:
+    experiment = Experiment(Plain())
+    found = run(experiment, prepare(experiment))
+    assert "svg" not in read(page("t", "h", "gpu", found)).tags
+
+
+rows_of = st.integers(2, 60).flatmap(
+    lambda n: st.lists(
+        st.lists(st.floats(0, 1e6), min_size=n, max_size=n).map(lambda row: np.array(row)),
+        min_size=1,
+        max_size=9,
+    )
+)
+
+
+@given(rows_of, st.floats(0, 1e9), st.floats(1e-3, 1e7))
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_drawn_stays_on_the_picture(
+    rows: list[charts.Floats], start: float, width: float
+) -> None:
+    times: charts.Floats = start + np.arange(len(rows[0]), dtype=np.float64) * width
+    named = {f"r{i}": row for i, row in enumerate(rows)}
+    top = float(sum(row.max() for row in rows))
+    for text in (
+        charts.lines(times, named, area="r0"),
+        charts.stacked(times, named, top=top),
+        charts.bars(
+            [f"g{i}" for i in range(len(rows[0]))], {name: row.tolist() for name, row in named.items()}
+        ),
+    ):
+        picture = ET.fromstring(text.partition("<p class")[0])
+        assert len(picture) < 3000
+        for element in picture:
+            for name in ("x", "y", "x1", "x2", "y1", "y2", "width", "height"):
+                if name in element.attrib:
+                    value = float(element.attrib[name])
+                    assert isfinite(value)
+                    assert -1 <= value <= charts.WIDTH + 1
+            for pair in element.attrib.get("d", "").replace("M", "").replace("Z", "").split("L"):
+                if pair:
+                    x, y = map(float, pair.split(","))
+                    assert -1 <= x <= charts.WIDTH + 1
+                    assert -1 <= y <= charts.HEIGHT + 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "0.5 s"), (59, "59 s"), (60, "1 min"), (5400, "1.5 h"), (86_400, "1 d"), (1e6, "11.6 d")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert charts.duration(seconds) == text
