@@ -19,6 +19,7 @@ from muster.core.gang import (
     NodeName,
     NodeTerm,
     Operator,
+    Place,
     PodId,
     PodSet,
     PodTerm,
@@ -356,3 +357,11 @@ def test_a_victim_gives_its_port_free() -> None:
     made.decide(3.0)
     using = made.ledger.presences.count(Using((PORT,))).tolist()
     assert using == [1], "that of the newcomer"
+
+
+def test_a_pod_set_in_another_namespace_than_its_gang() -> None:
+    elsewhere = replace(pods("q", 1), namespace="other")
+    made = told(nodes("a", "b"), gang(pods("p", 1), elsewhere))
+    there(made, "n0", "x", apart=(term(HOST, "a", ("other",)),))
+    assert where(made) == {"n0": 1, "n1": 1}
+    assert made.gangs[GangId("g")].holds[Place("q", 0)].node == "n1"

@@ -177,6 +177,8 @@ class PodSet:
     min_count: int = 0
     #: of its pods, as far as others' affinity and spread can see them
     labels: Labels = ()
+    #: of its pods, where it is not the gang's
+    namespace: str = ""
     #: by index of the set, its place in the gang's own order: who sits next to whom. () = set after set
     ranks: tuple[int, ...] = ()
     #: places whose pod no API server has charged to a ResourceQuota yet

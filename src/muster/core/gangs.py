@@ -195,10 +195,10 @@ def pod_set_of(state: GangState, place: Place) -> PodSet | None:
 
 def presence(gang: Gang, pod_set: PodSet) -> Presence:
     """What other pods see of a pod of this set, as far as that is known before there is one."""
-    shape = pod_set.shape
-    if not gang.namespace and not shape.ports and not shape.apart:
+    shape, namespace = pod_set.shape, pod_set.namespace or gang.namespace
+    if not namespace and not shape.ports and not shape.apart:
         return NOTHING
-    return Presence(gang.namespace, pod_set.labels, shape.ports, shape.apart)
+    return Presence(namespace, pod_set.labels, shape.ports, shape.apart)
 
 
 def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:

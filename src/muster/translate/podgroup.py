@@ -169,9 +169,8 @@ class _Reading:
         sets = self.places.pod_sets
         if not self.several:
             return sets
-        if len(sets) == 1:
-            return [replace(sets[0], min_count=min(self.least, sets[0].count))]
-        return [replace(one, min_count=one.count) for one in sets]
+        least = [min(self.least, sets[0].count)] if len(sets) == 1 else [one.count for one in sets]
+        return [replace(one, min_count=n, namespace=self.name[0]) for one, n in zip(sets, least, strict=True)]
 
     @property
     def finished(self) -> bool:
