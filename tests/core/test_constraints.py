@@ -1,5 +1,6 @@
 """Ports, affinity, anti-affinity and spread: rules one by one, then against a naive oracle."""
 
+import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Assign, Evict, Wait
-from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodEnded, Presence
+from muster.core.events import (
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PodBound,
+    PodEnded,
+    Presence,
+)
 from muster.core.gang import (
     Code,
     Effect,
@@ -28,7 +37,7 @@ from muster.core.gang import (
     Spread,
     Taint,
 )
-from muster.core.presences import Using
+from muster.core.presences import Carrying, Matching, Question, Using
 from muster.core.scheduler import Scheduler
 from tests.core import constrained
 
@@ -365,3 +374,79 @@ def test_a_pod_set_in_another_namespace_than_its_gang() -> None:
     there(made, "n0", "x", apart=(term(HOST, "a", ("other",)),))
     assert where(made) == {"n0": 1, "n1": 1}
     assert made.gangs[GangId("g")].holds[Place("q", 0)].node == "n1"
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6))
+def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
+    """Gangs come, run, are ended for others and go; nodes too. The account is that of pods and promises."""
+    rng = random.Random(seed)
+    made = told(nodes("a", "a", "b", "b", cpu=3))
+    questions: list[Question] = [
+        Matching((term(ZONE, "a"),)),
+        Matching((term(ZONE, "b"), term(HOST, "b"))),
+        Carrying(term(HOST)),
+        Using((PORT,)),
+    ]
+    for step in range(30):
+        now = float(step)
+        match rng.choice(["gang", "gang", "pod", "end", "go", "node", "label"]):
+            case "gang":
+                apart = (term(HOST),) if rng.random() < 0.5 else ()
+                ports = (PORT,) if rng.random() < 0.3 else ()
+                sets = pods("p", rng.randint(1, 4), rng.choice("ab"), apart=apart, ports=ports)
+                one = gang(sets, name=f"g{rng.randint(0, 5)}")
+                made.apply(GangSubmitted(replace(one, priority=rng.randint(0, 2))))
+            case "pod":
+                there(made, f"n{rng.randint(0, 4)}", rng.choice("ab"))
+            case "end" if made.pods:
+                made.apply(PodEnded(rng.choice(sorted(made.pods)), now))
+            case "go":
+                made.apply(GangRemoved(GangId(f"g{rng.randint(0, 5)}")))
+            case "node":
+                name = NodeName(f"n{rng.randint(0, 3)}")
+                if name in made.nodes.facts:
+                    made.apply(NodeRemoved(name))
+                else:
+                    made.apply(nodes(*"aabb", cpu=3)[int(name[1])])
+            case "label" if made.pods:
+                bound = made.pods[rng.choice(sorted(made.pods))]
+                changed = replace(bound.presence, labels=(("app", rng.choice("ab")),))
+                made.apply(replace(bound, presence=changed))
+        for decision in made.decide(now):
+            if isinstance(decision, Assign) and rng.random() < 0.7:
+                for place, node in decision.nodes.items():
+                    promise = made.gangs[decision.gang].holds[place]
+                    labels = (*promise.presence.labels, ("index", str(place.index)))
+                    made.apply(
+                        PodBound(
+                            PodId(f"{decision.gang}/{place}/{step}"),
+                            node,
+                            promise.requests,
+                            decision.gang,
+                            place,
+                            replace(promise.presence, labels=labels),
+                            now,
+                        )
+                    )
+        leaving = {
+            charged
+            for departure in made.preemption.departures._departures.values()
+            for charged in departure.promised
+        }
+        seen = [(pod.node, pod.presence) for pod in made.pods.values()]
+        seen += [(hold.node, hold.presence) for s in made.gangs.values() for hold in s.holds.values()]
+        seen += [(node, presence) for node, _, _, presence in leaving]
+        for question in questions:
+            expected = Counter(node for node, presence in seen if question.answers(presence))
+            counted = made.ledger.presences.count(question).tolist()
+            assert counted == [expected[name] for name in made.nodes.names]
+
+
+def test_labels_that_nobody_looks_at_do_not_tell_gangs_apart() -> None:
+    lonely = pods("p", 9, apart=(term(HOST),))
+    other = replace(lonely, labels=(*lonely.labels, ("job", "2")))
+    made = told(nodes("a"), gang(lonely), gang(other, name="h"))
+    made.decide(0.0)
+    states = [made.gangs[GangId(name)] for name in "gh"]
+    assert states[0].want is states[1].want

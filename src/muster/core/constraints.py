@@ -19,7 +19,7 @@ Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -43,7 +43,7 @@ Opening = tuple[int, ...]
 class Concern:
     """What decides about a pod besides its shape: who it is to its own terms, and who keeps it off."""
 
-    #: of the pod, where a term of its own shape looks at pods; else nothing, so that more wants are equal
+    #: of the pod, as far as terms of its own shape look at it: the less there is, the more wants are equal
     presence: Presence = NOTHING
     #: required anti-affinity of pods on nodes that selects it
     apart: frozenset[PodTerm] = frozenset()
@@ -53,8 +53,13 @@ NO_CONCERN: Final = Concern()
 
 
 def concern(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> Concern:
-    looks = shape.near or shape.apart or shape.drawn or shape.spread
-    return Concern(presence if looks else NOTHING, apart) if looks or apart else NO_CONCERN
+    terms: list[PodTerm | Spread] = [*shape.near, *shape.apart, *shape.spread]
+    terms += [term for _, term in shape.drawn]
+    if not terms:
+        return Concern(NOTHING, apart) if apart else NO_CONCERN
+    keys = {requirement.key for term in terms for requirement in term.labels}
+    labels = tuple((key, value) for key, value in presence.labels if key in keys)
+    return Concern(replace(presence, labels=labels), apart)
 
 
 def constrained(shape: Shape, concern: Concern) -> bool:

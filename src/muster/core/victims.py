@@ -77,7 +77,10 @@ class Search:
         """
         if not candidates:
             return None
-        trial = _Trial(Table.of(candidates, len(self._nodes)), claim, self._nodes, self._ledger, self._fit)
+        table = Table.of(candidates, len(self._nodes))
+        if not table.groups:
+            return None  # all they have is on nodes that are gone
+        trial = _Trial(table, claim, self._nodes, self._ledger, self._fit)
         count = Count(claim, self._nodes, self._eligibility, trial.table)
         usable = self._lowest(trial, count)
         if usable is None:

@@ -1,0 +1,53 @@
+"""What the mirror tells the core of pods that others must respect."""
+
+import msgspec
+
+from muster.api.base import Object
+from muster.api.core_v1 import Namespace, Pod
+from muster.api.kinds import NAMESPACE, POD
+from muster.core.events import PodBound
+from muster.runtime.mirror import Mirror
+
+SELECTOR = {"matchLabels": {"team": "x"}}
+TERM = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": SELECTOR}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+
+
+def pod(**meta: object) -> Pod:
+    obj: Object = {
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", **meta},
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}], "affinity": APART},
+        "status": {"phase": "Running"},
+    }
+    return msgspec.convert(obj, Pod)
+
+
+def namespace(**labels: str) -> Namespace:
+    return msgspec.convert({"metadata": {"name": "other", "labels": labels}}, Namespace)
+
+
+def bound(mirror: Mirror) -> list[PodBound]:
+    return [event for event in mirror.drain(0.0).events if isinstance(event, PodBound)]
+
+
+def test_a_pod_that_looks_at_namespaces_is_told_anew_when_they_change() -> None:
+    mirror = Mirror()
+    mirror.change(POD, None, pod())
+    (first,) = bound(mirror)
+    assert first.presence.apart[0].namespaces == ()
+    mirror.change(NAMESPACE, None, namespace(team="x"))
+    (again,) = bound(mirror)
+    assert again.presence.apart[0].namespaces == ("other",)
+    mirror.change(NAMESPACE, namespace(team="x"), namespace(team="x"))
+    assert bound(mirror) == []
+
+
+def test_labels_and_deletion_of_a_bound_pod_are_told() -> None:
+    mirror = Mirror()
+    mirror.change(POD, None, pod())
+    assert [event.presence.labels for event in bound(mirror)] == [()]
+    mirror.change(POD, pod(), pod(labels={"app": "a"}))
+    assert [event.presence.labels for event in bound(mirror)] == [(("app", "a"),)]
+    leaving = pod(labels={"app": "a"}, deletionTimestamp="2026-01-01T00:00:00Z")
+    mirror.change(POD, pod(labels={"app": "a"}), leaving)
+    assert [event.presence.leaving for event in bound(mirror)] == [True]
