@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from muster import names
-from muster.api.base import ObjectMeta
+from muster.api.base import Object, ObjectMeta, Resource
 from muster.core.gang import Code, Gang, GangId, Gate
+from muster.translate.dialects import read
+from muster.translate.identity import Dialect, GroupKey
 from muster.translate.running import SILENT, marked, run
+from tests.translate.cluster import child, grouped, job, jobset, pod, pod_group, pod_spec, time, world
 
 GANG = Gang(GangId("ns/g"), (), 1, 0.0)
 
@@ -15,7 +18,7 @@ GANG = Gang(GangId("ns/g"), (), 1, 0.0)
 def meta(**marks: str) -> ObjectMeta:
     keys = {
         key.lower(): getattr(names, key)
-        for key in ("PREEMPTIBLE", "MIN_RUN_TIME", "RESTART_COST", "CHECKPOINT")
+        for key in ("PREEMPTIBLE", "MIN_RUN_TIME", "RESTART_COST", "CHECKPOINT", "RUN_TIME")
     }
     return ObjectMeta(name="g", annotations={keys[key]: text for key, text in marks.items()})
 
@@ -66,6 +69,7 @@ def test_the_object_beats_its_pods() -> None:
     [
         ({"preemptible": "no"}, f'{names.PREEMPTIBLE} is \'no\'; write "true" or "false"'),
         ({"min_run_time": "soon"}, f"{names.MIN_RUN_TIME}: 'soon' is not a duration"),
+        ({"run_time": "a while"}, f"{names.RUN_TIME}: 'a while' is not a duration"),
         ({"restart_cost": ""}, f"{names.RESTART_COST}: '' is not a duration"),
         ({"checkpoint": "often"}, f"{names.CHECKPOINT} is 'often'; write an interval (30m), or when"),
     ],
@@ -80,3 +84,51 @@ def test_what_cannot_be_read_is_refused(marks: dict[str, str], message: str) -> 
 def test_an_invalid_gang_stays_what_it_was() -> None:
     gang = Gang(GangId("ns/g"), (), 1, 0.0, gate=Gate(Code.INVALID, "no such queue"))
     assert marked(gang, run(meta(preemptible="no")), []).gate == gang.gate
+
+
+def test_the_run_time_is_an_estimate_and_the_longest_of_several_counts() -> None:
+    gang = said(meta(run_time="4h"), meta(run_time="9h"))
+    assert (gang.estimate, gang.limit) == (4 * 3600.0, None)
+    assert said(meta(), meta(run_time="1h"), meta(run_time="2h"), meta()).estimate == 2 * 3600.0
+
+
+# How long it may last
+
+
+def limit(dialect: Dialect, name: str, *objects: Resource) -> float | None:
+    found = read(GroupKey(dialect, "ns", name), world(*objects))
+    assert found is not None
+    return found.gang.limit
+
+
+def test_a_job_has_its_own_limit() -> None:
+    assert limit(Dialect.JOB, "j", job(gang="true", activeDeadlineSeconds=60)) == 60
+    assert limit(Dialect.JOB, "j", job(gang="true")) is None
+
+
+def test_of_a_jobset_the_longest_of_its_jobs_or_what_is_left_of_its_deadline() -> None:
+    both: dict[str, Object] = {"a": {"activeDeadlineSeconds": 60}, "b": {"activeDeadlineSeconds": 90}}
+    assert limit(Dialect.JOBSET, "s", jobset(jobs=both)) == 90
+    assert limit(Dialect.JOBSET, "s", jobset(jobs=both | {"c": {}})) is None
+    assert limit(Dialect.JOBSET, "s", jobset(jobs=both, annotations={names.DEADLINE: "1m"})) == 60
+    used = {names.DEADLINE: "1h", names.TIME_USED: "600.5"}
+    assert limit(Dialect.JOBSET, "s", jobset(annotations=used)) == 2999.5
+    assert limit(Dialect.JOBSET, "s", jobset(annotations={names.DEADLINE: "1m", names.TIME_USED: "90"})) == 0
+
+
+def test_the_clock_of_a_deadline_runs_over_restarts() -> None:
+    parent = jobset(annotations={names.DEADLINE: "1h", names.RUNNING_SINCE: time()})
+    assert limit(Dialect.JOBSET, "s", parent) == 3600
+    again = child(parent)
+    assert limit(Dialect.JOBSET, "s", parent, again, pod(owner=again, node="n", created=600)) == 3000
+
+
+def test_pods_of_a_group_have_limits_of_their_own() -> None:
+    """The kubelet ends each. A controller would put another in its place."""
+    short, long = (pod_spec(activeDeadlineSeconds=seconds) for seconds in (60, 90))
+    two = [grouped("a", spec=short), grouped("b", spec=long)]
+    assert limit(Dialect.POD_GROUP, "g", pod_group(), *two) == 90
+    assert limit(Dialect.POD_GROUP, "g", pod_group(), *two, grouped("c")) is None
+    owner = job()
+    assert limit(Dialect.POD_GROUP, "g", pod_group(), owner, grouped("a", spec=short, owner=owner)) is None
+    assert limit(Dialect.POD, "a", pod(spec=short)) == 60

@@ -13,7 +13,7 @@ from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
 from muster.translate.priority import chosen, may_preempt, priority
-from muster.translate.running import marked, run
+from muster.translate.running import marked, pod_limit, run
 from muster.translate.world import World
 
 
@@ -55,6 +55,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         gate=gate,
         namespace=key.namespace,
         preempts=may_preempt(pod.spec, world),
+        limit=pod_limit(pod),
     )
     return Group(
         gang=marked(topology.of(gang), run(meta), ()),

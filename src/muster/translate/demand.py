@@ -46,6 +46,8 @@ class Demand:
     #: of the template
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     preempts: bool = True
+    #: seconds after which the Job is ended, from its start
+    limit: float | None = None
 
 
 def demand(spec: JobSpec, world: World, made: Made) -> Demand:
@@ -84,6 +86,7 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
         quota_refusal(quotas, template.spec),
         template.metadata,
         may_preempt(template.spec, world),
+        spec.active_deadline_seconds,
     )
 
 

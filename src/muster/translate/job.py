@@ -22,7 +22,7 @@ from muster.translate.filling import Filled, job_finished
 from muster.translate.group import Group, Owner
 from muster.translate.identity import GroupKey
 from muster.translate.priority import chosen
-from muster.translate.running import marked, run
+from muster.translate.running import limit_of_all, marked, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -96,8 +96,13 @@ def assemble(
     *,
     finished: bool,
     order: Gate | None = None,
+    limit: float | None = None,
 ) -> Group:
-    """The gang of a Job, a JobSet or one stage of it. `order`: another stage comes first."""
+    """The gang of a Job, a JobSet or one stage of it.
+
+    `order`: another stage comes first. `limit`: seconds after which the whole of it is ended, if its Jobs
+    are not ended before.
+    """
     meta = source.metadata
     total = sum(part.count for part in parts.values())
     topology = network.wish([meta], (part.demand.metadata for part in parts.values()), world)
@@ -144,6 +149,7 @@ def assemble(
         gate=gate,
         namespace=key.namespace,
         preempts=all(part.demand.preempts for part in parts.values()),
+        limit=_sooner(limit, limit_of_all(part.demand.limit for part in sets.values())),
     )
     return Group(
         gang=marked(topology.of(gang), run(meta), (run(part.demand.metadata) for part in parts.values())),
@@ -201,3 +207,7 @@ def _missing(total: int, filled: Filled) -> Gate | None:
     if there >= total:
         return None
     return Gate(Code.MEMBERS_MISSING, f"{there} of {total} pods exist")
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)

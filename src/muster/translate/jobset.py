@@ -6,8 +6,11 @@ stage, a gang of its own (as KEP-969 has it). A restart replaces the Jobs; pods 
 nodes until they are gone, but their places belong to the new ones at once.
 """
 
+from datetime import datetime
 from typing import Final
 
+from muster import names
+from muster.api import duration
 from muster.api.base import Object, is_true
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
@@ -44,6 +47,7 @@ from muster.translate.filling import Filled
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.job import assemble, owner_of
+from muster.translate.pods import bound_at
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -84,6 +88,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         world,
         finished=jobset_finished(jobset),
         order=None if started else _order(jobset, key.stage),
+        limit=_left(jobset, filled),
     )
 
 
@@ -123,6 +128,25 @@ def jobset_finished(jobset: JobSet) -> bool:
 def templates(jobset: JobSet) -> list[Object]:
     """The pod templates, as JSON."""
     return [at(replicated.template, "spec", "template") for replicated in jobset.spec.replicated_jobs]
+
+
+def _left(jobset: JobSet, filled: Filled) -> float | None:
+    """What is left of the deadline for the pods that run now, or for those that start next.
+
+    Its clock runs over restarts: what has passed before these pods were bound is no longer theirs. A value
+    that cannot be read is refused elsewhere.
+    """
+    said = jobset.metadata.annotations
+    try:
+        left = duration.parse(said[names.DEADLINE]) - float(said.get(names.TIME_USED, "0"))
+        began = said.get(names.RUNNING_SINCE)
+        since = datetime.fromisoformat(began).timestamp() if began else 0.0
+    except (KeyError, ValueError):
+        return None
+    starts = [bound_at(member.pod) for member in filled.members.values() if member.pod.spec.node_name]
+    if since and starts:
+        left -= max(0.0, min(starts) - since)
+    return max(left, 0.0)
 
 
 def _demand(jobset: JobSet, replicated: ReplicatedJob, world: World) -> Demand:

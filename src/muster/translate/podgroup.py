@@ -49,7 +49,7 @@ from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import Block, fill, planned
 from muster.translate.pods import asked, live, occupies, scheduling_gates
 from muster.translate.priority import chosen, may_preempt, priority
-from muster.translate.running import SILENT, marked, run
+from muster.translate.running import SILENT, limit_of_all, marked, pod_limit, run
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -91,6 +91,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         or _disagreement(groups, kind, world)
         or next(filter(None, (_gate(key, one, len(readings) > 1, world) for one in readings)), None),
         preempts=all(may_preempt(pod.spec, world) for pod in pods),
+        limit=limit_of_all(pod_limit(member.pod) for member in members.values()),
     )
     own, runs = SILENT, [run(pod.metadata) for pod in pods]
     if len(groups) == 1:

@@ -95,11 +95,11 @@ def pod_bound(
             device=gpu_device(pod.metadata),
             leaving=pod.metadata.deletion_timestamp is not None,
         ),
-        at=_since(pod),
+        at=bound_at(pod),
     )
 
 
-def _since(pod: Pod) -> float:
+def bound_at(pod: Pod) -> float:
     """When it was bound, or whatever is known that is nearest to that."""
     scheduled = condition(pod.status.conditions, "PodScheduled")
     bound = scheduled.last_transition_time if scheduled is not None and scheduled.status == "True" else None

@@ -1,4 +1,4 @@
-"""What people say about the run of a job: what ending it would cost, and whether it may be ended at all.
+"""What people say about the run of a job: how long it takes, what ending it costs, whether it may be ended.
 
 The marks of docs/names.md, read from the job object or group, which speaks for all, or else from its pods or
 their templates. Where pods say different things, the most careful of them counts: nobody is
@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from muster import names
 from muster.api import duration
-from muster.api.base import ObjectMeta
+from muster.api.base import ObjectMeta, controller_of
+from muster.api.core_v1 import Pod
 from muster.core.gang import Code, Gang, Gate
 from muster.translate.marks import mark
 
@@ -28,6 +29,7 @@ class Run:
     restart_cost: float | None = None
     checkpoint_every: float | None = None
     checkpointed: float | None = None
+    estimate: float | None = None
     refusal: Gate | None = None
 
 
@@ -45,6 +47,7 @@ def run(meta: ObjectMeta) -> Run:
             preemptible=_flag(meta, names.PREEMPTIBLE),
             min_run_time=_seconds(meta, names.MIN_RUN_TIME),
             restart_cost=_seconds(meta, names.RESTART_COST),
+            estimate=_seconds(meta, names.RUN_TIME),
             checkpoint_every=every,
             checkpointed=at,
         )
@@ -68,7 +71,19 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
         restart_cost=said.restart_cost or 0.0,
         checkpoint_every=said.checkpoint_every,
         checkpointed=said.checkpointed,
+        estimate=said.estimate,
     )
+
+
+def pod_limit(pod: Pod) -> float | None:
+    """Seconds after which its place is free; none if a controller would put another pod there."""
+    return None if controller_of(pod) is not None else pod.spec.active_deadline_seconds
+
+
+def limit_of_all(limits: Iterable[float | None]) -> float | None:
+    """When all are gone, if each has a limit."""
+    known = list(limits)
+    return max((limit for limit in known if limit is not None), default=None) if None not in known else None
 
 
 def _over(own: Run, pods: Run) -> Run:
@@ -93,6 +108,7 @@ def _most_careful(said: list[Run]) -> Run:
         preemptible=_least(min, (one.preemptible for one in said)),
         min_run_time=_least(max, (one.min_run_time for one in said)),
         restart_cost=_least(max, (one.restart_cost for one in said)),
+        estimate=_least(max, (one.estimate for one in said)),
         checkpoint_every=_least(max, (one.checkpoint_every for one in said)),
         checkpointed=_least(min, (one.checkpointed for one in said)),
         refusal=next((one.refusal for one in said if one.refusal is not None), None),
@@ -142,4 +158,5 @@ _KEYS = (
     names.MIN_RUN_TIME,
     names.RESTART_COST,
     names.CHECKPOINT,
+    names.RUN_TIME,
 )

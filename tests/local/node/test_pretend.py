@@ -108,3 +108,18 @@ async def test_an_agent_that_comes_back_ends_them_in_time(pretence: Cluster) -> 
     pretence.clock.advance(31.0)
     async with pretence.running():
         assert (await pretence.ended("good")).status.phase == "Succeeded"
+
+
+async def test_pods_do_not_outlive_their_limit(pretence: Cluster) -> None:
+    assert isinstance(pretence.clock, VirtualClock)
+    async with pretence.running():
+        await pretence.submit("endless", activeDeadlineSeconds=30)
+        notes = {"annotations": {"muster.dev/pretend": "run=10s"}}
+        await pretence.submit("short", activeDeadlineSeconds=30, metadata=notes)
+        for name in ("endless", "short"):
+            await pretence.started(name)
+        pretence.clock.advance(10.0)
+        assert (await pretence.ended("short")).status.phase == "Succeeded"
+        pretence.clock.advance(20.0)
+        pod = await pretence.ended("endless")
+        assert (pod.status.phase, pod.status.reason) == ("Failed", "DeadlineExceeded")

@@ -41,7 +41,7 @@ from muster.local.node.isolation import SETUP_FAILED, Files, Isolation, Setup
 from muster.local.node.logs import Logs, LogWriter
 from muster.local.node.mounts import Bind
 from muster.local.node.probes import Probes
-from muster.local.node.status import Observed, Verdict
+from muster.local.node.status import TOO_LONG, Observed, Verdict
 from muster.names import GPU_SHARE
 from muster.translate.marks import gpu_device, mark
 
@@ -238,8 +238,7 @@ class PodWorker:
             return
         left = self._begun + timedelta(seconds=seconds) - self._place.clock.now()
         await self._place.clock.sleep(max(0.0, left.total_seconds()))
-        message = "Pod was active on the node longer than the specified deadline"
-        self._verdict = Verdict("DeadlineExceeded", message, failed=True)
+        self._verdict = TOO_LONG
         self._ending.set()
 
     def _grace(self) -> float:

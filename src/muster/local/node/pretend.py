@@ -24,11 +24,12 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.local.node import status
-from muster.local.node.status import Observed, Verdict
+from muster.local.node.status import TOO_LONG, Observed, Verdict
 
 log = logging.getLogger(__name__)
 
 WRITES: Final = 16  # status writes under way at a time
+_KILLED: Final = 137
 _RETRY: Final = (0.1, 10.0)
 _RIGHT: Final = 'write "run=30s,exit=1", or "at=2026-03-01T12:00:00Z,exit=1"'
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -175,9 +176,14 @@ class Pretence:
             verdict = Verdict("InvalidAnnotation", str(error), failed=True)
             return status.document(pod, containers, now, now, verdict)
         begun = pod.status.start_time or now
-        ends = part.end(begun)
+        ends, code = part.end(begun), part.exit
+        seconds = pod.spec.active_deadline_seconds
+        deadline = begun + timedelta(seconds=seconds) if seconds is not None else None
+        overdue = deadline is not None and (ends is None or deadline < ends)
+        if overdue:
+            ends, code = deadline, _KILLED
         if ends is not None and now >= ends:
-            _end(containers, part.exit, begun, now)
+            _end(containers, code, begun, now)
         elif pod.status.phase != "Running":
             _begin(containers, now)
             if ends is not None:
@@ -186,8 +192,8 @@ class Pretence:
             if ends is not None:
                 self._wait_for(pod.metadata.uid, ends, now)
             return None
-        if part.exit and ends is not None and now >= ends:
-            verdict = Verdict(failed=True)
+        if code and ends is not None and now >= ends:
+            verdict = TOO_LONG if overdue else Verdict(failed=True)
         return status.document(pod, containers, now, begun, verdict)
 
     def _wait_for(self, uid: str, ends: datetime, now: datetime) -> None:

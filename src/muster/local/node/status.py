@@ -6,6 +6,7 @@ Source: kubernetes pkg/kubelet/kubelet_pods.go (getPhase) and pkg/kubelet/status
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -51,6 +52,12 @@ class Verdict:
     failed: bool = False
     #: ended by muster's own decision: no failure of the user's
     spared: bool = False
+
+
+#: `activeDeadlineSeconds` of the pod is over; the kubelet's words.
+TOO_LONG: Final = Verdict(
+    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline", failed=True
+)
 
 
 def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()) -> str:
