@@ -348,8 +348,8 @@ class Scheduler:
         self.served = [*turns.served.values()]
         self._touched |= self.preemption.departures.end_forsaken()
         self._settle()
-        reserves = self.reservations.end()
         waits = self._explainer.explain(self.served, self._misfits) if self.config.explain else []
+        reserves = self.reservations.end()
         self._as_of = self.nodes.revision
         self._company |= any(isinstance(d, Assign) for d in placed) and any(w.sociable for w in self._misfits)
         return [*releases, *placed, *reserves, *waits]
@@ -451,8 +451,9 @@ class Scheduler:
             }
 
     def _hopeless(self, state: GangState, want: Want) -> bool:
-        """Whether it is known that this, which is all or a part of what it wants, does not fit."""
-        if self.reservations.refusal(state, want) is not None:
+        """Whether it is known that this, which is all or a part of what it wants, cannot start."""
+        if (refusal := self.reservations.refusal(state, want)) is not None:
+            state.refusal = state.refusal or refusal
             return True
         if not state.plain or not self._is_misfit(want) or self.preemption.helps(state):
             return False

@@ -1,0 +1,214 @@
+"""Reservations: what is promised to whom, who may pass, and what those are told who may not."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster.core.backfill import Backfill
+from muster.core.decisions import Decision, Reserve
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodEnded
+from muster.core.gang import Code, Gang, GangId, NodeName, Place
+from muster.core.scheduler import Config, Scheduler
+from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
+
+
+def lasting(name: str, count: int, seconds: float | None, *, gpu: int = 1, at: float = 0.0) -> Gang:
+    """A gang of `count` pods with that limit."""
+    return replace(gang(name, count=count, of=shape(gpu=gpu), submitted=at), limit=seconds)
+
+
+class Cluster:
+    """A scheduler whose decisions are carried out at once."""
+
+    def __init__(self, *nodes: NodeChanged, config: Config | None = None) -> None:
+        self.core = Scheduler(config)
+        self.places: dict[GangId, list[Place]] = {}
+        for one in nodes:
+            self.core.apply(one)
+
+    def submit(self, *gangs: Gang) -> None:
+        for one in gangs:
+            self.core.apply(GangSubmitted(one))
+
+    def decide(self, now: float) -> list[Decision]:
+        decisions = self.core.decide(now)
+        for assign in assigns(decisions):
+            bind(self.core, assign)
+            self.places[assign.gang] = list(assign.nodes)
+        return decisions
+
+    def end(self, name: str, at: float) -> None:
+        self.core.apply(GangRemoved(GangId(name)))
+        for place in self.places.pop(GangId(name)):
+            self.core.apply(PodEnded(pod(name, place), at))
+
+
+def reserves(decisions: list[Decision]) -> list[tuple[str, float, set[str]]]:
+    found = [decision for decision in decisions if isinstance(decision, Reserve)]
+    return [(each.gang, each.start, set(each.nodes.values())) for each in found]
+
+
+def told(cluster: Cluster, name: str) -> tuple[Code, str] | None:
+    explanation = cluster.core.gangs[GangId(name)].explanation
+    return None if explanation is None else (explanation.code, explanation.message)
+
+
+def full(**config: object) -> Cluster:
+    """Two nodes of 4 GPUs: `long` on 3 of one until 100, `short` on all of the other until 50."""
+    cluster = Cluster(node("a", gpu=4), node("b", gpu=4), config=Config(**config))  # type: ignore[arg-type]
+    cluster.submit(lasting("long", 3, 100.0), lasting("short", 1, 50.0, gpu=4))
+    assert started(cluster.decide(0.0)) == ["long", "short"]
+    return cluster
+
+
+def test_the_first_that_does_not_fit_has_a_reservation_and_is_not_delayed() -> None:
+    cluster = full()
+    cluster.submit(lasting("big", 1, 10.0, gpu=4, at=1.0))
+    cluster.submit(lasting("brief", 1, 49.0, at=2.0), lasting("lengthy", 1, 500.0, at=3.0))
+    decisions = cluster.decide(1.0)
+    # Of the free GPU nothing is needed: the reservation is on b, and both fit beside it.
+    assert reserves(decisions) == [("big", 50.0, {"b"})]
+    assert started(decisions) == ["brief"]
+    cluster.end("brief", 2.0)
+    assert started(cluster.decide(2.0)) == ["lengthy"]
+    assert reserves(cluster.decide(3.0)) == []
+    cluster.end("short", 50.0)
+    assert started(cluster.decide(50.0)) == ["big"]
+
+
+def test_who_would_delay_it_is_told_whom() -> None:
+    cluster = full()
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("lengthy", 1, 500.0, at=2.0))
+    assert reserves(cluster.decide(1.0)) == [("wide", 50.0, {"a", "b"})]
+    assert told(cluster, "lengthy") == (
+        Code.HELD_FOR_RESERVATION,
+        "would fit, but wide waits for longer and is expected to start at 1970-01-01 00:00:50 UTC",
+    )
+    explanation = cluster.core.gangs[GangId("lengthy")].explanation
+    assert explanation is not None
+    assert explanation.blockers == ("wide",)
+    cluster.submit(lasting("brief", 1, 49.0, at=3.0))
+    assert started(cluster.decide(1.0)) == ["brief"]
+
+
+def test_what_is_overdue_ends_any_moment() -> None:
+    cluster = full()
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("brief", 1, 1.0, at=2.0))
+    assert started(cluster.decide(1.0)) == ["brief"]
+    cluster.end("brief", 2.0)
+    cluster.submit(lasting("brief", 1, 1.0, at=3.0))
+    decisions = cluster.decide(60.0)
+    assert (started(decisions), reserves(decisions)) == ([], [])  # that it was to start by now is known
+    assert told(cluster, "brief") == (
+        Code.HELD_FOR_RESERVATION,
+        "would fit, but wide waits for longer and is expected to start any moment",
+    )
+    assert cluster.decide(61.0) == []
+    cluster.end("short", 62.0)
+    assert started(cluster.decide(62.0)) == ["wide"]
+
+
+def test_an_estimate_tells_when_and_a_limit_is_never_passed() -> None:
+    cluster = Cluster(node("a", gpu=4))
+    cluster.submit(replace(lasting("run", 4, 100.0), estimate=30.0))
+    cluster.decide(0.0)
+    cluster.submit(lasting("next", 4, 10.0, at=1.0))
+    assert reserves(cluster.decide(1.0)) == [("next", 30.0, {"a"})]
+    cautious = Cluster(node("a", gpu=4), config=Config(backfill=Backfill.CONSERVATIVE))
+    cautious.submit(replace(lasting("run", 4, 100.0), estimate=30.0))
+    cautious.decide(0.0)
+    cautious.submit(lasting("next", 4, 10.0, at=1.0))
+    assert reserves(cautious.decide(1.0)) == [("next", 100.0, {"a"})]
+
+
+def test_a_gang_without_a_limit_ends_at_no_time_that_could_be_counted_on() -> None:
+    cluster = full(drain_after=None)
+    cluster.submit(lasting("endless", 1, None, at=1.0))
+    cluster.decide(1.0)
+    cluster.submit(lasting("wide", 6, 10.0, at=2.0), lasting("narrow", 4, 10.0, at=3.0))
+    # wide would need the GPU of endless' node … which has 3: with short's 4 there are 7 at 100
+    assert reserves(cluster.decide(2.0)) == [("wide", 100.0, {"a", "b"})]
+    cluster.submit(replace(lasting("wide", 8, 10.0, at=2.0)))
+    assert reserves(cluster.decide(3.0)) == [("narrow", 50.0, {"b"})]
+
+
+def test_nodes_are_drained_for_who_has_waited_long_enough() -> None:
+    cluster = Cluster(node("a", gpu=2), node("b", gpu=2), config=Config(drain_after=100.0))
+    cluster.submit(lasting("first", 1, None), lasting("second", 1, None, gpu=2, at=1.0))
+    cluster.decide(0.0)
+    cluster.submit(lasting("wide", 2, None, gpu=2, at=10.0))
+    assert reserves(cluster.decide(10.0)) == []
+    cluster.submit(lasting("small", 1, None, at=11.0))
+    assert started(cluster.decide(11.0)) == ["small"]
+    cluster.end("small", 111.0)
+    cluster.submit(lasting("another", 1, None, at=111.0))
+    decisions = cluster.decide(111.0)
+    assert started(decisions) == []
+    assert reserves(decisions) == [("wide", float("inf"), {"a", "b"})]
+    assert told(cluster, "another") == (
+        Code.HELD_FOR_RESERVATION,
+        "would fit, but wide has waited for so long that nodes are kept free for it until others end",
+    )
+    cluster.end("first", 120.0)
+    assert started(cluster.decide(120.0)) == []
+    cluster.end("second", 130.0)
+    assert started(cluster.decide(130.0)) == ["wide"]
+
+
+@pytest.mark.parametrize("backfill", [Backfill.STRICT, Backfill.NONE])
+def test_nobody_or_everybody_may_pass(backfill: Backfill) -> None:
+    cluster = full(backfill=backfill)
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("lengthy", 1, 500.0, at=2.0))
+    decisions = cluster.decide(1.0)
+    assert reserves(decisions) == []
+    assert started(decisions) == ([] if backfill is Backfill.STRICT else ["lengthy"])
+    if backfill is Backfill.STRICT:
+        message = "wide is before it, and nobody may pass"
+        assert told(cluster, "lengthy") == (Code.HELD_FOR_RESERVATION, message)
+
+
+def test_conservative_promises_to_several_and_one_ranking_higher_comes_before() -> None:
+    cluster = full(backfill=Backfill.CONSERVATIVE)
+    cluster.submit(lasting("one", 1, 20.0, gpu=4, at=1.0), lasting("two", 1, 20.0, gpu=4, at=2.0))
+    assert reserves(cluster.decide(2.0)) == [("one", 50.0, {"b"}), ("two", 70.0, {"b"})]
+    cluster.submit(lasting("three", 1, 20.0, gpu=4, at=3.0))
+    assert reserves(cluster.decide(3.0)) == [("three", 90.0, {"b"})]
+    cluster.submit(replace(lasting("urgent", 1, 20.0, gpu=4, at=4.0), priority=5, preempts=False))
+    assert reserves(cluster.decide(4.0)) == [
+        ("urgent", 50.0, {"b"}),
+        ("one", 70.0, {"b"}),
+        ("two", 90.0, {"b"}),
+        ("three", 100.0, {"a"}),
+    ]
+
+
+def test_a_promise_ends_with_its_node() -> None:
+    cluster = full(backfill=Backfill.CONSERVATIVE)
+    cluster.submit(lasting("one", 1, 20.0, gpu=4, at=1.0))
+    assert reserves(cluster.decide(1.0)) == [("one", 50.0, {"b"})]
+    cluster.core.apply(NodeRemoved(NodeName("b")))
+    assert reserves(cluster.decide(2.0)) == [("one", 100.0, {"a"})]
+
+
+def test_who_ends_in_time_may_use_reserved_nodes_and_others_are_placed_beside() -> None:
+    cluster = Cluster(node("a", gpu=8), node("b", gpu=8))
+    cluster.submit(lasting("run", 1, 100.0, gpu=6), lasting("far", 1, 900.0, gpu=5, at=1.0))
+    decisions = cluster.decide(0.0)
+    assert [where(assign) for assign in assigns(decisions)] == [["a"], ["b"]]
+    cluster.submit(lasting("big", 1, 10.0, gpu=8, at=1.0), lasting("lengthy", 2, 500.0, at=2.0))
+    decisions = cluster.decide(2.0)
+    assert reserves(decisions) == [("big", 100.0, {"a"})]
+    # The tightest node is a, which big needs whole.
+    assert [where(assign) for assign in assigns(decisions)] == [["b", "b"]]
+
+
+def test_reservations_survive_a_cycle_in_which_nothing_ended() -> None:
+    cluster = full()
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0))
+    assert len(reserves(cluster.decide(1.0))) == 1
+    (first,) = cluster.core.reservations.made
+    cluster.submit(lasting("brief", 1, 40.0, at=2.0))
+    assert started(cluster.decide(2.0)) == ["brief"]
+    cluster.submit(lasting("lengthy", 1, 500.0, at=3.0))
+    assert waits(cluster.decide(3.0))
+    assert cluster.core.reservations.made == [first]
