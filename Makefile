@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check bench mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -20,6 +20,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+mutants: setup
+	@$(BIN)/python -m tests.mutants
 
 setup: $(VENV)/.done
 

@@ -1,16 +1,23 @@
 """What holds for all tests."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from muster.local.store import Store
 
 # Says that no event loop is current. Left unsaid, pytest-asyncio makes one when it asks which is, and nobody
 # closes it.
 asyncio.set_event_loop(None)
+
+# `make mutants` asks only whether something fails, not for the smallest example.
+settings.register_profile("unshrunk", database=None, phases=[Phase.explicit, Phase.generate])
+if os.environ.get("MUSTER_TESTS_SHRINK") == "no":
+    settings.load_profile("unshrunk")
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,18 @@ from dataclasses import replace
 import pytest
 
 from muster.core.decisions import Decision, Evict, Victim
-from muster.core.events import CommitFailed, GangRemoved, GangSubmitted, PlanFound, PodBound, PodEnded
+from muster.core.events import (
+    CommitFailed,
+    GangRemoved,
+    GangSubmitted,
+    NodeRemoved,
+    PlanFound,
+    PodBound,
+    PodEnded,
+)
 from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet
 from muster.core.scheduler import Scheduler
+from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, pod, scheduler, shape, started, waits
 
 
@@ -229,3 +238,31 @@ def test_several_shapes() -> None:
     running(made, gang("three", count=8), at=5.0)
     made.apply(GangSubmitted(gang("high", *sets, priority=2)))
     assert sorted(ended(made.decide(10.0))) == ["one", "three"]
+
+
+def test_whoever_was_on_a_node_that_is_gone_is_nobodys_victim() -> None:
+    made = scheduler([node("a", gpu=4), node("b", gpu=1)])
+    running(made, gang("low", count=4))
+    made.apply(NodeRemoved(NodeName("a")))
+    made.apply(node("c", gpu=0))
+    made.apply(GangSubmitted(gang("high", count=2, priority=1)))
+    decisions = made.decide(2.0)
+    assert ended(decisions) == []
+    assert [wait.explanation.code for wait in waits(decisions)] == [Code.INSUFFICIENT_CAPACITY]
+
+
+def test_equals_are_spared_even_if_somebody_lower_runs_as_well() -> None:
+    made = scheduler([node("a", gpu=4)])
+    running(made, gang("low", count=1), gang("equal", count=3, priority=1))
+    made.apply(GangSubmitted(gang("high", count=2, priority=1)))
+    assert ended(made.decide(2.0)) == []
+
+
+def test_surplus_that_may_stay_counts_for_its_queue_again() -> None:
+    made = scheduler([node("a", gpu=4)])
+    running(made, gang("low", count=4, minimum=1))
+    made.apply(GangSubmitted(gang("high", count=2, priority=1)))
+    (assign,) = assigns(made.decide(2.0))
+    bind(made, assign)  # before anybody has left
+    made.decide(3.0)
+    assert made.queues.accounts["default"].used[GPU_SHARE] == 6000

@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from muster.core.events import Event, GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
-from muster.core.gang import Amounts, Code, GangId, PodSet, Queue, QueueOrder, Shape
+from muster.core.gang import (
+    Amounts,
+    Code,
+    GangId,
+    Operator,
+    PodSet,
+    PodTerm,
+    Queue,
+    QueueOrder,
+    Requirement,
+    Shape,
+)
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
@@ -408,3 +419,24 @@ class TestReclaim:
         queues = self.two(guarantee=gpus(8)).queues
         assert not queues.may_reclaim("b", gpus(2), "a", gpus(16)), "guaranteed 8, entitled to 14"
         assert queues.may_reclaim("b", gpus(2), "a", gpus(8))
+
+
+def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> None:
+    mine = Requirement("app", Operator.IN, ("x",))
+    alone = replace(ONE, apart=(PodTerm("host", (mine,), None),))
+    pods = PodSet("main", alone, 4, 1, (("app", "x"),))
+    asked = replace(gang("x", pods, minimum=1), namespace="ns")
+    muster = cluster(queue("q", capability=gpus(3)), GangSubmitted(replace(asked, queue="q")), nodes=0)
+    for name in "ab":
+        muster.apply(node(name, labels={"host": name}))
+    assert started(muster) == {"x": 2}, "one to a node"
+
+
+def test_what_has_ended_no_longer_counts_against_a_hard_cap() -> None:
+    muster = cluster(queue("p", capability=gpus(2)), queue("q", parent="p"))
+    for name in ("first", "second", "third"):
+        muster.apply(submit(name, "q", 2))
+        assert started(muster) == {name: 2}
+        finish(muster, name)
+    muster.decide(1.0)
+    assert not any(account.used for account in muster.queues.accounts.values())

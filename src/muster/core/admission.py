@@ -13,7 +13,7 @@ equal gangs are checked once.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster.core.decisions import Explanation
@@ -243,11 +243,7 @@ def cut(
         rest -= some
     for p in range(len(want.parts)):
         add(p, most(p))
-    return tuple(
-        Part(part.pod_set, part.shape, count, part.need)
-        for part, count in zip(want.parts, counts, strict=True)
-        if count
-    )
+    return tuple(replace(part, count=count) for part, count in zip(want.parts, counts, strict=True) if count)
 
 
 def _cost(

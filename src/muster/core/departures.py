@@ -124,7 +124,7 @@ class Departures:
             self._share(beneficiary, departure)
 
     def settle(self, touched: Iterable[GangId]) -> set[GangId]:
-        """Bring all that has changed up to date. Returns the gangs that have left as a whole, or may stay."""
+        """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
         over: set[GangId] = set()
         for beneficiary in sorted(changed.union(touched)):
@@ -163,7 +163,9 @@ class Departures:
         return not departure.pods and not departure.promised
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
+        """Returns the gangs that are concerned: what is still there of them is theirs again."""
         departure = self._departures.pop(beneficiary)
+        gangs = {*departure.whole, *(self._pods[pod].gang for pod in departure.pods)}
         for node, demand in departure.shared.items():
             self._ledger.charge(node, demand)
         for charged in departure.promised:
@@ -172,7 +174,7 @@ class Departures:
             del self.leaving[pod]
         for gang in departure.whole:
             del self.whole[gang]
-        return departure.whole
+        return {gang for gang in gangs if gang is not None}
 
     def _share(self, beneficiary: GangId, departure: Departure) -> None:
         """Take off what its victims and its own places have in common, now.

@@ -1,0 +1,97 @@
+"""`make mutants`: are the tests able to fail? Each fault goes into a copy of the source, and must be caught.
+
+    python -m tests.mutants              all
+    python -m tests.mutants slot rollback    those whose name contains one of these words
+
+A test that never failed proves little. Here something is broken on purpose, for each invariant of
+docs/proofs.md at least one thing, and the tests that guard it run against the broken copy. A fault that
+they let pass *survives*, and the exit code is 1; so it is if the tests fail without any fault, or if a
+fault's place in the source is no longer found.
+
+Two run at a time. Hypothesis does not shrink here (`shrink`): that something fails is all that is asked.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from tests.mutants.faults import FAULTS, SOURCE, Fault, outdated
+
+#: Runs at a time.
+JOBS: Final = 2
+#: Seconds after which a run counts as failed: a fault may make the core go round in circles.
+PATIENCE: Final = 240.0
+ROOT: Final = SOURCE.parent
+
+
+def main(words: list[str]) -> int:
+    faults = [fault for fault in FAULTS if not words or any(word in fault.name for word in words)]
+    if wrong := outdated(faults):
+        print("\n".join(wrong))
+        return 1
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(JOBS) as pool:
+        if not _sound(Path(folder), {test for fault in faults for test in fault.tests}):
+            print("the tests fail without any fault (`make test` says how); nothing can be said")
+            return 1
+        outcomes = list(pool.map(lambda fault: _shown(fault, Path(folder)), faults))
+    caught = outcomes.count(Outcome.CAUGHT)
+    print(f"\n{caught} of {len(faults)} faults caught, in {time.monotonic() - started:.0f} s")
+    return 0 if caught == len(faults) else 1
+
+
+def _sound(folder: Path, tests: Iterable[str]) -> bool:
+    return _tested(_copy(folder / "sound"), sorted(tests)) is Outcome.SURVIVED
+
+
+def _shown(fault: Fault, folder: Path) -> "Outcome":
+    """Whether the fault is caught; prints its line of the table."""
+    began = time.monotonic()
+    source = _copy(folder / fault.name.replace(" ", "-"))
+    broken = source / "muster" / fault.file
+    broken.write_text(fault.applied(broken.read_text()))
+    outcome = _tested(source, fault.tests)
+    took = time.monotonic() - began
+    print(f"{outcome.value:10}{fault.invariant:20}{fault.name:56}{took:6.1f} s", flush=True)
+    return outcome
+
+
+def _copy(target: Path) -> Path:
+    shutil.copytree(SOURCE, target, ignore=shutil.ignore_patterns("__pycache__"))
+    return target
+
+
+def _tested(source: Path, tests: Iterable[str]) -> "Outcome":
+    same = ["-p", "no:randomly", "--hypothesis-seed=0"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *same, *tests]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MUSTER_TESTS_SHRINK": "no",
+    }
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome.CAUGHT
+    return {0: Outcome.SURVIVED, 1: Outcome.CAUGHT}.get(done.returncode, Outcome.BROKEN)
+
+
+class Outcome(Enum):
+    CAUGHT = "caught"
+    SURVIVED = "SURVIVED"
+    #: the tests could not even be collected: the fault is no program
+    BROKEN = "BROKEN"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

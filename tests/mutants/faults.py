@@ -1,0 +1,284 @@
+"""The deliberate faults: what is broken, which invariant of docs/proofs.md it breaks, and who must notice.
+
+A fault is a line of the source and what it is replaced by. Where a line has changed, its fault is out of date
+and says so (an error, not a pass). Tests are named as narrowly as goes: a fault should be caught by the
+check of its own invariant, not by chance.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).parents[2] / "src"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    name: str
+    invariant: str
+    #: below src/muster
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def applied(self, text: str) -> str:
+        """The source with the fault. Raises ValueError unless its place is found exactly once."""
+        if (found := text.count(self.old)) != 1:
+            raise ValueError(
+                f"{self.name}: its text is found {found} times in {self.file}; "
+                "bring tests/mutants/faults.py up to date"
+            )
+        return text.replace(self.old, self.new)
+
+
+def outdated(faults: Sequence[Fault]) -> list[str]:
+    """What is wrong with the table."""
+    wrong = []
+    for fault in faults:
+        try:
+            fault.applied((SOURCE / "muster" / fault.file).read_text())
+        except (OSError, ValueError) as error:
+            wrong.append(str(error))
+    return wrong
+
+
+_EVENTS: Final = ("tests/core/test_invariants.py",)
+_BACKFILL: Final = ("tests/sim/test_backfill.py",)
+_REMEDIES: Final = ("tests/core/test_remedies.py",)
+
+FAULTS: Final = (
+    Fault(
+        "a rollback that does nothing",
+        "oversubscription",
+        "core/ledger.py",
+        "self._charge(where, demand, -times",
+        "self._charge(where, demand, 0 * times",
+        ("tests/core/test_ledger.py",),
+    ),
+    Fault(
+        "a slot too many on each node",
+        "oversubscription",
+        "core/slots.py",
+        "        np.maximum(slots, 0, out=slots)",
+        "        np.maximum(slots + (slots > 0), 0, out=slots)",
+        _EVENTS,
+    ),
+    Fault(
+        "a hold is not charged",
+        "oversubscription",
+        "core/scheduler.py",
+        "device = self.ledger.take(known.node, requests, device, who)",
+        "pass",
+        _EVENTS,
+    ),
+    Fault(
+        "a pod that moves is charged twice",
+        "oversubscription",
+        "core/scheduler.py",
+        "        self.ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)\n",
+        "",
+        _EVENTS,
+    ),
+    Fault(
+        "a device that is chosen twice",
+        "oversubscription",
+        "core/devices.py",
+        "if 0 < amount <= WHOLE - share]",
+        "if 0 < amount]",
+        _EVENTS,
+    ),
+    Fault(
+        "a shared device is not a whole one less",
+        "oversubscription",
+        "core/devices.py",
+        "        self._note(node, device, opened=used[device] == share)",
+        "        self._note(node, device, opened=0)",
+        _EVENTS,
+    ),
+    Fault(
+        "the gang's minimum counts one less",
+        "all or nothing",
+        "core/gangs.py",
+        "        overall = max(gang.min_count - sum(done), 0)",
+        "        overall = max(gang.min_count - 1 - sum(done), 0)",
+        _EVENTS,
+    ),
+    Fault(
+        "pod sets' own minima are forgotten",
+        "all or nothing",
+        "core/gangs.py",
+        "        needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]",
+        "        needs = [0 for p, d in zip(gang.pod_sets, done, strict=True)]",
+        _EVENTS,
+    ),
+    Fault(
+        "gated gangs are placed",
+        "all or nothing",
+        "core/gangs.py",
+        "        if gang.gate is not None:\n            return\n        told",
+        "        told",
+        _EVENTS,
+    ),
+    Fault(
+        "a hard cap counts at the queue itself only",
+        "quota",
+        "core/queues.py",
+        "in account.path:\n            for resource, amount in counted(demand) if",
+        "in account.path[:1]:\n            for resource, amount in counted(demand) if",
+        ("tests/core/test_queues.py",),
+    ),
+    Fault(
+        "what a queue uses is not given back",
+        "quota",
+        "core/queues.py",
+        "                _add(above.used, charge.used, sign)",
+        "                _add(above.used, charge.used, max(sign, 0))",
+        ("tests/core/test_queues.py",),
+    ),
+    Fault(
+        "a closed queue starts gangs",
+        "quota",
+        "core/admission.py",
+        "if closed := self._queues.closed(account):",
+        "if (closed := self._queues.closed(account)) and not closed:",
+        ("tests/core/test_queues.py",),
+    ),
+    Fault(
+        "equals are victims",
+        "preemption",
+        "core/victims.py",
+        "c.gang.priority < preemptor.priority]",
+        "c.gang.priority <= preemptor.priority]",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
+        "everybody is ended who may be",
+        "preemption",
+        "core/victims.py",
+        "        return trial.found(best)",
+        "        return trial.found(usable)",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
+        "who leaves already is a victim again",
+        "preemption",
+        "core/preemption.py",
+        "        return {*barred, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}",
+        "        return {preemptor.id}",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
+        "the room of victims is free for everybody",
+        "preemption",
+        "core/departures.py",
+        "if (least := min(amount, left[node].get(row, 0)))",
+        "if (least := left[node].get(row, 0))",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
+        "a reservation is ignored",
+        "waiting bound",
+        "core/timetable.py",
+        "            if other.at >= until:",
+        "            if other.at >= 0:",
+        _BACKFILL,
+    ),
+    Fault(
+        "whoever outlives the reservation passes too",
+        "waiting bound",
+        "core/backfill.py",
+        "self._now + self._ends.duration(state.gang)",
+        "self._now + self._ends.duration(state.gang) / 2",
+        _BACKFILL,
+    ),
+    Fault(
+        "multiples of a layer are not looked at",
+        "topology",
+        "core/multiples.py",
+        "            if multiple > 1:",
+        "            if multiple > 1000:",
+        ("tests/core/test_gather.py",),
+    ),
+    Fault(
+        "a required layer is a wish",
+        "topology",
+        "core/gather.py",
+        "self._limit = max(musts, default=0)",
+        "self._limit = 0",
+        ("tests/core/test_gather.py",),
+    ),
+    Fault(
+        "a port is given twice",
+        "company",
+        "core/constraints.py",
+        "self._presences.count(Using(self._shape.ports)) > 0",
+        "self._presences.count(Using(self._shape.ports)) > 1",
+        ("tests/core/test_constraints.py",),
+    ),
+    Fault(
+        "a part that is cut to its share forgets whom it keeps away from",
+        "company",
+        "core/admission.py",
+        "tuple(replace(part, count=count) for",
+        "tuple(Part(part.pod_set, part.shape, count, part.need) for",
+        ("tests/core/test_queues.py",),
+    ),
+    Fault(
+        "the exact rungs are never asked",
+        "work conservation",
+        "core/fit.py",
+        "        if not claim.search:",
+        "        if True:",
+        ("tests/core/test_exact.py",),
+    ),
+    Fault(
+        "cached slots do not follow a single change",
+        "caches",
+        "core/slots.py",
+        "            for column in few:\n",
+        "            for column in few[1:]:\n",
+        _EVENTS,
+    ),
+    Fault(
+        "cached masks do not follow a node's facts",
+        "caches",
+        "core/eligibility.py",
+        "            changed = nodes.fact_changes.since(mask.position)",
+        "            changed = []",
+        _EVENTS,
+    ),
+    Fault(
+        "gangs are served in the order of their hashes",
+        "determinism",
+        "core/gangs.py",
+        "        state.rank = (-gang.priority, gang.submitted, state.id)",
+        "        state.rank = (-gang.priority, gang.submitted, GangId(str(hash(state.id))))",
+        ("tests/core/test_determinism.py",),
+    ),
+    Fault(
+        "ties go to the largest name",
+        "determinism",
+        "core/placement.py",
+        "at_threshold = _first(key == threshold, count - len(candidates))",
+        "at_threshold = len(key) - 1 - _first((key == threshold)[::-1], count - len(candidates))",
+        ("tests/core/test_placement.py",),
+    ),
+    Fault(
+        "a remedy that was not tried",
+        "explanations",
+        "core/remedies/question.py",
+        "        return not isinstance(found, Verdict)",
+        "        return True",
+        _REMEDIES,
+    ),
+    Fault(
+        "a remedy's trial is charged for good",
+        "oversubscription",
+        "core/remedies/question.py",
+        "        ledger.rollback(mark)\n        return not",
+        "        return not",
+        _REMEDIES,
+    ),
+)
