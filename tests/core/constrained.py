@@ -12,20 +12,32 @@ from functools import lru_cache
 
 from muster.core.decisions import Assign
 from muster.core.eligibility import obstacle
-from muster.core.events import GangSubmitted, NodeChanged, PodBound, Presence
+from muster.core.events import (
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    PlanFound,
+    PodBound,
+    PodEnded,
+    Presence,
+)
 from muster.core.gang import (
     Effect,
     Gang,
     GangId,
+    Gather,
     HostPort,
+    Layer,
     NodeName,
     Operator,
+    Place,
     PodId,
     PodSet,
     PodTerm,
     Requirement,
     Shape,
     Spread,
+    Strategy,
     Taint,
 )
 from muster.core.scheduler import Scheduler
@@ -281,3 +293,59 @@ def answers(seeds: Sequence[int]) -> dict[str, int]:
         told["wrong"] += found is not None and not satisfied(case, found)
         told["missed"] += can and found is None
     return told
+
+
+def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
+    """A gang that can do with less, perhaps with a plan from before, perhaps gathered in a zone, loses pods.
+
+    Yields what it is assigned each time, with everybody who is there then.
+    """
+    rng, case = random.Random(-seed), draw(seed)
+    sets = tuple(
+        replace(s, count=s.count + rng.randint(0, 2), min_count=rng.randint(0, s.count))
+        for s in case.gang.pod_sets
+    )
+    least = rng.randint(max(1, sum(s.min_count for s in sets)), sum(s.count for s in sets))
+    gather = (Gather("z", Strategy.MUST_GATHER),) if rng.random() < 0.3 else ()
+    gang = replace(case.gang, pod_sets=sets, min_count=least, gather=gather)
+    made = scheduler(replace(case, gang=gang))
+    made.apply(LayersChanged((Layer("z", ("zone",)),)))
+    if rng.random() < 0.3:
+        every = [Place(s.name, i) for s in sets for i in range(s.count)]
+        nodes = {place: rng.choice(case.nodes).name for place in every if rng.random() < 0.6}
+        made.apply(PlanFound(gang.id, nodes))
+    by_name = {s.name: wanted(gang, s) for s in sets}
+    there: dict[Place, Pod] = {}
+    for now in (0.0, 1.0, 2.0):
+        for decision in made.decide(now):
+            if not isinstance(decision, Assign):
+                continue
+            new = {p: replace(by_name[p.pod_set], node=name) for p, name in decision.nodes.items()}
+            yield _then(case, gang, list(there.values())), list(new.values())
+            for place, pod in new.items():
+                bound = PodId(f"{place}@{now}")
+                requests, name = pod.shape.requests, NodeName(pod.node)
+                made.apply(PodBound(bound, name, requests, gang.id, place, pod.presence))
+            there |= new
+        if there and rng.random() < 0.7:
+            lost = rng.choice(sorted(there))
+            pod_id = next(p for p, event in made.pods.items() if event.place == lost and event.gang)
+            made.apply(PodEnded(pod_id, now))
+            del there[lost]
+
+
+def _then(case: Case, gang: Gang, there: Sequence[Pod]) -> Case:
+    """The case with these pods of the gang on its nodes."""
+    nodes = []
+    for node in case.nodes:
+        used = sum(amount for pod in there if pod.node == node.name for _, amount in pod.shape.requests)
+        nodes.append(replace(node, capacity=(("cpu", dict(node.capacity)["cpu"] - used),)))
+    return Case(tuple(nodes), (*case.there, *there), gang)
+
+
+def gathered(case: Case, new: Sequence[Pod]) -> bool:
+    """Whether the gang is in one zone, if it has to be."""
+    zones = {node.name: dict(node.labels).get("zone") for node in case.nodes}
+    own = [pod for pod in case.there if pod.shape.requests]
+    used = {zones[NodeName(pod.node)] for pod in (*own, *new)}
+    return not case.gang.gather or (len(used) == 1 and None not in used)

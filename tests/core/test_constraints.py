@@ -285,6 +285,14 @@ def test_what_is_placed_satisfies_everything_and_what_can_be_placed_is(seed: int
     assert (found is not None) == constrained.possible(case)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_growth_replacements_and_gathering_satisfy_everything_too(seed: int) -> None:
+    for case, new in constrained.stories(seed):
+        assert constrained.satisfied(case, new)
+        assert constrained.gathered(case, new)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
 def test_what_other_pods_see_is_one_account(seed: int) -> None:

@@ -64,7 +64,8 @@ def concern(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> Conc
 
 def constrained(shape: Shape, concern: Concern) -> bool:
     """Whether a part needs `Constraints`."""
-    return concern is not NO_CONCERN or bool(shape.ports)
+    looks = shape.near or shape.apart or shape.drawn or shape.spread
+    return concern is not NO_CONCERN or bool(shape.ports or looks)
 
 
 @dataclass(slots=True)
