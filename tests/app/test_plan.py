@@ -7,7 +7,7 @@ import pytest
 
 from muster import names
 from muster.api.base import Object
-from muster.app.plan import Outcome, Plan, latest, plan
+from muster.app.plan import Delay, Outcome, Plan, latest, plan
 from muster.names import GPU
 from muster.runtime.mirror import WATCHED
 from muster.workloads.snapshot import Objects, typed
@@ -220,3 +220,122 @@ def test_a_snapshot_is_as_old_as_the_newest_time_in_it(times: tuple[str | None, 
     one["metadata"]["creationTimestamp"], two["status"]["startTime"] = times
     known = [datetime.fromisoformat(time).astimezone(UTC).timestamp() for time in times if time]
     assert latest(objects(one, two)) == max(known, default=0.0)
+
+
+def run_time(obj: Object, seconds: int) -> Object:
+    obj["metadata"].setdefault("annotations", {})[names.RUN_TIME] = f"{seconds}s"
+    return obj
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
+def starting(obj: Object, before: float) -> Object:
+    """It runs since so many seconds."""
+    obj["status"]["startTime"] = datetime.fromtimestamp(NOW - before, UTC).isoformat()
+    return obj
+
+
+def test_who_does_not_start_delays_nobody() -> None:
+    """`old` holds all 4 and runs for another 100 s. Nobody starts before that."""
+    cluster = [
+        node("n-0"),
+        starting(run_time(pod("old", 4, node="n-0"), 300), 200),
+        run_time(pod("waits", 4), 50),
+    ]
+    urgent = run_time(pod("urgent", 4, priority=10, preemptionPolicy="Never"), 70)
+    found = plan(objects(urgent), objects(*cluster), NOW)
+    assert [(each.gang, each.outcome.value) for each in found.decisions] == [
+        ("default/urgent", "wait"),
+        ("default/waits", "wait"),
+    ]
+    small = run_time(pod("small", 2), 70)
+    assert plan(objects(small), objects(*cluster), NOW).decisions[0].delays == []
+
+
+def test_delays_are_told_with_the_first_that_starts() -> None:
+    """`waits` would start now; it has to wait for the 70 s that what is proposed runs before it."""
+    cluster = [node("n-0"), run_time(pod("waits", 3), 50)]
+    urgent = run_time(pod("urgent", 3, priority=10), 70)
+    found = plan(objects(urgent), objects(*cluster), NOW)
+    assert found.decisions[0].outcome is Outcome.PLACE
+    assert [delay.gang for delay in found.decisions[0].delays] == ["default/waits"]
+    assert found.before == {"default/waits": Outcome.PLACE}
+    endless = pod("urgent", 3, priority=10)
+    assert plan(objects(endless), objects(*cluster), NOW).decisions[0].delays == [
+        Delay("default/waits", None)
+    ]
+
+
+def queue(name: str, **spec: Any) -> Object:  # Any: JSON
+    return {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def test_an_edit_of_a_queue_lets_gangs_start() -> None:
+    waits = pod("waits", 3)
+    waits["metadata"]["labels"][names.QUEUE] = "q"
+    cluster = [node("n-0"), queue("q", capability={GPU: 2}), waits]
+    (before,) = plan(Objects(), objects(*cluster), NOW).decisions
+    assert before.reason is not None
+    assert before.reason["code"] == "QuotaExceeded"
+    found = plan(objects(queue("q", capability={GPU: 3})), objects(*cluster), NOW)
+    assert brief(found) == [("default/waits", "place", {"default/waits": "n-0"})]
+    assert (found.proposed, found.before) == (0, {})
+
+
+def test_marks_of_an_independent_job_hold_for_its_pods() -> None:
+    marked = job("j", 1, 1, gang=False)
+    marked["metadata"]["labels"] = {names.QUEUE: "nosuch"}
+    (decision,) = ask([marked], node("n-0")).decisions
+    assert (decision.gang, decision.outcome) == ("default/j/main-0", "invalid")
+    held = job("j", 1, 1, gang=False)
+    held["metadata"]["annotations"] = {names.HOLD: "true"}
+    (decision,) = ask([held], node("n-0")).decisions
+    assert decision.reason is not None
+    assert decision.reason["code"] == "Gated"
+
+
+def test_victims_are_named_with_what_is_lost() -> None:
+    controller = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "x", "controller": True}]
+    low = [starting(pod(f"low-{i}", 2, node="n-0", group="low", priority=1), 3600) for i in range(2)]
+    for each in low:
+        each["metadata"]["ownerReferences"] = controller
+    high = pod("high", 3, priority=10)
+    found = plan(objects(high), objects(node("n-0"), pod_group("low", 2), *low), NOW)
+    (decision,) = found.decisions
+    assert (decision.outcome, decision.victims) == ("preempt", ["default/low-0", "default/low-1"])
+    assert decision.cost.gpu_seconds == pytest.approx(4 * 3600)
+
+
+LAYERS = {
+    "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+    "kind": "ClusterNetworkTopology",
+    "metadata": {"name": "default"},
+    "spec": {
+        "networkTopologySpec": [
+            {"labelKey": ["rack"], "topologyLayer": "rack"},
+            {"parentTopologyLayer": "rack", "topologyLayer": "NodeTopologyLayer"},
+        ]
+    },
+}
+
+
+def test_layers_of_the_network_are_heeded() -> None:
+    nodes = [node(f"n-{i}") for i in range(4)]
+    for number, each in enumerate(nodes):
+        each["metadata"]["labels"] = {"rack": f"r-{number // 2}"}
+    group = pod_group("g", 2)
+    group["metadata"]["annotations"] = {
+        "gang.scheduling.koordinator.sh/network-topology-spec": (
+            '{"gatherStrategy": [{"layer": "rack", "strategy": "MustGather"}]}'
+        )
+    }
+    pods = [pod(f"p-{i}", 3, group="g") for i in range(2)]
+    busy = pod("busy", 2, node="n-0")
+    (decision,) = ask([group, *pods], *nodes, busy, LAYERS).decisions
+    assert set(decision.assignments.values()) == {"n-2", "n-3"}

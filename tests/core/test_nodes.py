@@ -1,7 +1,9 @@
-from muster.core.events import NodeChanged
-from muster.core.gang import NodeName
+from muster.core.decisions import Evict
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, PodEnded
+from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, UNLIMITED, Log, Nodes
+from muster.core.scheduler import Scheduler
 from tests.core.words import GPU, amounts, node
 
 
@@ -99,3 +101,23 @@ def test_a_reader_too_far_behind_is_told_so() -> None:
     log.append(0, columns=Log.BOUND)
     assert log.since(1) is None
     assert log.since(log.end) == []
+
+
+def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
+    """A victim ends, and then its beneficiary goes, before what they have in common is put back."""
+
+    def gang(name: str, cpus: int, priority: int) -> Gang:
+        sets = (PodSet("main", Shape((("cpu", cpus),)), 1, 1),)
+        return Gang(GangId(name), sets, 1, 0.0, priority=priority)
+
+    core = Scheduler()
+    core.apply(NodeChanged(NodeName("n"), (("cpu", 4),)))
+    core.apply(GangSubmitted(gang("low", 4, 0)))
+    core.apply(PodBound(PodId("p"), NodeName("n"), (("cpu", 4),), GangId("low"), Place("main", 0)))
+    core.decide(1.0)
+    core.apply(GangSubmitted(gang("high", 3, 5)))
+    assert any(isinstance(decision, Evict) for decision in core.decide(2.0))
+    for event in (GangRemoved(GangId("low")), PodEnded(PodId("p"), 3.0), GangRemoved(GangId("high"))):
+        core.apply(event)
+    core.decide(3.0)
+    assert {core.nodes.used.item(row, 0) for row in core.nodes.resources.values()} == {0}

@@ -7,29 +7,34 @@ proposed one at once are thought of as made: a gang is planned from its template
 
 What is in the cluster already is not proposed again: such a job or pod is planned as it stands there. Any
 other object (a Queue, a PodGroup) takes the place of its namesake.
+
+Where somebody in the cluster waits, the same is asked of the cluster as it is, and from both answers the
+clock is let run on (`forecast.py`): whose start comes later is delayed by what is proposed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from math import inf
 from typing import Any, Final
 
 import msgspec
 
 from muster import names
 from muster.api import kinds
-from muster.api.base import Object, Resource
+from muster.api.base import Object, ObjectMeta, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.fields import InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
+from muster.app.forecast import starts
 from muster.core.decisions import Assign, Evict, Explanation
 from muster.core.decisions import Decision as Decided
 from muster.core.events import PlanFound
 from muster.core.gang import Code, GangId, Gate, Place
 from muster.core.gangs import stands
-from muster.core.scheduler import Scheduler
+from muster.core.scheduler import Config, Scheduler
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate import job, jobset
 from muster.translate.group import Group
@@ -38,6 +43,8 @@ from muster.translate.world import World
 from muster.workloads import demand
 from muster.workloads.snapshot import Name, Objects
 
+#: Gangs of each queue that are told what would start them.
+REMEDIES: Final = 20
 #: Cycles in which exact searches that were put off have their turn.
 CYCLES: Final = 100
 
@@ -56,10 +63,10 @@ class Cost(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """Another gang, and the seconds by which it would start later."""
+    """Another gang, and the seconds by which it would start later; None: it is not known when it would."""
 
     gang: str
-    by: float
+    by: float | None
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,6 +92,8 @@ class Plan:
     proposed: int
     #: when that is, seconds since the epoch
     now: float
+    #: of gangs of the cluster: those that start, or make room for themselves, without what is proposed
+    before: Mapping[str, Outcome] = field(default_factory=dict)
     #: what there is to say about the objects
     notes: list[str] = field(default_factory=list)
 
@@ -98,10 +107,41 @@ def plan(
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
-    trial = _Trial(schedulers)
+    trial = _Trial(schedulers, Config(remedies=REMEDIES))
     trial.put_all(cluster)
     own, refusals = _propose(trial, proposed, at, notes)
-    return Plan(*_decisions(trial.decide(at), trial, own, refusals), at, notes)
+    decided = trial.decide(at)
+    found = Plan(*_decisions(decided, trial, own, refusals), at, notes=notes)
+    waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
+    if waiting:
+        _compare(found, waiting, starts(trial.core, decided, at, waiting), cluster, schedulers)
+    return found
+
+
+def _compare(
+    found: Plan,
+    waiting: set[GangId],
+    then: Mapping[GangId, float],
+    cluster: Objects,
+    schedulers: frozenset[str] | None,
+) -> None:
+    """Says what is different from the cluster as it is; delays are told with the first gang that starts."""
+    trial = _Trial(schedulers, Config(explain=False))
+    trial.put_all(cluster)
+    decided = trial.decide(found.now)
+    told = _Told(decided)
+    found.before = {
+        str(gang): Outcome.PREEMPT if gang in told.evictions else Outcome.PLACE for gang in told.assigned
+    }
+    before = starts(trial.core, decided, found.now, waiting)
+    delays = [
+        Delay(str(gang), None if gang not in then else then[gang] - at)
+        for gang, at in sorted(before.items())
+        if then.get(gang, inf) > at
+    ]
+    causes = [n for n, each in enumerate(found.decisions[: found.proposed]) if each.assignments]
+    if delays and causes:
+        found.decisions[causes[0]] = msgspec.structs.replace(found.decisions[causes[0]], delays=delays)
 
 
 def latest(objects: Objects) -> float:
@@ -125,9 +165,9 @@ def _notes(objects: Objects, where: str) -> Iterator[str]:
 class _Trial:
     """A cluster that is only thought of: what it looks like, and a scheduler of its own."""
 
-    def __init__(self, schedulers: frozenset[str] | None) -> None:
+    def __init__(self, schedulers: frozenset[str] | None, config: Config) -> None:
         self.mirror = Mirror(schedulers, whole=True)
-        self.core = Scheduler()
+        self.core = Scheduler(config)
         self.known: dict[Name, Resource] = {}
 
     def put_all(self, objects: Objects) -> None:
@@ -247,12 +287,13 @@ def _pods(name: Name, owner: Job | JobSet) -> Iterator[Pod]:
             continue
         set_name = pod_set.name if isinstance(owner, JobSet) else job.MAIN
         template: Mapping[str, Any] = pod_set.template  # Any: JSON
+        metadata = _inheriting(template.get("metadata") or {}, owner.metadata)
         for index in range(pod_set.count):
             pod = f"{group}/{set_name}-{index}"
             yield convert(
                 {
                     "metadata": {
-                        **template.get("metadata", {}),
+                        **metadata,
                         "name": pod,
                         "namespace": namespace,
                         "uid": f"{kind.kind}/{namespace}/{pod}",
@@ -262,6 +303,18 @@ def _pods(name: Name, owner: Job | JobSet) -> Iterator[Pod]:
                 },
                 Pod,
             )
+
+
+def _inheriting(metadata: Mapping[str, Any], owner: ObjectMeta) -> dict[str, Any]:  # Any: JSON
+    """A pod's metadata, with the marks of its Job or JobSet, which speaks for it where it says nothing."""
+    own = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    marks = {key: value for key, value in (owner.annotations | owner.labels).items() if key in _INHERITED}
+    fresh = {key: value for key, value in marks.items() if key not in own}
+    return {**metadata, "annotations": {**(metadata.get("annotations") or {}), **fresh}}
+
+
+#: Marks of a Job or JobSet that hold for its independent pods, too.
+_INHERITED: Final = (names.QUEUE, names.HOLD, names.PRIORITY)
 
 
 def _first(owner: Job | JobSet, stage: str) -> bool:

@@ -164,8 +164,8 @@ def _print(found: "Plan") -> None:
 
     from muster.cli import show
 
-    if not found.decisions:
-        print("nothing waits, and nothing would change")
+    if not found.proposed:
+        _print_edit(found)
         return
     alike = [*_alike(found.decisions[: found.proposed]), *_alike(found.decisions[found.proposed :])]
     show.table(
@@ -189,6 +189,28 @@ def _print(found: "Plan") -> None:
             lines += show.explained(first.reason, datetime.fromtimestamp(found.now, UTC))
         if lines:
             print(f"\n{first.gang}", *(f"  {line}" for line in lines), sep="\n")
+
+
+def _print_edit(found: "Plan") -> None:
+    """What is different from the cluster as it is; nothing was proposed that could be decided about."""
+    from muster.app.plan import Outcome
+    from muster.cli import show
+
+    rows = []
+    for each in found.decisions:
+        before = found.before.get(each.gang, Outcome.WAIT)
+        if before is not each.outcome or each.victims:
+            why = (
+                _where([each]) if each.reason is None else f"{each.reason['code']}: {each.reason['message']}"
+            )
+            rows.append([each.gang, before.value, each.outcome.value, "; ".join([why, *_consequences(each)])])
+    if rows:
+        show.table(["GANG", "AS IT IS", "THEN", "WHERE, OR WHY NOT"], rows)
+    same = len(found.decisions) - len(rows)
+    if same or not rows:
+        print(
+            f"{show.plural(same, 'gang')} would start or wait as before" if same else "nothing would change"
+        )
 
 
 def _alike(decisions: "Sequence[Decision]") -> "list[list[Decision]]":
@@ -222,5 +244,7 @@ def _consequences(decision: "Decision") -> list[str]:
         more = f" and {len(decision.victims) - NODES} more" if len(decision.victims) > NODES else ""
         lines.append(f"evicts {plural(len(decision.victims), 'pod')}: {some}{more}")
         lines.append(f"loses {decision.cost.gpu_seconds / 3600:,.1f} GPU hours of work")
-    lines += [f"delays {each.gang} by {clock(each.by)}" for each in decision.delays]
+    for each in decision.delays:
+        by = "for as long as is known" if each.by is None else f"by {clock(each.by)}"
+        lines.append(f"delays {each.gang} {by}")
     return lines

@@ -145,7 +145,8 @@ class Nodes:
         for row, amount in demand:
             used = self.used.item(row, column) + times * amount
             self.used[row, column] = used
-            self._free[row, column] = max(self._capacity.item(row, column) - used, -1)
+            # between two events less than nothing may be in use: a victim has gone, and then its beneficiary
+            self._free[row, column] = min(max(self._capacity.item(row, column) - used, -1), UNLIMITED)
         self.revision += 1
         self.changes.append(column)
 

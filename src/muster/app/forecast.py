@@ -1,0 +1,66 @@
+"""When gangs would start, as far as it is known when others end: the scheduler itself, a little further on.
+
+Nothing arrives any more and nothing fails. Gangs end when they are expected to, by their limit or their
+estimate; one of which neither is known never does. After each end the scheduler decides, and what it assigns
+is taken to run from then on. The scheduler is used up by it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from muster.core.decisions import Assign, Decision, Evict
+from muster.core.events import GangRemoved, GangSubmitted, PodEnded
+from muster.core.gang import GangId
+from muster.core.scheduler import Scheduler
+
+#: Ends that are looked at.
+MOST_ENDS: Final = 1000
+
+
+def starts(
+    core: Scheduler, decided: Iterable[Decision], now: float, wanted: set[GangId]
+) -> dict[GangId, float]:
+    """When those of `wanted` start that do, in seconds since the epoch. `decided`: what is done at `now`."""
+    core.config = replace(core.config, explain=False)
+    left = set(wanted)
+    found: dict[GangId, float] = {}
+    for _ in range(MOST_ENDS):
+        for decision in decided:
+            match decision:
+                case Assign(gang=gang) if gang in left:
+                    left.remove(gang)
+                    found[gang] = now
+                case Evict():
+                    _leave(core, decision, now)
+        core.settle()
+        end, ending = next(core.ends.after(now), (inf, None))
+        if ending is None or end == inf or not left:
+            break
+        now = end
+        _end(core, ending.id, now)
+        decided = core.decide(now)
+    return found
+
+
+def _end(core: Scheduler, gang: GangId, now: float) -> None:
+    pods = list(core.gangs[gang].pods)
+    core.apply(GangRemoved(gang))
+    for pod in pods:
+        core.apply(PodEnded(pod, now))
+
+
+def _leave(core: Scheduler, evict: Evict, now: float) -> None:
+    """Victims are gone at once; whole gangs wait again."""
+    for victim in evict.victims:
+        state = core.gangs.get(victim.gang)
+        if state is None or state.gang is None:
+            continue
+        if victim.pods:
+            for pod in sorted(victim.pods & state.pods.keys()):
+                core.apply(PodEnded(pod, now))
+        else:
+            gang = state.gang
+            _end(core, victim.gang, now)
+            core.apply(GangSubmitted(gang))

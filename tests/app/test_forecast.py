@@ -1,0 +1,54 @@
+"""Forecasts: the scheduler, run on to the ends that are known."""
+
+from muster.app.forecast import starts
+from muster.core.events import GangSubmitted, NodeChanged, PodBound
+from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.scheduler import Scheduler
+
+
+def gang(name: str, cpus: int, seconds: float | None, *, submitted: float = 0, priority: int = 0) -> Gang:
+    sets = (PodSet("main", Shape((("cpu", cpus),)), 1, 1),)
+    return Gang(GangId(name), sets, 1, submitted, priority=priority, estimate=seconds)
+
+
+def scheduler(*gangs: Gang) -> Scheduler:
+    core = Scheduler()
+    core.apply(NodeChanged(NodeName("n"), (("cpu", 4),)))
+    for each in gangs:
+        core.apply(GangSubmitted(each))
+    return core
+
+
+def forecast(core: Scheduler, now: float, *wanted: str) -> dict[str, float]:
+    found = starts(core, core.decide(now), now, {GangId(each) for each in wanted})
+    return {str(gang): at for gang, at in found.items()}
+
+
+def test_gangs_start_when_others_end() -> None:
+    core = scheduler(gang("a", 3, 70), gang("b", 3, 50, submitted=1), gang("c", 4, 10, submitted=2))
+    assert forecast(core, 100, "a", "b", "c") == {"a": 100, "b": 170, "c": 220}
+
+
+def test_what_runs_already_counts_from_its_start() -> None:
+    core = scheduler(gang("a", 4, 70), gang("b", 4, 50, submitted=1))
+    core.apply(PodBound(PodId("p"), NodeName("n"), (("cpu", 4),), GangId("a"), Place("main", 0), at=60))
+    assert forecast(core, 100, "b") == {"b": 130}
+
+
+def test_of_what_waits_for_an_end_that_nobody_knows_nothing_is_said() -> None:
+    core = scheduler(gang("a", 4, None), gang("b", 4, 50, submitted=1))
+    assert forecast(core, 100, "a", "b") == {"a": 100}
+
+
+def test_victims_wait_again_and_may_start_again() -> None:
+    core = scheduler(gang("low", 4, 100))
+    core.apply(PodBound(PodId("p"), NodeName("n"), (("cpu", 4),), GangId("low"), Place("main", 0), at=60))
+    core.decide(90)
+    core.apply(GangSubmitted(gang("high", 3, 40, priority=5, submitted=95)))
+    assert forecast(core, 100, "high", "low") == {"high": 100, "low": 140}
+
+
+def test_only_so_many_ends_are_looked_at() -> None:
+    gangs = [gang(f"g{i:04}", 4, 1, submitted=i) for i in range(1200)]
+    found = forecast(scheduler(*gangs), 2000, *(str(each.id) for each in gangs))
+    assert len(found) == 1000
