@@ -13,10 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, QueueChanged
-from muster.core.gang import Gang, GangId, NodeName, PodId, PodSet, Queue, Shape
+from muster.core.events import (
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    PodBound,
+    QueueChanged,
+)
+from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, PodId, PodSet, Queue, Shape, Strategy
 from muster.core.nodes import Ints
-from muster.core.placement import Part, Want, place, tightest_group
+from muster.core.placement import Claim, Part, Rules, Want, place, tightest_group
 from muster.core.scheduler import Scheduler
 
 NODES: Final = 10_000
@@ -26,6 +33,24 @@ GANGS: Final = 10_000
 QUEUES: Final = 20
 GPU: Final = "nvidia.com/gpu"
 SHAPE: Final = Shape((("cpu", 8_000), ("memory", 65_536), (GPU, 1)))
+#: GPUs, milli-CPU, MiB and number of the pods of a gang of six shapes
+_SIX: Final = (
+    (1, 8_000, 65_536, 20),
+    (2, 16_000, 65_536, 10),
+    (4, 32_000, 262_144, 5),
+    (8, 90_000, 700_000, 2),
+    (0, 4_000, 16_384, 8),
+    (1, 24_000, 300_000, 5),
+)
+SIX: Final = tuple(
+    Part(
+        f"p{p}",
+        Shape((("cpu", cpu), ("memory", memory), *(((GPU, gpu),) if gpu else ()))),
+        count,
+        count,
+    )
+    for p, (gpu, cpu, memory, count) in enumerate(_SIX)
+)
 
 
 def run() -> dict[str, float]:
@@ -38,6 +63,10 @@ def run() -> dict[str, float]:
         figures[f"group of {pods}, nodes and counts, µs"] = took
         figures[f"group of {pods}, nodes and counts, × floor"] = took / floor
     figures["group of 512, charged and by place, µs"] = whole_placement(scheduler)
+    tree = cluster(labels=True)
+    for name, claim in gathering().items():
+        figures[f"{name}, µs"] = took = whole_fit(tree, claim)
+        figures[f"{name}, × floor"] = took / floor
     figures["cold shape: eligibility, slots and order, µs"] = cold_shape(scheduler)
     figures["refusal of what cannot fit, µs"] = refusal(scheduler)
     figures["pods placed one by one, 1/s"] = one_by_one(scheduler)
@@ -46,14 +75,18 @@ def run() -> dict[str, float]:
     return figures | cycles()
 
 
-def cluster(nodes: int = NODES) -> Scheduler:
-    """Nodes of 8 GPUs, 96 CPUs and 768 GiB, between empty and full."""
+def cluster(nodes: int = NODES, labels: bool = False) -> Scheduler:
+    """Nodes of 8 GPUs, 96 CPUs and 768 GiB, between empty and full; in racks of 20, blocks of 10 racks and
+    spines of 10 blocks, if they have `labels`."""
     scheduler = Scheduler()
+    if labels:
+        scheduler.apply(LayersChanged(tuple(Layer(name, (name,)) for name in ("spine", "block", "rack"))))
     random = np.random.default_rng(1)
     for i, used in enumerate(random.integers(0, 9, nodes).tolist()):
         name = NodeName(f"node-{i:05}")
         capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
-        scheduler.apply(NodeChanged(name, capacity))
+        where = (("block", f"b{i // 200}"), ("rack", f"r{i // 20}"), ("spine", f"s{i // 2000}"))
+        scheduler.apply(NodeChanged(name, capacity, labels=where if labels else ()))
         if used:
             requests = (("cpu", 8_000 * used), ("memory", 65_536 * used), (GPU, used))
             scheduler.apply(PodBound(PodId(f"pod-{i}"), name, requests))
@@ -99,6 +132,30 @@ def whole_placement(scheduler: Scheduler) -> float:
         placed = place(want, [range(GROUP)], {}, None, scheduler.ledger, scheduler.slots)
         times.append(time.perf_counter() - started)
         assert placed is not None
+        scheduler.ledger.rollback(mark)
+    return 1e6 * statistics.median(times)
+
+
+def gathering() -> dict[str, Claim]:
+    """Gangs that ask for one block, or prefer the tightest of three layers."""
+    must = Rules((Gather("block", Strategy.MUST_GATHER),))
+    prefer = Rules(tuple(Gather(layer, Strategy.PREFER_GATHER) for layer in ("spine", "block", "rack")))
+    wants = {
+        "group of 64 in one block": Want((Part("main", SHAPE, 64, 64),), 64, must),
+        "six pod sets of 50, three layers": Want(SIX, sum(part.count for part in SIX), prefer),
+    }
+    return {name: Claim(want, [range(part.count) for part in want.parts]) for name, want in wants.items()}
+
+
+def whole_fit(scheduler: Scheduler, claim: Claim) -> float:
+    """From a claim to places and columns, charged; all nodes that it used have changed since the last."""
+    times = []
+    for _ in range(200):
+        mark = scheduler.ledger.mark()
+        started = time.perf_counter()
+        placed = scheduler.fit.fit(claim)
+        times.append(time.perf_counter() - started)
+        assert isinstance(placed, dict)
         scheduler.ledger.rollback(mark)
     return 1e6 * statistics.median(times)
 

@@ -36,6 +36,7 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.bay import Bay
 from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Place, Shape, Strategy
 from muster.core.ledger import Ledger
@@ -50,6 +51,12 @@ from muster.core.topology import Longs, Topology, resolve
 TRIES: Final = 64
 #: Domains for which an exact problem is solved, per claim.
 SEARCHES: Final = 8
+
+#: Of so many domains it is not asked beforehand whether all amounts together suffice.
+_FEW: Final = 16
+
+#: Slots by group, per column or domain.
+_Totals = Sequence[Ints | Longs]
 
 _NONE: Final = Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
 
@@ -86,6 +93,9 @@ class Gathering:
             self.ledger.rollback(mark)
             return placed
         self.ledger.commit(mark)
+        parts = claim.want.parts
+        if self.topology.by_name and not claim.ranks and len({part.shape for part in parts}) == len(parts):
+            return placed  # it lies along the tree already
         return arrange(placed, claim, self.topology.position)
 
     def nearest(self, want: Want, verdict: Verdict | None, excluded: Columns | None) -> Nearest | None:
@@ -133,6 +143,7 @@ class _Search:
         self._granted: bool | None = None
         self._searches = 0
         self._open: Verdict | None = None
+        self._still: list[Vector] | None = None
 
     def run(self) -> dict[Place, int] | Verdict:
         """Places → columns, charged; or a verdict, and whatever is charged to be rolled back."""
@@ -186,23 +197,36 @@ class _Search:
     # Candidates
 
     def _try(self, level: int, want: Want) -> dict[Place, int] | None:
-        """The first of the level's domains that holds the minimum of this want (the whole, or the gang's)."""
+        """The first of the level's domains that holds the minimum of this want (the whole, or the gang's).
+
+        Greedily first: a domain that only a search would fill comes after those that need none.
+        """
         candidates = self._candidates(level, want)
-        for number in candidates[:TRIES].tolist():
+        some = candidates[:TRIES].tolist()
+        for number in some:
             if (placed := self._attempt(level, number, want)) is not None:
                 return placed
+        if len(self._groups) > 1 or want.constrained:
+            for number in some:
+                if (placed := self._search(self._columns(level, number), want)) is not None:
+                    return placed
         if len(candidates) > TRIES and level == self._limit and want is self._want:
             self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
         return None
 
     def _candidates(self, level: int, want: Want) -> Columns:
         """Domains that could hold the minimum, in the order in which they are to be tried."""
-        totals = self._totals(level)
         needs = [sum(want.parts[p].need for p in group.parts) for group in self._groups]
-        counts = np.array([[group.count] for group in self._groups])
-        able: Bools = np.minimum(totals, counts).sum(axis=0) >= want.need
-        for row, need in zip(totals, needs, strict=True):
+        least = self._least(needs, want)
+        node = level == len(self._topology.levels) - 1
+        if node and any(amount > self._of.nodes.free(row).max(initial=0) for row, amount in least):
+            return np.zeros(0, np.intp)
+        totals = self._totals(level)
+        able: Bools = totals[0] >= needs[0]
+        for row, need in zip(totals[1:], needs[1:], strict=True):
             able &= row >= need
+        if want.need > sum(needs):
+            able &= self._useful(totals, slice(None)) >= want.need
         able &= self._topology.levels[level].labelled
         if level and len(self._settled):
             home = self._home(level)
@@ -211,23 +235,24 @@ class _Search:
             elif level > self._limit:
                 able[:] = False
         numbers = np.flatnonzero(able)
-        if len(numbers) > 1 and len(self._groups) > 1:
-            numbers = numbers[self._hold_amounts(level, numbers, needs, want)]
+        if len(numbers) > _FEW and len(self._groups) > 1:
+            numbers = numbers[self._hold_amounts(level, numbers, least)]
         if len(numbers) <= 1:
             return numbers
-        elastic = want is self._want and level == self._limit and want.need < int(counts.sum())
+        size = sum(group.count for group in self._groups)
+        elastic = want is self._want and level == self._limit and want.need < size
         return self._ordered(level, numbers, totals, most_first=elastic)
 
-    def _ordered(self, level: int, numbers: Columns, totals: Ints | Longs, most_first: bool) -> Columns:
+    def _ordered(self, level: int, numbers: Columns, totals: _Totals, most_first: bool) -> Columns:
         """The fullest first, by slots of the largest pod, then by those of what is around it."""
         row = totals[self._largest][numbers]
-        keys = [numbers]
+        keys: list[Ints | Longs | Columns] = [numbers]
         for wider in range(1, level):
-            around = self._totals(wider)[self._largest]
+            around = self._topology.totals(wider, self._sums[self._largest])
             keys.append(around[self._above(level, wider)[numbers]])
         keys.append(row)
         if most_first:
-            keys.append(-np.minimum(totals[:, numbers], self._counts).sum(axis=0))
+            keys.append(-self._useful(totals, numbers))
         return numbers[np.lexsort(keys)]
 
     def _above(self, level: int, wider: int) -> Columns:
@@ -237,20 +262,24 @@ class _Search:
         above: Columns = np.searchsorted(levels[wider].starts, first, side="right") - 1
         return above
 
-    def _hold_amounts(self, level: int, numbers: Columns, needs: Sequence[int], want: Want) -> Bools:
-        """Of these domains, those in which enough of every resource is free for all groups together."""
-        nodes = self._of.nodes
-        asked = [dict(self._of.slots.of(group.shape).demand) for group in self._groups]
+    def _least(self, needs: Sequence[int], want: Want) -> list[tuple[int, int]]:
+        """The least of every resource (by row) that the minimum takes, whichever pods it is made of."""
+        asked = [dict(self._of.nodes.demand(group.shape.requests)) for group in self._groups]
         rest = want.need - sum(needs)
-        able = np.ones(len(numbers), np.bool_)
+        found = []
         for row in sorted({row for amounts in asked for row in amounts}):
             each = [amounts.get(row, 0) for amounts in asked]
-            least = sum(n * amount for n, amount in zip(needs, each, strict=True)) + rest * min(each)
-            free = np.maximum(nodes.free(row), 0)
-            if level == len(self._topology.levels) - 1:
-                able &= free[numbers] >= least
-            else:
-                able &= self._topology.totals(level, self._topology.sums(free))[numbers] >= least
+            found.append((row, sum(n * a for n, a in zip(needs, each, strict=True)) + rest * min(each)))
+        return found
+
+    def _hold_amounts(self, level: int, numbers: Columns, least: Sequence[tuple[int, int]]) -> Bools:
+        """Of these domains, those in which enough of every resource is free for all groups together."""
+        able = np.ones(len(numbers), np.bool_)
+        for row, amount in least:
+            free = np.maximum(self._of.nodes.free(row), 0)
+            if level < len(self._topology.levels) - 1:
+                free = self._topology.totals(level, self._topology.sums(free))
+            able &= free[numbers] >= amount
         return able
 
     # Numbers of the survey
@@ -267,36 +296,38 @@ class _Search:
         ]
 
     @cached_property
-    def _counts(self) -> Longs:
-        return np.array([[group.count] for group in self._groups])
-
-    @cached_property
     def _largest(self) -> int:
-        sizes = [self._of.slots.of(group.shape).size for group in self._groups]
+        sizes = [vector.size for vector in self._vectors()]
         return max(range(len(sizes)), key=sizes.__getitem__)
 
     @cached_property
-    def _caps(self) -> Ints | Longs:
-        """Groups × columns: how many pods of each could matter there."""
-        nodes = len(self._of.nodes)
-        # sums over all nodes must not overflow; a gang of more is counted in longer numbers
-        small = max(group.count for group in self._groups) * nodes < UNLIMITED
-        caps = np.empty((len(self._groups), nodes), np.int32 if small else np.int64)
-        for row, group in zip(caps, self._groups, strict=True):
-            np.minimum(self._of.slots.of(group.shape).slots, group.count, out=row)
-        if self._barred is not None:
-            caps[:, self._barred] = 0
-        return caps
+    def _sums(self) -> list[Longs]:
+        return [self._topology.sums(row) for row in self._slots()]
 
-    @cached_property
-    def _sums(self) -> Longs:
-        return np.array([self._topology.sums(row) for row in self._caps])
+    def _vectors(self) -> list[Vector]:
+        """By group. In bays the ledger does not change, until a search is made or it is all over."""
+        if not self._apart:
+            return [self._of.slots.of(group.shape) for group in self._groups]
+        if self._still is None:
+            self._still = [self._of.slots.of(group.shape) for group in self._groups]
+        return self._still
 
-    def _totals(self, level: int) -> Ints | Longs:
-        """Groups × domains of a level."""
+    def _slots(self) -> list[Ints]:
+        """By group the slots per column. Read them before the ledger changes again."""
+        rows = [vector.slots for vector in self._vectors()]
+        return rows if self._barred is None else [np.where(self._barred, 0, row) for row in rows]
+
+    def _totals(self, level: int) -> _Totals:
+        """By group the slots of each domain of a level."""
         if level == len(self._topology.levels) - 1:
-            return self._caps
-        return self._topology.totals(level, self._sums)
+            return self._slots()
+        return [self._topology.totals(level, row) for row in self._sums]
+
+    def _useful(self, totals: _Totals, numbers: Columns | slice) -> Longs:
+        """How many of the gang's pods these domains could take, each group for itself."""
+        useful = [np.minimum(row[numbers], g.count) for row, g in zip(totals, self._groups, strict=True)]
+        found: Longs = np.sum(useful, axis=0, dtype=np.int64)
+        return found
 
     def _bar(self, levels: set[int]) -> Bools | None:
         """Columns that must not be used: excluded ones, and those in no domain of a required layer."""
@@ -328,6 +359,8 @@ class _Search:
         """Put the minimum of `want` into this domain, and then as many more as near as they fit."""
         ledger = self._of.ledger
         columns = self._columns(level, number)
+        if columns is not None and self._apart:
+            return self._attempt_apart(columns, level, number, want)
         mark = ledger.mark()
         trial = Trial(want.parts, None, ledger, self._of.slots, columns, self._claim.presences)
         if trial.constrained:
@@ -340,7 +373,41 @@ class _Search:
                 fits = trial.fill_minimum(want.need) and self._right(trial)
         if not fits:
             ledger.rollback(mark)
-            return self._search(columns, want) if len(self._groups) > 1 or trial.constrained else None
+            return None
+        self._widen(trial, level, number, want)
+        ledger.commit(mark)
+        return trial.places(self._claim.vacant)
+
+    def _attempt_apart(
+        self, columns: Columns, level: int, number: int, want: Want
+    ) -> dict[Place, int] | None:
+        """The same for several shapes, without the ledger until it is known to fit."""
+        slots, nodes = self._of.slots, self._of.nodes
+        of_group = {group.shape: vector for group, vector in zip(self._groups, self._vectors(), strict=True)}
+        vectors = [of_group[part.shape] for part in want.parts]
+        order = sorted(range(len(vectors)), key=lambda p: -vectors[p].size)
+        filled = Bay(nodes, slots.order, vectors, columns).fill(want.parts, want.need, order)
+        if filled is None:
+            return None
+        trial = Trial(want.parts, None, self._of.ledger, slots, columns, self._claim.presences)
+        for p, pieces in enumerate(filled):
+            for some, times in pieces:
+                trial.take(p, vectors[p], some, times)
+        self._widen(trial, level, number, want)
+        return trial.places(self._claim.vacant)
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether domains can be tried in a bay."""
+        return (
+            len(self._groups) > 1
+            and self._of.slots.order.free_alone
+            and not (self._claim.preferred or self._multiples or self._want.constrained)
+            and not any(group.shape.gpu_share for group in self._groups)
+        )
+
+    def _widen(self, trial: Trial, level: int, number: int, want: Want) -> None:
+        """Put as many more as fit: in the domain, then in the next wider one, up to the required one."""
         size = sum(part.count for part in want.parts)
         wider = level
         while not self._multiples and sum(trial.placed) < size and wider >= self._limit:
@@ -348,8 +415,6 @@ class _Search:
                 trial.within = self._columns(wider, self._topology.above(number, level, wider))
             trial.fill_up()
             wider -= 1
-        ledger.commit(mark)
-        return trial.places(self._claim.vacant)
 
     def _columns(self, level: int, number: int) -> Columns | None:
         """The columns of a domain that may be used; None = all there are."""
@@ -371,6 +436,7 @@ class _Search:
             self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
             return None
         self._searches += 1
+        self._still = None
         if want.constrained:
             return self._walk(columns, want)
         outside = None
@@ -484,7 +550,7 @@ class _Search:
         if self._unknown or not self._limit:
             return None
         level = self._limit
-        totals = np.minimum(self._totals(level), self._counts).sum(axis=0)
+        totals = self._useful(self._totals(level), slice(None))
         numbers = np.flatnonzero(self._topology.levels[level].labelled)
         if home is not None:
             numbers = np.array([home[1]], np.intp)

@@ -18,6 +18,7 @@ gradient descent, `muster.sim.policies.fgd`), and is therefore a vector operatio
 than room for large pods. The published orders that muster is compared with are in `muster.sim.policies`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -59,6 +60,13 @@ class Order:
         """
         raise NotImplementedError
 
+    #: Whether `keys_of` is there.
+    free_alone = False
+
+    def keys_of(self, vector: "Vector", slots: Ints, free: Callable[[int], Ints]) -> Ints:
+        """The keys of some nodes, from their slots and what is free there of a row's resource."""
+        raise NotImplementedError
+
     def update(self, vector: "Vector", columns: list[int]) -> None:
         """Bring the keys of a few columns up to date; those without a slot are NO_SLOT already."""
         some = np.array([column for column in columns if vector.slots.item(column)], np.intp)
@@ -75,18 +83,20 @@ class Order:
 
 class Pack(Order):
     fills = True
+    free_alone = True
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
-        nodes = self.nodes
         some = slice(None) if columns is None else columns
-        slots = vector.slots[some]
+        return self.keys_of(vector, vector.slots[some], lambda row: self.nodes.free(row)[some])
+
+    def keys_of(self, vector: "Vector", slots: Ints, free: Callable[[int], Ints]) -> Ints:
         amount = dict(vector.demand)[vector.scarce]
-        left = nodes.free(vector.scarce)[some] - slots * np.int32(min(amount, UNLIMITED))
+        left = free(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
         key: Ints = np.minimum(left >> _coarse(amount), _LEFT_MAX)
         key <<= _FIELD
         key |= np.minimum(slots, _FIELD_MAX)
         for row in vector.devices:
-            key |= (nodes.free(row)[some] > 0).astype(np.int32) << (2 * _FIELD)
+            key |= (free(row) > 0).astype(np.int32) << (2 * _FIELD)
         return key
 
     def update(self, vector: "Vector", columns: list[int]) -> None:

@@ -294,6 +294,11 @@ class Trial:
         """Where all pods placed so far are, one entry for each."""
         return [*self._fixed.values(), *(column for columns in self._columns for column in columns)]
 
+    def take(self, p: int, vector: Vector, columns: Columns, times: npt.NDArray[np.int64]) -> None:
+        """Put pods of a part on these distinct columns, where they are known to fit."""
+        self._charge(p, vector, columns, times)
+        self._columns[p].extend(np.repeat(columns, times).tolist())
+
     def put(self, p: int, columns: Columns) -> bool:
         """Put one more pod of a part on each of these columns, which may repeat. False: one does not fit."""
         vector = self._slots.of(self.parts[p].shape)

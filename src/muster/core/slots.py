@@ -55,6 +55,8 @@ class Slots:
         self._nodes = nodes
         self.eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
+        #: what changed between two positions of the log, as asked for last
+        self._merged: tuple[tuple[int, int, int], Columns] = ((-1, -1, -1), np.zeros(0, np.intp))
 
     def of(self, shape: Shape) -> Vector:
         """The vector of this shape as of now. Read it before the ledger changes again."""
@@ -102,11 +104,18 @@ class Slots:
         elif len(together) == 1 and not singly:
             self._compute(vector, eligible, together[0])
         else:
-            once = np.zeros(len(self._nodes), np.bool_)
-            once[singly] = True
-            for columns in together:
-                once[columns] = True
-            self._compute(vector, eligible, np.flatnonzero(once))
+            key = (vector.layout, vector.position, self._nodes.changes.end)
+            if self._merged[0] != key:  # the shapes of one gang fall behind, and catch up, together
+                self._merged = key, self._once(singly, together)
+            self._compute(vector, eligible, self._merged[1])
+
+    def _once(self, singly: list[int], together: list[Columns]) -> Columns:
+        """All these columns, each once."""
+        once = np.zeros(len(self._nodes), np.bool_)
+        once[singly] = True
+        for columns in together:
+            once[columns] = True
+        return np.flatnonzero(once)
 
     def when_empty(self, shape: Shape, mask: Bools) -> Ints:
         """How many pods of this shape each node of the mask would take if nothing ran there."""

@@ -64,6 +64,8 @@ class Topology:
         self._layout = -1
         self._log = 0
         self._stale = True
+        #: columns stand in order of path already
+        self.by_name = True
 
     def change(self, layers: tuple[Layer, ...]) -> bool:
         """Take the layers in, widest first. False if nothing changed."""
@@ -101,7 +103,8 @@ class Topology:
         """Sums of a value per column over the cells."""
         if not self._paths:
             return np.zeros(0, np.int64)
-        return np.add.reduceat(values[self.order], self.starts[:-1], dtype=np.int64)
+        ordered = values if self.by_name else values[self.order]
+        return np.add.reduceat(ordered, self.starts[:-1], dtype=np.int64)
 
     def totals(self, level: int, sums: Longs) -> Longs:
         """Sums over cells (the last axis), summed over the numbers of a level that is not the node's."""
@@ -147,6 +150,7 @@ class Topology:
         self.order = np.argsort(of_column, kind="stable")
         self.position = np.empty_like(self.order)
         self.position[self.order] = np.arange(len(self.order))
+        self.by_name = bool((of_column[1:] >= of_column[:-1]).all())
         self.starts = np.searchsorted(of_column[self.order], np.arange(len(cells) + 1))
         self.levels = [_level(name, depth, cells, of_column) for depth, name in enumerate(self.names[:-1])]
         every = np.arange(len(self._paths))
