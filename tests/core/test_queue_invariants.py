@@ -1,0 +1,184 @@
+"""What holds of queues after every cycle, whatever comes: trees, rules, gangs and nodes drawn at random."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.eligibility import Eligibility
+from muster.core.events import GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
+from muster.core.gang import Code, GangId, PodSet, Queue, QueueOrder
+from muster.core.queues import Account, counted
+from muster.core.scheduler import Scheduler
+from muster.core.slots import Slots
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
+
+NAMES = ("a", "b", "a1", "a2", "b1")
+
+
+class Life:
+    """A cluster and what happens to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.muster = Scheduler()
+        self.now = 0.0
+        for i in range(self.rng.randint(1, 4)):
+            self.muster.apply(node(f"n{i}", gpu=self.rng.randint(1, 8)))
+        for _ in range(self.rng.randint(0, 5)):
+            self.rule()
+
+    def rule(self) -> None:
+        """Rules of a queue change. A parent above it by name, so that there is no cycle."""
+        rng = self.rng
+        name = rng.choice(NAMES)
+        guarantee = rng.choice([0, 0, 1, 2])
+        cap = rng.choice([None, None, guarantee + rng.randint(0, 6)])
+        rules = Queue(
+            name,
+            parent=name[0] if len(name) > 1 and rng.random() < 0.8 else "root",
+            weight=rng.randint(1, 4),
+            guarantee=amounts({GPU: guarantee}),
+            deserved=amounts({GPU: guarantee + 1}) if cap is None and rng.random() < 0.2 else None,
+            capability=amounts({GPU: cap}) if cap is not None else (),
+            order=rng.choice(list(QueueOrder)),
+            closed=rng.random() < 0.1,
+            max_gangs=rng.choice([None, None, 3]),
+        )
+        self.muster.apply(QueueChanged(rules))
+
+    def step(self) -> None:
+        rng = self.rng
+        kind = rng.random()
+        gangs = sorted(self.muster.gangs)
+        if kind < 0.6:
+            count = rng.randint(1, 6)
+            least = rng.choice([count, rng.randint(0, count)])
+            pods = PodSet("main", shape(gpu=rng.randint(0, 2), cpu=1000), count, least)
+            asked = gang(
+                f"g{rng.randint(0, 30)}",
+                pods,
+                minimum=least,
+                submitted=self.now,
+                priority=rng.choice([0, 0, 1]),
+            )
+            asked = replace(
+                asked, queue=rng.choice((*NAMES, "default")), namespace=rng.choice("xy"), preempts=False
+            )
+            self.muster.apply(GangSubmitted(asked))
+        elif kind < 0.85 and gangs:
+            name = rng.choice(gangs)
+            for pod in sorted(self.muster.gangs[name].pods):
+                self.muster.apply(PodEnded(pod, self.now))
+            self.muster.apply(GangRemoved(name))
+        elif kind < 0.93:
+            self.rule()
+        elif kind < 0.96:
+            self.muster.apply(QueueRemoved(rng.choice(NAMES)))
+        else:
+            self.muster.apply(node("n0", gpu=rng.randint(0, 8), cordoned=rng.random() < 0.3))
+
+    def decide(self) -> list[str]:
+        self.now += 1.0
+        self.muster.settle()
+        before = {name: dict(account.used) for name, account in self.muster.queues.accounts.items()}
+        begun: list[str] = []
+        for assign in assigns(self.muster.decide(self.now)):
+            begun.append(assign.gang)
+            bind(self.muster, assign)
+        self.muster.settle()
+        self.check(before)
+        return begun
+
+    def check(self, before: dict[str, dict[str, int]]) -> None:
+        queues = self.muster.queues
+        for parent in (queues.root, *queues.accounts.values()):
+            for resource, entitled in parent.entitled.items():
+                given_away = sum(child.entitled[resource] for child in parent.children)
+                assert given_away <= entitled, "children are entitled to no more than their parent"
+        for account in queues.accounts.values():
+            for resource, cap in account.caps.items():
+                used = account.used.get(resource, 0)
+                assert used <= max(cap, before[account.name].get(resource, 0)), "no start exceeds a cap"
+        self.check_sums()
+        self.check_work_conservation()
+
+    def check_sums(self) -> None:
+        used: dict[str, Counter[str]] = {name: Counter() for name in self.muster.queues.accounts}
+        for state in self.muster.gangs.values():
+            account = self.muster.queues.find(state.gang.queue) if state.gang is not None else None
+            for above in account.path if account is not None else ():
+                for resource, amount in counted(tuple(state.usage.items())):
+                    used[above.name][resource] += amount
+        for name, account in self.muster.queues.accounts.items():
+            assert account.used == {resource: n for resource, n in used[name].items() if n}
+
+    def check_work_conservation(self) -> None:
+        """Whoever waits and was not refused for a rule does not fit: nothing idles for the sake of shares."""
+        muster = self.muster
+        fresh = Slots(muster.nodes, Eligibility(muster.nodes))
+        for state in muster.gangs.values():
+            if state.want is None or not state.waits or state.back_off or state.holds:
+                continue
+            assert state.explanation is not None
+            if state.explanation.code in (Code.INVALID, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED):
+                continue
+            (part,) = state.want.parts
+            assert fresh.of(part.shape).total < max(state.want.need, part.need)
+
+
+@given(st.integers(0, 100_000))
+@settings(max_examples=60, deadline=None)
+def test_what_holds_after_every_cycle(seed: int) -> None:
+    life = Life(seed)
+    for _ in range(15):
+        for _ in range(life.rng.randint(1, 4)):
+            life.step()
+        life.decide()
+
+
+@given(st.integers(0, 100_000))
+@settings(max_examples=15, deadline=None)
+def test_the_same_again(seed: int) -> None:
+    one, other = Life(seed), Life(seed)
+    for _ in range(8):
+        one.step()
+        other.step()
+        assert one.decide() == other.decide()
+
+
+@given(st.integers(0, 100_000))
+@settings(max_examples=30, deadline=None)
+def test_within_goes_before_over(seed: int) -> None:
+    """Among gangs of one GPU, none that carries its queue over starts while one within could."""
+    rng = random.Random(seed)
+    muster = Scheduler()
+    muster.apply(node("n", gpu=rng.randint(1, 8)))
+    for name in "abc":
+        muster.apply(QueueChanged(Queue(name, weight=rng.randint(1, 4))))
+    for i in range(20):
+        one = gang(f"g{i}", PodSet("main", shape(gpu=1), 1, 1), minimum=1, priority=rng.randint(0, 2))
+        muster.apply(GangSubmitted(replace(one, queue=rng.choice("abc"))))
+    muster.settle()
+    accounts = {name: muster.queues.accounts[name] for name in "abc"}
+    for assign in assigns(muster.decide(0.0)):
+        state = muster.gangs[GangId(assign.gang)]
+        assert state.gang is not None
+        account = accounts[state.gang.queue]
+        others = [other for other in accounts.values() if other is not account and other.waiting]
+        if _over(account):
+            assert all(_full(other) for other in others)
+
+
+def _over(account: Account) -> bool:
+    return any(used > account.entitled.get(resource, 0) for resource, used in account.used.items())
+
+
+def _full(account: Account) -> bool:
+    """One more pod of one GPU would carry it over."""
+    return any(
+        account.used.get(resource, 0) + one > account.entitled.get(resource, 0)
+        for resource, one in counted(amounts({GPU: 1, "pods": 1}))
+    )
