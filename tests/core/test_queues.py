@@ -338,6 +338,36 @@ class TestRefusals:
         assert muster.queues.root.used[GPU_SHARE] == 4_000
 
 
+class TestRemedies:
+    """What would start a gang is true of its queue, too."""
+
+    def remedies(self, muster: Scheduler, name: str) -> list[str]:
+        explanation = muster.gangs[GangId(name)].explanation
+        assert explanation is not None
+        return [f"{remedy.change}: {remedy.effect}" for remedy in explanation.remedies]
+
+    def test_fewer_pods_stay_below_a_cap(self) -> None:
+        muster = cluster(
+            queue("a", capability=gpus(6)), submit("two", "a", 2), submit("g", "a", 9, submitted=1.0)
+        )
+        assert started(muster) == {"two": 2}
+        assert code(muster, "g") is Code.QUOTA_EXCEEDED
+        assert self.remedies(muster, "g") == ["with 4 GPUs (4 × 1): would start now"]
+
+    def test_another_gang_of_the_queue_ends(self) -> None:
+        muster = cluster(
+            queue("a", capability=gpus(6)), submit("two", "a", 2), submit("g", "a", 6, submitted=1.0)
+        )
+        muster.apply(submit("other", "default", 8))
+        assert started(muster) == {"two": 2, "other": 8}
+        assert "when two ends: would start" in self.remedies(muster, "g")
+
+    def test_a_full_queue_is_told_nothing_that_is_not_true(self) -> None:
+        muster = cluster(queue("a", max_gangs=0), submit("g", "a", 2))
+        assert not started(muster)
+        assert self.remedies(muster, "g") == []
+
+
 class TestFaults:
     @pytest.mark.parametrize(
         ("rules", "faulty", "message"),

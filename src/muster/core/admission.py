@@ -12,7 +12,8 @@ Answers are remembered per queue and want until some use or entitlement changes,
 equal gangs are checked once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -132,6 +133,35 @@ class Admission:
             return Offer(want, state.vacant)
         vacant = {part.pod_set: indices for part, indices in zip(want.parts, state.vacant, strict=True)}
         return Offer(answer, tuple(vacant[part.pod_set] for part in answer.parts), whole=False)
+
+    @property
+    def rules(self) -> tuple[int, int]:
+        """Changes when rules or quotas do; what `allows` says changes besides only with what gangs use."""
+        return self._queues.plantings, self._quotas.changes
+
+    def allows(self, state: GangState, want: Want) -> bool:
+        """Whether rules and quotas let it have at least the minimum of this now, be it on what is lent."""
+        gang = state.gang
+        assert gang is not None
+        account = self._queues.find(gang.queue)
+        if account is None or self._queues.barred(gang) is not None:
+            return False
+        if not state.begun and self._not_now(account) is not None:
+            return False
+        if self._queues.above_capability(account, self._queues.demand(want)[0]) is not None:
+            return False
+        return not self._quotas.concern(state) or self._quotas.exceeded(state, want) is None
+
+    @contextmanager
+    def gone(self, other: GangState) -> Iterator[None]:
+        """As if another gang used nothing."""
+        queue = other.gang.queue if other.gang is not None else ""
+        used = tuple(other.usage.items())
+        self._queues.shift(queue, used, -1)
+        try:
+            yield
+        finally:
+            self._queues.shift(queue, used, 1)
 
     def bar(self, state: GangState) -> None:
         """Leaves the reason why this gang's queue cannot be used."""

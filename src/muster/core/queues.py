@@ -138,6 +138,8 @@ class Queues:
         self._overshoots = 0
         #: count changes of use, and divisions of what there is
         self.moves = self.divisions = 0
+        #: counts changes of rules
+        self.plantings = 0
         self._planted = self._entitled = False
         self._capacity_as_of = (-1, -1)
 
@@ -184,6 +186,7 @@ class Queues:
         for account in self.accounts.values():
             account.path = (account, *_above(account))
         self._planted, self._entitled = True, False
+        self.plantings += 1
         self._capacity_as_of = (-1, -1)
         for charge in self._charges.values():
             self._charge(charge, 1)

@@ -26,15 +26,19 @@ class Quotas:
         self._rooms: dict[Name, dict[str, int]] = {}
         self._promised: dict[Name, dict[str, int]] = {}
         self._of: dict[GangId, list[tuple[Name, Amounts]]] = {}
+        #: counts changes of what quotas have left
+        self.changes = 0
 
     def change(self, name: Name, room: Amounts) -> bool:
         """What the quota has left, as the API server says. False if nothing changed."""
         if self._rooms.get(name) == dict(room):
             return False
         self._rooms[name] = dict(room)
+        self.changes += 1
         return True
 
     def remove(self, name: Name) -> bool:
+        self.changes += 1
         return self._rooms.pop(name, None) is not None
 
     def settle(self, state: GangState) -> None:

@@ -127,6 +127,7 @@ class Scheduler:
                 self.config.remedies,
                 self.config.trials,
                 lambda state, want: self._claim(state, want, {}),
+                self._admission,
             ),
         )
         #: gangs whose state changed since the last cycle

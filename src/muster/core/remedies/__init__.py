@@ -23,7 +23,7 @@ from muster.core.gangs import GangState
 from muster.core.placement import Want
 from muster.core.remedies.blocker_ends import blocker_ends
 from muster.core.remedies.fewer_pods import fewer_pods
-from muster.core.remedies.question import Question
+from muster.core.remedies.question import Admission, Question
 from muster.core.remedies.smaller_pods import smaller_pods
 
 __all__ = ["Question", "Remedies"]
@@ -44,8 +44,12 @@ _Key = tuple[Want, str, Code]
 class Remedies:
     """Who is asked about in a cycle, and what was found for equals."""
 
-    def __init__(self, first: int, trials: int, claim: Callable[[GangState, Want], Claim]) -> None:
-        """`claim`: what a gang would be placed with."""
+    def __init__(
+        self, first: int, trials: int, claim: Callable[[GangState, Want], Claim], admission: Admission
+    ) -> None:
+        """`claim`: what a gang would be placed with; `admission`: what its queue would say to that."""
+        self._admission = admission
+        self._rules = admission.rules
         self._first = first
         self._trials = trials
         self._claim = claim
@@ -57,8 +61,9 @@ class Remedies:
         """`changed`: the cluster is not as it was in the last cycle."""
         self._left = self._trials
         self._asked.clear()
-        if changed:
+        if changed or self._rules != self._admission.rules:
             self._known.clear()
+            self._rules = self._admission.rules
 
     def added(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case]
@@ -75,7 +80,8 @@ class Remedies:
         if known is None:
             if self._left <= 0:
                 return explanation
-            question = Question(state, explanation, self._claim(state, state.want), case_of(state.want))
+            claim, case = self._claim(state, state.want), case_of(state.want)
+            question = Question(state, explanation, claim, case, self._admission)
             known = self._known[key] = replace(explanation, remedies=remedies(question))
             self._left -= question.trials
         if (known.blockers, known.message) == (explanation.blockers, explanation.message):

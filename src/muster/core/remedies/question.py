@@ -1,9 +1,9 @@
 """One gang that waits, and the means to try changes on the ledger without leaving a trace."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.exact import Verdict
@@ -16,6 +16,21 @@ NOW: Final = "would start now"
 LATER: Final = "would start"
 
 
+class Admission(Protocol):
+    """What queues and quotas say to a start: `muster.core.admission`."""
+
+    @property
+    def rules(self) -> object:
+        """Something else after each change of rules."""
+        ...
+
+    def allows(self, state: GangState, want: Want) -> bool: ...
+
+    def gone(self, other: GangState) -> AbstractContextManager[None]:
+        """As if another gang used nothing."""
+        ...
+
+
 @dataclass
 class Question:
     """What would start this gang? `claim` is what it would be placed with, `case` why that does not fit."""
@@ -24,6 +39,7 @@ class Question:
     explanation: Explanation
     claim: Claim
     case: Case
+    admission: Admission
     #: how many placements were tried
     trials: int = 0
 
@@ -38,7 +54,9 @@ class Question:
         return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
 
     def fits(self, want: Want) -> bool:
-        """Whether this would start on the ledger as it is at this moment."""
+        """Whether this would start on the ledger as it is at this moment, and its queue would let it."""
+        if not self.admission.allows(self.state, want):
+            return False
         self.trials += 1
         ledger = self.case.cluster.ledger
         # No vacant places: which pod would go where is nobody's question, and costs most of a trial.
@@ -61,6 +79,7 @@ class Question:
             if node in ledger.nodes.column:
                 ledger.give(node, requests, device, presence)
         try:
-            yield
+            with self.admission.gone(other):
+                yield
         finally:
             ledger.rollback(mark)
