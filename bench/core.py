@@ -13,15 +13,33 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.constraints import Concern
 from muster.core.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
     NodeChanged,
     PodBound,
+    Presence,
     QueueChanged,
 )
-from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, PodId, PodSet, Queue, Shape, Strategy
+from muster.core.gang import (
+    Gang,
+    GangId,
+    Gather,
+    HostPort,
+    Layer,
+    NodeName,
+    Operator,
+    PodId,
+    PodSet,
+    PodTerm,
+    Queue,
+    Requirement,
+    Shape,
+    Spread,
+    Strategy,
+)
 from muster.core.nodes import Ints
 from muster.core.placement import Claim, Part, Rules, Want, place, tightest_group
 from muster.core.scheduler import Scheduler
@@ -67,6 +85,7 @@ def run() -> dict[str, float]:
     for name, claim in gathering().items():
         figures[f"{name}, µs"] = took = whole_fit(tree, claim)
         figures[f"{name}, × floor"] = took / floor
+    figures |= constrained(tree)
     figures["cold shape: eligibility, slots and order, µs"] = cold_shape(scheduler)
     figures["refusal of what cannot fit, µs"] = refusal(scheduler)
     figures["pods placed one by one, 1/s"] = one_by_one(scheduler)
@@ -85,7 +104,8 @@ def cluster(nodes: int = NODES, labels: bool = False) -> Scheduler:
     for i, used in enumerate(random.integers(0, 9, nodes).tolist()):
         name = NodeName(f"node-{i:05}")
         capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
-        where = (("block", f"b{i // 200}"), ("rack", f"r{i // 20}"), ("spine", f"s{i // 2000}"))
+        own = ("kubernetes.io/hostname", name)
+        where = (("block", f"b{i // 200}"), own, ("rack", f"r{i // 20}"), ("spine", f"s{i // 2000}"))
         scheduler.apply(NodeChanged(name, capacity, labels=where if labels else ()))
         if used:
             requests = (("cpu", 8_000 * used), ("memory", 65_536 * used), (GPU, used))
@@ -158,6 +178,24 @@ def whole_fit(scheduler: Scheduler, claim: Claim) -> float:
         assert isinstance(placed, dict)
         scheduler.ledger.rollback(mark)
     return 1e6 * statistics.median(times)
+
+
+def constrained(scheduler: Scheduler) -> dict[str, float]:
+    """A thousand pods that look at where others are: not on one node, or evenly over the five spines."""
+    own = (Requirement("app", Operator.IN, ("bench",)),)
+    apart = PodTerm("kubernetes.io/hostname", own, ("bench",))
+    evenly = Spread("spine", 1, own)
+    figures = {}
+    for name, shape in (
+        ("a host port", replace(SHAPE, ports=(HostPort(8080),))),
+        ("one per node", replace(SHAPE, apart=(apart,))),
+        ("one per node, evenly over 5 spines", replace(SHAPE, apart=(apart,), spread=(evenly,))),
+    ):
+        who = Presence("bench", (("app", "bench"),), shape.ports, shape.apart)
+        part = Part("main", shape, 1_000, 1_000, Concern(who, frozenset(shape.apart)))
+        claim = Claim(Want((part,), 1_000), [range(1_000)], presences={"main": who})
+        figures[f"1,000 pods, {name}, µs"] = whole_fit(scheduler, claim)
+    return figures
 
 
 def cold_shape(scheduler: Scheduler) -> float:
