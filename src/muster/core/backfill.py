@@ -181,7 +181,12 @@ class Reservations:
 
     def fit(self, state: GangState, claim: Claim) -> _Placed | Reservation:
         """As `Fit.fit`; a reservation, and the ledger as it was, if the gang would fit but for that."""
-        placed = self._try(state, claim, self._fit.fit)
+        first = self._in_the_way(state)
+        if first is None:
+            return self._pass(state, claim)
+        placed: _Placed | Reservation = first
+        if not state.plain or not claim.want.fits_by_slots or self._fit.refutes(claim.want) is not None:
+            placed = self._try(state, claim, self._fit.fit)
         if not isinstance(placed, Reservation):
             return placed
         beside = self._try(state, claim, lambda claim: self._beside(state, claim))
@@ -200,12 +205,20 @@ class Reservations:
         """
         return self._search(claim, duration)
 
+    def _in_the_way(self, state: GangState) -> Reservation | None:
+        """Some reservation that begins while this gang would still be there."""
+        until = self._until(state)
+        return next((each for each in self._timetable if each.at < until and each.gang != state.id), None)
+
+    def _pass(self, state: GangState, claim: Claim) -> _Placed:
+        """It is gone before any reservation begins, and delays nobody."""
+        placed = self._fit.fit(claim)
+        if isinstance(placed, dict):
+            self._kept = None  # that was found without him who starts now
+            self._timetable.drop(state.id)
+        return placed
+
     def _try(self, state: GangState, claim: Claim, fit: Callable[[Claim], _Placed]) -> _Placed | Reservation:
-        if not len(self._timetable):
-            placed = fit(claim)
-            if isinstance(placed, dict):
-                self._kept = None  # it was found without him who starts now
-            return placed
         saved = None
         if self._timetable.of(state.id) is not None:
             saved = self._timetable.save()

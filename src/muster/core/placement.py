@@ -92,6 +92,11 @@ class Want:
         return any(part.constrained for part in self.parts)
 
     @property
+    def fits_by_slots(self) -> bool:
+        """It fits exactly if there are slots enough: pods of one set, and nothing to mind but room."""
+        return len(self.parts) == 1 and self.rules is None and not self.constrained
+
+    @property
     def sociable(self) -> bool:
         """A pod that comes can make room for it: by affinity towards it, or by evening out a spread."""
         return any(part.shape.near or part.shape.spread for part in self.parts)

@@ -55,13 +55,16 @@ class Slots:
         self._nodes = nodes
         self.eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
+        self._last: Vector | None = None
         #: what changed between two positions of the log, as asked for last
         self._merged: tuple[tuple[int, int, int], Columns] = ((-1, -1, -1), np.zeros(0, np.intp))
 
     def of(self, shape: Shape) -> Vector:
         """The vector of this shape as of now. Read it before the ledger changes again."""
-        vector = self._vectors.pop(shape, None) or self._new(shape)
-        self._vectors[shape] = vector
+        vector = self._last
+        if vector is None or vector.shape is not shape:
+            vector = self._vectors.pop(shape, None) or self._new(shape)
+            self._vectors[shape] = self._last = vector
         self._refresh(vector)
         if len(self._vectors) > _KEPT:
             del self._vectors[next(iter(self._vectors))]
