@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+from muster.core.decisions import Decision, Evict
 from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound, PodEnded
-from muster.core.gang import Gang, GangId, Layer, NodeName, Place, PodId
+from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, Strategy
 from muster.core.placement import Claim
 from muster.core.scheduler import Scheduler
-from tests.core.words import assigns, bind, gang, node, pod, scheduler, started, waits, where
+from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape, started, waits, where
 
 
 def tree(*names: str) -> Scheduler:
@@ -94,3 +95,27 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     assert made.fit.fit(claim) == {Place("main", 0): 0}
     made.ledger.rollback(mark)
     assert not isinstance(made.fit.fit(claim), dict)
+
+
+def test_preemption_clears_one_domain_and_no_more() -> None:
+    """A gang that must gather ends what is in the way in one block; an exclusive one ends all in its own."""
+    made = scheduler()
+    made.apply(LayersChanged((Layer("Block", ("block",)),)))
+    for name in ("a_1", "a_2", "b_1", "b_2"):
+        made.apply(node(name, gpu=4, labels={"block": name[0]}))
+    whole = shape(gpu=4)
+    for name in ("low-a1", "low-a2", "low-b1"):
+        made.apply(GangSubmitted(gang(name, of=whole)))
+    for assign in assigns(made.decide(0.0)):
+        bind(made, assign)
+    near = (Gather("Block", Strategy.MUST_GATHER),)
+    made.apply(GangSubmitted(replace(gang("near", count=2, of=whole, priority=5), gather=near)))
+    decisions = made.decide(1.0)
+    assert _ended(decisions) == {"near": ["low-b1"]}
+    assert [where(found) for found in assigns(decisions)] == [["b_1", "b_2"]]
+    made.apply(GangSubmitted(replace(alone("alone", layer="Block"), priority=9)))
+    assert _ended(made.decide(2.0)) == {"alone": ["low-a1", "low-a2"]}
+
+
+def _ended(decisions: list[Decision]) -> dict[str, list[str]]:
+    return {d.beneficiary: [victim.gang for victim in d.victims] for d in decisions if isinstance(d, Evict)}

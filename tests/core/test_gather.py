@@ -323,3 +323,37 @@ def test_several_shapes_are_exact_without_multiples(problem: Problem) -> None:
 @given(problems())
 def test_several_shapes_with_multiples_are_right(problem: Problem) -> None:
     check(problem)
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(shapes=1, settled=True))
+def test_what_is_there_already_binds_the_rest(problem: Problem) -> None:
+    """As long as the gang's places keep its rules, the answer for the others is exact."""
+    if problem.settled and not _keeps(problem):
+        answer(problem)  # torn apart by others' doing: any answer, and no crash
+        return
+    assert check(problem) != "missed"
+
+
+def _keeps(problem: Problem) -> bool:
+    musts = [replace(rule, multiple=1) for rule in problem.rules if rule.strategy is MUST]
+    required = [Gather(rule.layer, None, 1) for rule in problem.rules if rule.multiple > 1]
+    there = Counter(problem.settled)
+    labelled = all(domains(problem, rule.layer)[i] is not None for rule in required for i in there)
+    return labelled and obeyed(problem, musts, there)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(), st.data())
+def test_an_owned_node_is_kept_if_the_rules_allow(problem: Problem, data: st.DataObject) -> None:
+    """Places with a node of their own (of a plan that was found) break no rule and keep no gang waiting."""
+    asked = claim(problem)
+    places = [Place(part.pod_set, i) for part in asked.want.parts for i in range(part.count)]
+    nodes = st.integers(0, len(problem.nodes) - 1)
+    own = data.draw(st.dictionaries(st.sampled_from(places), nodes, max_size=3))
+    made = cluster(problem)
+    found = made.fit.fit(replace(asked, preferred=own))
+    plain, _ = answer(problem)
+    assert isinstance(found, dict) or isinstance(plain, Verdict)
+    if isinstance(found, dict):
+        assert obeyed(problem, problem.rules, Counter(found.values()))
