@@ -64,6 +64,8 @@ class Topology:
         self._layout = -1
         self._log = 0
         self._stale = True
+        #: how often the domains were numbered anew
+        self.version = 0
         #: columns stand in order of path already
         self.by_name = True
 
@@ -120,6 +122,12 @@ class Topology:
         cells = self.levels[level].starts
         return np.sort(self.order[self.starts[cells[number]] : self.starts[cells[number + 1]]])
 
+    def size(self, level: int, number: int) -> int:
+        """How many nodes a domain has."""
+        first, end = self.levels[level].starts[number : number + 2].tolist()
+        columns = self.order[self.starts[first] : self.starts[end]]
+        return sum(self._nodes.names[column] in self._nodes.facts for column in columns.tolist())
+
     def above(self, number: int, level: int, wider: int) -> int:
         """The number, at a wider level, of what this domain is part of."""
         if level == len(self.levels) - 1:
@@ -144,6 +152,7 @@ class Topology:
 
     def _number(self) -> None:
         """Cells and domains in order of path."""
+        self.version += 1
         cells = sorted(set(self._paths))
         cell = {path: number for number, path in enumerate(cells)}
         of_column = np.array([cell[path] for path in self._paths], np.int32)

@@ -19,8 +19,11 @@ from muster.kube.clock import Clock
 from muster.runtime.commit import Limits
 from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
+from muster.runtime.topology import TopologyReports
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import PARALLEL, PatchQueueStatus, Write
+from muster.runtime.writes import PARALLEL, PatchQueueStatus, PatchTopologyStatus, Write
+
+Reports = QueueReports | TopologyReports
 
 #: Seconds between two looks, so that a burst of changes is one.
 PACE = 0.005
@@ -45,7 +48,7 @@ async def run(
     mirror = WatchedMirror(client, clock, schedulers)
     core = scheduler or Scheduler()
     leader = Leader(client, clock, term, mirror, core, limits, journal)
-    reports = QueueReports(core.queues, mirror)
+    reports = (QueueReports(core.queues, mirror), TopologyReports(core, mirror))
     try:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(mirror.run(), name="mirror")
@@ -61,7 +64,7 @@ async def run(
 
 
 async def _lead(
-    leader: Leader, reports: QueueReports, tasks: asyncio.TaskGroup, leading: asyncio.Event | None
+    leader: Leader, reports: Sequence[Reports], tasks: asyncio.TaskGroup, leading: asyncio.Event | None
 ) -> None:
     await leader.mirror.synced()
     await _take_over(leader)
@@ -70,9 +73,11 @@ async def _lead(
     while True:
         for gang, writes in leader.turn():
             tasks.create_task(_commit(leader, gang, writes))
-        for report in reports.due(leader.clock.now()):
-            tasks.create_task(_report(leader, reports, report))
-        await _sleep(leader, min(leader.idle(), reports.wait(leader.clock.now().timestamp())))
+        for each in reports:
+            for report in each.due(leader.clock.now()):
+                tasks.create_task(_report(leader, each, report))
+        now = leader.clock.now().timestamp()
+        await _sleep(leader, min(leader.idle(), *(each.wait(now) for each in reports)))
         await leader.clock.sleep(PACE)
 
 
@@ -101,7 +106,7 @@ async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None
     leader.done(gang, outcomes)
 
 
-async def _report(leader: Leader, reports: QueueReports, report: PatchQueueStatus) -> None:
+async def _report(leader: Leader, reports: Reports, report: PatchQueueStatus | PatchTopologyStatus) -> None:
     if await leader.write(report) is not None:
         reports.failed(report.name)
 

@@ -136,6 +136,15 @@ class PatchQueueStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchTopologyStatus:
+    """The domains of the network topology; nothing is decided by it."""
+
+    name: str
+    version: str  # what was seen; no precondition, as whoever else writes there says the same
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
 class Touch:
     """Moves an object's resourceVersion on, so that what an earlier leader planned for it is refused.
 
@@ -163,6 +172,7 @@ Write = (
     | EvictPod
     | PatchPodStatus
     | PatchQueueStatus
+    | PatchTopologyStatus
     | Touch
 )
 
@@ -202,6 +212,8 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
             await client.patch(kinds.POD, meta.namespace, meta.name, body, subresource="status")
         case PatchQueueStatus(name, _, body):
             await client.patch(kinds.QUEUE, "", name, body, subresource="status")
+        case PatchTopologyStatus(name, _, body):
+            await client.patch(kinds.CLUSTER_NETWORK_TOPOLOGY, "", name, body, subresource="status")
         case Touch(kind, namespace, name, version, epoch):
             body = {"metadata": {"resourceVersion": version, "annotations": {EPOCH: str(epoch)}}}
             await client.patch(kind, namespace, name, body)
@@ -253,6 +265,8 @@ def expectation(write: Write) -> Expectation:
             return Expectation(Effect.CHANGED, kinds.POD, pod.key, pod.metadata.resource_version)
         case PatchQueueStatus(name, version):
             return Expectation(Effect.CHANGED, kinds.QUEUE, name, version)
+        case PatchTopologyStatus(name, version):
+            return Expectation(Effect.CHANGED, kinds.CLUSTER_NETWORK_TOPOLOGY, name, version)
         case Touch(kind, namespace, name, version):
             return Expectation(Effect.CHANGED, kind, f"{namespace}/{name}" if namespace else name, version)
 

@@ -40,6 +40,7 @@ from muster.api.kinds import (
     RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
+from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.api.storage_v1 import StorageClass
 from muster.core.gang import GangId
@@ -120,7 +121,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
     elif kind is RESOURCE_QUOTA:
         if _quota_spec(old) != _quota_spec(new):
             keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
-    elif kind is PRIORITY_CLASS or kind is CLUSTER_NETWORK_TOPOLOGY:
+    elif kind is PRIORITY_CLASS or (kind is CLUSTER_NETWORK_TOPOLOGY and _layers(old) != _layers(new)):
         keys.update(_everything(world))
     lower = (namesake for key in keys for namesake in _namesakes(key, above=False))
     return keys | {namesake for namesake in lower if _exists(namesake, world)}
@@ -249,6 +250,11 @@ def _quota_spec(quota: Resource | None) -> ResourceQuotaSpec | None:
 
 def _gang_by_default(namespace: Resource | None) -> bool:
     return namespace is not None and marks.own_gang(namespace.metadata) is True
+
+
+def _layers(topology: Resource | None) -> object:
+    """What of a ClusterNetworkTopology is read; its status changes with every node."""
+    return topology.spec if isinstance(topology, ClusterNetworkTopology) else None
 
 
 def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:

@@ -7,10 +7,17 @@ wants them. The layers of the cluster and of the nodes are always there and need
 """
 
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
+
+from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, TopologyLayer
 from muster.core.gang import Layer
-from muster.core.topology import CLUSTER, NODE
+from muster.core.topology import CLUSTER, NODE, Topology
+
+#: Domains that are listed in a status: 300 kB or so.
+MOST_DETAILS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +73,34 @@ def _chain(by_name: dict[str, TopologyLayer]) -> Layers:
     if apart:
         return Layers(error=f"the parents of {', '.join(apart)} lead in a circle, and never to {CLUSTER}")
     return Layers(tuple(chain))
+
+
+def detail(tree: Topology) -> list[Object]:
+    """`status.detailStatus`: the domains from the cluster down, each before those within it; nodes are not
+    listed, nor those domains that many of them would be too much for one object."""
+    tree.refresh()
+    found: list[Object] = []
+    if tree.levels:
+        _describe(tree, 0, 0, None, found)
+    return found
+
+
+def _describe(tree: Topology, depth: int, number: int, parent: Object | None, found: list[Object]) -> None:
+    if len(found) >= MOST_DETAILS:
+        return
+    level, below = tree.levels[depth], tree.levels[depth + 1]
+    path = level.paths[number] if level.paths else ()
+    info = {"topologyLayer": level.name, "topologyName": path[-1] if path else ""}
+    entry: Object = {"topologyInfo": info, "childTopologyLayer": below.name}
+    if parent is not None:
+        entry["parentTopologyInfo"] = parent
+    found.append(entry)
+    entry["nodeNum"] = tree.size(depth, number)
+    if depth + 2 == len(tree.levels):
+        return
+    first, end = np.searchsorted(below.starts[:-1], level.starts[number : number + 2]).tolist()
+    children = [child for child in range(first, end) if below.labelled[child]]
+    if children:
+        entry["childTopologyNames"] = [below.paths[child][-1] for child in children]
+    for child in children:
+        _describe(tree, depth + 1, child, info, found)

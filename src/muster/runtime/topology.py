@@ -1,0 +1,86 @@
+"""The status of the ClusterNetworkTopology: its domains, and whether it can be used.
+
+`detailStatus` is Koordinator's own; the condition `Valid` is muster's. Where a cluster's schema does not know
+conditions they are dropped by the API server, so what has been written once is not written again.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.base import Condition, Object, Resource, condition
+from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology, ClusterNetworkTopologyStatus
+from muster.core.scheduler import Scheduler
+from muster.runtime.writes import AnyKind, PatchTopologyStatus
+from muster.translate.layers import detail
+from muster.translate.world import World
+
+#: Seconds between two looks.
+PACE: Final = 1.0
+
+
+class Observed(Protocol):
+    @property
+    def world(self) -> World: ...
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None: ...
+
+
+class TopologyReports:
+    def __init__(self, core: Scheduler, observed: Observed) -> None:
+        self._core, self._observed = core, observed
+        #: what was last written, and of which object
+        self._written: tuple[str, Object] | None = None
+        self._reported: object = None
+        self._next = 0.0
+
+    def due(self, now: datetime) -> Iterator[PatchTopologyStatus]:
+        """The status to write now, if there is one."""
+        if now.timestamp() < self._next or self._reported == self._now():
+            return
+        self._reported, self._next = self._now(), now.timestamp() + PACE
+        found = self._observed.find(kinds.CLUSTER_NETWORK_TOPOLOGY, DEFAULT)
+        if not isinstance(found, ClusterNetworkTopology):
+            return
+        error = self._observed.world.layers.error
+        said = Condition(
+            type="Valid",
+            status="False" if error else "True",
+            reason="NoChain" if error else "Chain",
+            message=error,
+        )
+        before = condition(found.status.conditions, said.type)
+        same = before is not None and before.status == said.status
+        since = before.last_transition_time if before is not None and same else now
+        status: Object = {
+            "detailStatus": [] if error else detail(self._core.topology),
+            "conditions": [
+                msgspec.to_builtins(msgspec.structs.replace(said, last_transition_time=since)),
+                *(msgspec.to_builtins(one) for one in found.status.conditions if one.type != said.type),
+            ],
+        }
+        seen = msgspec.convert(status, ClusterNetworkTopologyStatus) == found.status
+        if seen or self._written == (found.metadata.uid, status):
+            return
+        self._written = found.metadata.uid, status
+        yield PatchTopologyStatus(DEFAULT, found.metadata.resource_version, {"status": status})
+
+    def failed(self, name: str) -> None:
+        """It has not been written; it is tried again at the next change."""
+        self._written = None
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is something to write; infinite if there is nothing."""
+        return float("inf") if self._reported == self._now() else max(self._next - now, 0.0)
+
+    def _now(self) -> object:
+        """Changes with what is told."""
+        found = self._observed.find(kinds.CLUSTER_NETWORK_TOPOLOGY, DEFAULT)
+        if not isinstance(found, ClusterNetworkTopology):
+            return None
+        self._core.topology.refresh()
+        layers = self._observed.world.layers
+        return found.metadata.uid, layers, self._core.topology.version, len(self._core.nodes.facts)

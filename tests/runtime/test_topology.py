@@ -1,0 +1,94 @@
+"""The status of the ClusterNetworkTopology, as people of Koordinator read it."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from muster.api.base import Resource
+from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
+from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, ClusterNetworkTopologyStatus
+from muster.core.events import LayersChanged
+from muster.core.scheduler import Scheduler
+from muster.runtime.topology import TopologyReports
+from muster.runtime.writes import AnyKind
+from muster.translate.world import World
+from tests.core.words import node
+from tests.translate.cluster import topology
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Cluster:
+    """What a mirror shows of one ClusterNetworkTopology, and the core beside it."""
+
+    def __init__(self, obj: ClusterNetworkTopology) -> None:
+        self.world, self.core, self.now = World(), Scheduler(), START
+        self.put(obj)
+        for name, labels in (("a", "s1 b1"), ("b", "s1 b2"), ("c", "s2 b1"), ("d", "s1")):
+            spine, _, block = labels.partition(" ")
+            self.core.apply(node(name, labels={"spine": spine} | ({"block": block} if block else {})))
+        self.core.decide(0.0)
+        self.reports = TopologyReports(self.core, self)
+
+    def put(self, obj: ClusterNetworkTopology) -> None:
+        self.world.put(CLUSTER_NETWORK_TOPOLOGY, obj)
+        self.obj = obj
+        self.core.apply(LayersChanged(self.world.layers.chain))
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None:
+        return self.obj if (kind, key) == (CLUSTER_NETWORK_TOPOLOGY, "default") else None
+
+    def turn(self) -> bool:
+        """Writes what is due; whether there was something."""
+        self.now += timedelta(seconds=2)
+        writes = list(self.reports.due(self.now))
+        for write in writes:
+            status = msgspec.convert(write.body["status"], ClusterNetworkTopologyStatus)
+            self.put(msgspec.structs.replace(self.obj, status=status))
+        return bool(writes)
+
+
+def test_domains_from_the_cluster_down() -> None:
+    cluster = Cluster(topology(("SpineLayer", "spine"), ("BlockLayer", "block")))
+    assert cluster.turn()
+    assert not cluster.turn(), "it says so already"
+    told = [
+        (
+            one.topology_info.topology_layer,
+            one.topology_info.topology_name,
+            one.parent_topology_info.topology_name if one.parent_topology_info else None,
+            one.child_topology_layer,
+            one.child_topology_names,
+            one.node_num,
+        )
+        for one in cluster.obj.status.detail_status
+    ]
+    assert told == [
+        ("ClusterTopologyLayer", "", None, "SpineLayer", ["s1", "s2"], 4),
+        ("SpineLayer", "s1", "", "BlockLayer", ["b1", "b2"], 3),
+        ("BlockLayer", "b1", "s1", "NodeTopologyLayer", [], 1),
+        ("BlockLayer", "b2", "s1", "NodeTopologyLayer", [], 1),
+        ("SpineLayer", "s2", "", "BlockLayer", ["b1"], 1),
+        ("BlockLayer", "b1", "s2", "NodeTopologyLayer", [], 1),
+    ]
+    assert [(one.type, one.status) for one in cluster.obj.status.conditions] == [("Valid", "True")]
+    cluster.core.apply(node("e", labels={"spine": "s3"}))
+    cluster.core.decide(1.0)
+    assert cluster.turn()
+    assert cluster.obj.status.detail_status[0].node_num == 5
+
+
+def test_what_is_no_tree_says_so() -> None:
+    cluster = Cluster(topology(("SpineLayer", "spine"), ("SpineLayer", "block")))
+    assert cluster.turn()
+    (valid,) = cluster.obj.status.conditions
+    assert (valid.status, valid.message) == (
+        "False",
+        "spec.networkTopologySpec[1]: layer SpineLayer is there twice",
+    )
+    assert not cluster.obj.status.detail_status
+    since = valid.last_transition_time
+    cluster.core.apply(node("e"))
+    cluster.core.decide(1.0)
+    cluster.turn()
+    assert cluster.obj.status.conditions[0].last_transition_time == since
