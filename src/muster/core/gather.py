@@ -188,9 +188,12 @@ class _Search:
                 continue
             inside = set(self._topology.columns(level, number).tolist())
             if level == self._limit or inside.issuperset(preferred.values()):
-                placed = self._attempt(level, number, self._want)
+                mark = self._of.ledger.mark()
+                placed = self._attempt(level, number, self._want, preferred)
                 if placed is not None and any(placed.get(p) == c for p, c in preferred.items()):
+                    self._of.ledger.commit(mark)
                     return placed
+                self._of.ledger.rollback(mark)
                 return None
         return None
 
@@ -203,8 +206,12 @@ class _Search:
         """
         candidates = self._candidates(level, want)
         some = candidates[:TRIES].tolist()
+        own = self._claim.preferred
         for number in some:
-            if (placed := self._attempt(level, number, want)) is not None:
+            placed = self._attempt(level, number, want, own)
+            if placed is None and own:  # rather a place that moves than a gang that waits
+                placed = self._attempt(level, number, want, {})
+            if placed is not None:
                 return placed
         if len(self._groups) > 1 or want.constrained:
             for number in some:
@@ -355,8 +362,13 @@ class _Search:
 
     # Inside a domain
 
-    def _attempt(self, level: int, number: int, want: Want) -> dict[Place, int] | None:
-        """Put the minimum of `want` into this domain, and then as many more as near as they fit."""
+    def _attempt(
+        self, level: int, number: int, want: Want, own: Mapping[Place, int]
+    ) -> dict[Place, int] | None:
+        """Put the minimum of `want` into this domain, and then as many more as near as they fit.
+
+        `own`: nodes that places keep if they are in the domain.
+        """
         ledger = self._of.ledger
         columns = self._columns(level, number)
         if columns is not None and self._apart:
@@ -364,9 +376,9 @@ class _Search:
         mark = ledger.mark()
         trial = Trial(want.parts, None, ledger, self._of.slots, columns, self._claim.presences)
         if trial.constrained:
-            fits = fill_in_some_way(trial, want, self._claim.preferred) and self._right(trial)
+            fits = fill_in_some_way(trial, want, own) and self._right(trial)
         else:
-            trial.prefer_all(self._claim.preferred)
+            trial.prefer_all(own)
             if len(self._groups) == 1:
                 fits = self._spread(trial, level, number, want)
             else:
@@ -475,7 +487,7 @@ class _Search:
         least = max(want.need, sum(want.parts[p].need for p in group.parts)) - placed
         most = group.count - placed
         if most <= 0:
-            return True
+            return self._right(trial)
         vector = self._of.slots.of(group.shape)
         if self._multiples:
             columns = self._count(trial, vector.slots, level, number, max(least, 0), most)
@@ -487,7 +499,7 @@ class _Search:
         if columns is None:
             return False
         self._put(trial, columns, want)
-        return True
+        return self._right(trial)
 
     def _count(
         self, trial: Trial, slots: Ints, level: int, number: int, least: int, most: int
@@ -541,8 +553,8 @@ class _Search:
 
     def _right(self, trial: Trial) -> bool:
         """Whether multiples come out right, which pods of several shapes only do by chance."""
-        there = np.array([*self._settled.tolist(), *trial.columns], np.intp)
-        return not self._multiples or self._multiples.hold(self._topology, there)
+        new = np.array(trial.columns, np.intp)
+        return not self._multiples or self._multiples.hold(self._topology, new, self._settled)
 
     # Why not
 

@@ -6,6 +6,9 @@ node. The numbers that a domain can be given are the sums of its parts' numbers,
 its own layer's rule; so the sets go up the tree, and the decision, largest shares first, comes down
 again. A set is the bits of an integer, and the sums of two sets are a few shifts. This is exact, and
 costs about a microsecond per node and possible number.
+
+A domain that is given nothing is not asked: pods there that are no multiple any more, since one was lost,
+keep nobody from going elsewhere.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,11 +38,16 @@ class Multiples:
     def __bool__(self) -> bool:
         return bool(self.by_level)
 
-    def hold(self, topology: Topology, columns: Columns) -> bool:
-        """Whether pods on these columns (one entry each) obey. Pods in no domain are not counted."""
+    def hold(self, topology: Topology, new: Columns, there: Columns) -> bool:
+        """Whether new pods (one column each), with those that are there, make multiples where they are put.
+
+        Pods in no domain are not counted.
+        """
         for level, multiple in self.by_level.items():
-            domains = topology.levels[level].domains[columns]
-            if (np.bincount(domains[domains >= 0]) % multiple).any():
+            domains = topology.levels[level].domains
+            given = np.unique(domains[new])
+            counts = np.bincount(domains[np.concatenate((new, there))] + 1, minlength=1)[1:]
+            if (counts[given[given >= 0]] % multiple).any():
                 return False
         return True
 
@@ -103,11 +111,11 @@ class _Counting:
         return int(self._cells[starts[number + 1]] - self._cells[starts[number]])
 
     def allowed(self, level: int, taken: int) -> int:
-        """The numbers that the rule of a layer allows a domain in which so many pods are."""
+        """The numbers that the rule of a layer allows a domain in which so many pods are, none included."""
         multiple = self._multiples.get(level, 1)
         if multiple == 1:
             return self._every
-        return sum(1 << size for size in range(-taken % multiple, self._most + 1, multiple))
+        return 1 | sum(1 << size for size in range(-taken % multiple, self._most + 1, multiple))
 
     def domain(self, level: int, number: int) -> _Part:
         if level == self._node:
