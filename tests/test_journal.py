@@ -1,9 +1,15 @@
 """The journal: what is written is read back, in order, and it is bounded."""
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from math import inf
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.core.decisions import Assign, Decision, Evict, Explanation, PodSetExplanation, Victim, Wait
 from muster.core.events import CommitFailed, Event, GangSubmitted, NodeChanged, PlacesLost, PodBound, PodEnded
@@ -24,7 +30,7 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
-from muster.journal import Began, Cycle, Entry, Journal, Mark, previous, read
+from muster.journal import Began, Cycle, Entry, Journal, Mark, decode, encode, previous, read
 
 G, N = GangId("ns/g"), NodeName("n")
 SHAPE = Shape(
@@ -107,3 +113,43 @@ def test_a_full_disk_ends_the_journal_and_nothing_else(caplog: pytest.LogCapture
     assert [record.message for record in caplog.records] == [
         "/dev/full ends here: [Errno 28] No space left on device"
     ]
+
+
+def values(type_: Any) -> st.SearchStrategy[Any]:  # Any: types as values
+    """Anything that a field of this type may hold."""
+    if isinstance(type_, NewType):
+        return values(type_.__supertype__)
+    origin, args = get_origin(type_), get_args(type_)
+    if origin in (Union, UnionType):
+        return st.one_of(*map(values, args))
+    if origin is tuple and args[-1:] == (Ellipsis,):
+        return st.lists(values(args[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values, args))
+    if origin is frozenset:
+        return st.frozensets(values(args[0]), max_size=2)
+    if origin is Mapping:
+        return st.dictionaries(values(args[0]), values(args[1]), max_size=2)
+    if type_ is Place:
+        return st.builds(Place, st.text(max_size=3), st.integers(0, 99))
+    if type_ is float:
+        return st.floats(0, 1e10) | st.just(inf)
+    if type_ is int:
+        return st.integers(-(2**40), 2**40)
+    if is_dataclass(type_):
+        made: Any = type_  # Any: a dataclass
+        hints = get_type_hints(made)
+        return st.builds(made, **{field.name: values(hints[field.name]) for field in fields(made)})
+    if type_ is NoneType:
+        return st.none()
+    return st.text(max_size=4) if type_ is str else st.from_type(type_)
+
+
+@pytest.mark.parametrize(
+    "type_", [*get_args(Event), *get_args(Decision), *get_args(Mark)], ids=lambda type_: type_.__name__
+)
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_every_word_of_the_core_can_be_written_and_read(type_: Any, data: st.DataObject) -> None:
+    word = data.draw(values(type_))
+    assert decode(encode(1.5, word)) == Entry(1.5, word)

@@ -8,8 +8,11 @@ import pytest
 from muster import names
 from muster.api.base import Object
 from muster.app.plan import Delay, Outcome, Plan, latest, plan
+from muster.core.gang import GangId, NodeName, Place
 from muster.names import GPU
-from muster.runtime.mirror import WATCHED
+from muster.runtime.mirror import WATCHED, Mirror
+from muster.runtime.plan import Plan as Held
+from muster.runtime.plan import encode
 from muster.workloads.snapshot import Objects, typed
 
 GROUP = "scheduling.x-k8s.io/pod-group"
@@ -339,3 +342,29 @@ def test_layers_of_the_network_are_heeded() -> None:
     busy = pod("busy", 2, node="n-0")
     (decision,) = ask([group, *pods], *nodes, busy, LAYERS).decisions
     assert set(decision.assignments.values()) == {"n-2", "n-3"}
+
+
+def test_an_open_plan_keeps_its_places() -> None:
+    """As for a live scheduler that takes over: what was promised to b is b's, though a is older."""
+    group = pod_group("b", 1)
+    b = pod("b-0", 4, group="b")
+    there = objects(node("n-0"), node("n-1", 1), pod("a", 4), group, b)
+    assert [d.gang for d in plan(Objects(), there, NOW).decisions if d.assignments] == ["default/a"]
+    held = Held(
+        GangId("default/b"), "podgroup-b", "default", 1, 1, {Place(shape_of(there), 0): NodeName("n-0")}
+    )
+    body = encode(held)
+    body["metadata"] |= {"uid": "x"}
+    promised = objects(node("n-0"), node("n-1", 1), pod("a", 4), group, b, body)
+    found = plan(Objects(), promised, NOW).decisions
+    assert {d.gang: d.assignments for d in found if d.assignments} == {"default/b": {"default/b-0": "n-0"}}
+
+
+def shape_of(there: Objects) -> str:
+    """The name of the pod set of the only group's pods."""
+    mirror = Mirror(whole=True)
+    for (kind, _, _), resource in there.items.items():
+        mirror.change(kind, None, resource)
+    mirror.drain(NOW)
+    (pod_set,) = mirror.groups[GangId("default/b")].gang.pod_sets
+    return pod_set.name

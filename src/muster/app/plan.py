@@ -29,15 +29,17 @@ from muster.api.core_v1 import Pod
 from muster.api.fields import InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.app.forecast import starts
-from muster.core.decisions import Assign, Evict, Explanation
+from muster.core.decisions import Assign, Evict, Explanation, Victim
 from muster.core.decisions import Decision as Decided
-from muster.core.events import PlanFound
+from muster.core.events import Event, PlanFound
 from muster.core.gang import Code, GangId, Gate, Place
 from muster.core.gangs import stands
 from muster.core.scheduler import Config, Scheduler
 from muster.runtime.mirror import WATCHED, Mirror
+from muster.runtime.plan import PodRef
 from muster.translate import job, jobset
 from muster.translate.group import Group
+from muster.translate.pods import occupies
 from muster.translate.status import explained
 from muster.translate.world import World
 from muster.workloads import demand
@@ -107,33 +109,44 @@ def plan(
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
-    trial = _Trial(schedulers, Config(remedies=REMEDIES))
-    trial.put_all(cluster)
-    own, refusals = _propose(trial, proposed, at, notes)
-    decided = trial.decide(at)
-    found = Plan(*_decisions(decided, trial, own, refusals), at, notes=notes)
+    picture = _Picture(schedulers)
+    picture.put_all(cluster)
+    as_it_is = picture.events(at)
+    own, refusals = _propose(picture, proposed, at, notes)
+    core = _scheduler(Config(remedies=REMEDIES), [*as_it_is, *picture.events(at)])
+    decided = _decide(core, at)
+    found = Plan(*_decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
-        _compare(found, waiting, starts(trial.core, decided, at, waiting), cluster, schedulers)
+        then = starts(core, decided, at, waiting)
+        _compare(found, waiting, then, _scheduler(Config(explain=False), as_it_is))
     return found
 
 
-def _compare(
-    found: Plan,
-    waiting: set[GangId],
-    then: Mapping[GangId, float],
-    cluster: Objects,
-    schedulers: frozenset[str] | None,
-) -> None:
+def _scheduler(config: Config, events: Iterable[Event]) -> Scheduler:
+    core = Scheduler(config)
+    for event in events:
+        core.apply(event)
+    return core
+
+
+def _decide(core: Scheduler, now: float) -> list[Decided]:
+    decisions = core.decide(now)
+    for _ in range(CYCLES):
+        if not core.fit.exact.behind:
+            break
+        decisions += core.decide(now)
+    return decisions
+
+
+def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], core: Scheduler) -> None:
     """Says what is different from the cluster as it is; delays are told with the first gang that starts."""
-    trial = _Trial(schedulers, Config(explain=False))
-    trial.put_all(cluster)
-    decided = trial.decide(found.now)
+    decided = _decide(core, found.now)
     told = _Told(decided)
     found.before = {
         str(gang): Outcome.PREEMPT if gang in told.evictions else Outcome.PLACE for gang in told.assigned
     }
-    before = starts(trial.core, decided, found.now, waiting)
+    before = starts(core, decided, found.now, waiting)
     delays = [
         Delay(str(gang), None if gang not in then else then[gang] - at)
         for gang, at in sorted(before.items())
@@ -162,12 +175,11 @@ def _notes(objects: Objects, where: str) -> Iterator[str]:
         yield f"objects that come more than once {where}: {objects.repeated}; the last of each counts"
 
 
-class _Trial:
-    """A cluster that is only thought of: what it looks like, and a scheduler of its own."""
+class _Picture:
+    """A cluster that is only thought of, and what a scheduler is told of it."""
 
-    def __init__(self, schedulers: frozenset[str] | None, config: Config) -> None:
+    def __init__(self, schedulers: frozenset[str] | None) -> None:
         self.mirror = Mirror(schedulers, whole=True)
-        self.core = Scheduler(config)
         self.known: dict[Name, Resource] = {}
 
     def put_all(self, objects: Objects) -> None:
@@ -180,25 +192,33 @@ class _Trial:
         self.mirror.change(name[0], self.known.get(name), resource)
         self.known[name] = resource
 
-    def decide(self, now: float) -> list[Decided]:
-        for event in self.mirror.drain(now).events:
-            self.core.apply(event)
-        for gang in self.mirror.planned():
-            if gang in self.mirror.groups:
-                self.core.apply(PlanFound(gang, self.mirror.plans(gang)[-1].nodes))
-        decisions = self.core.decide(now)
-        for _ in range(CYCLES):
-            if not self.core.fit.exact.behind:
-                break
-            decisions += self.core.decide(now)
-        return decisions
+    def events(self, now: float) -> list[Event]:
+        """What has changed since the last call, and the open plans, which may be told twice."""
+        changes = self.mirror.drain(now).events
+        planned = [gang for gang in self.mirror.planned() if gang in self.mirror.groups]
+        return [*changes, *(self._plan_found(gang) for gang in planned)]
+
+    def _plan_found(self, gang: GangId) -> PlanFound:
+        """As a new leader tells of an open plan: its places, and its victims that are still there."""
+        plan = self.mirror.plans(gang)[-1]
+        victims = []
+        for victim in plan.victims:
+            pods = frozenset(pod.uid for pod in victim.pods if self._occupies(pod))
+            if pods:
+                victims.append(Victim(victim.gang, frozenset() if victim.whole else pods, victim.work_lost))
+        return PlanFound(gang, plan.nodes, tuple(victims))
+
+    def _occupies(self, ref: PodRef) -> bool:
+        namespace, _, name = ref.key.partition("/")
+        pod = self.known.get((kinds.POD, namespace, name))
+        return isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod)
 
 
 # -- what is proposed
 
 
 def _propose(
-    trial: _Trial, proposed: Objects, now: float, notes: list[str]
+    picture: _Picture, proposed: Objects, now: float, notes: list[str]
 ) -> tuple[set[str], dict[GangId, Gate]]:
     """Puts proposed objects in. Returns their uids, and jobs of which no pod would be made, with why."""
     # later than anything there: who waits already comes first
@@ -208,7 +228,7 @@ def _propose(
     there = []
     fresh = Objects()
     for name, resource in proposed.items.items():
-        old = trial.known.get(name)
+        old = picture.known.get(name)
         if old is not None and isinstance(resource, Pod | Job | JobSet):
             there.append(resource.key)
             uids.add(old.metadata.uid)
@@ -220,10 +240,10 @@ def _propose(
         shown = ", ".join(sorted(there)[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "")
         notes.append(f"in the cluster already, and planned as they stand there: {shown}")
     jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
-    trial.put_all(Objects({name: each for name, each in fresh.items.items() if name not in jobs}))
+    picture.put_all(Objects({name: each for name, each in fresh.items.items() if name not in jobs}))
     for name, owner in jobs.items():
-        if _is_gang(owner, trial.mirror.world):
-            trial.put(name, _admitted(owner))
+        if _is_gang(owner, picture.mirror.world):
+            picture.put(name, _admitted(owner))
         elif owner.spec.suspend:
             refusals[GangId(owner.key)] = Gate(
                 Code.GATED, "spec.suspend is true; set it to false to let it start"
@@ -236,7 +256,7 @@ def _propose(
                 continue
             for pod in pods:
                 uids.add(pod.metadata.uid)
-                trial.put((kinds.POD, pod.metadata.namespace, pod.metadata.name), pod)
+                picture.put((kinds.POD, pod.metadata.namespace, pod.metadata.name), pod)
     return uids, refusals
 
 
@@ -330,12 +350,16 @@ def _first(owner: Job | JobSet, stage: str) -> bool:
 
 
 def _decisions(
-    decided: Sequence[Decided], trial: _Trial, own: set[str], refusals: Mapping[GangId, Gate]
+    decided: Sequence[Decided],
+    core: Scheduler,
+    groups: Mapping[GangId, Group],
+    own: set[str],
+    refusals: Mapping[GangId, Gate],
 ) -> tuple[list[Decision], int]:
     """Those of proposed gangs first, and how many these are."""
     told = _Told(decided)
-    groups, states = trial.mirror.groups, trial.core.gangs
-    served = [state.id for state in trial.core.served if state.id in groups]
+    states = core.gangs
+    served = [state.id for state in core.served if state.id in groups]
     order = dict.fromkeys([*served, *sorted(groups)])  # those that lack nothing come last
     ours = {gang for gang in order if _is_of(groups[gang], own)}
     first, rest = [], []
