@@ -37,7 +37,7 @@ class Order:
     def turns(self, lapsed: set[GangId], hopeless: Container[Want]) -> Turns:
         self._queues.entitle()
 
-        def is_hopeless(state: GangState, want: Want) -> bool:
+        def is_hopeless(state: GangState, want: Want, over: bool) -> bool:
             return state.plain and want in hopeless
 
         return Turns(self.lines, self._queues, self._admission, lapsed, is_hopeless, seen=False)

@@ -174,7 +174,7 @@ class Turns:
         queues: Queues,
         admission: Admission,
         lapsed: Collection[GangId],
-        hopeless: Callable[[GangState, Want], bool],
+        hopeless: Callable[[GangState, Want, bool], bool],
         *,
         seen: bool,
     ) -> None:
@@ -210,9 +210,8 @@ class Turns:
             if account is None or account.fault or account.children:
                 self._bar(line)
             elif line.files:
-                walks[account] = self._walk(
-                    account, ((file.entries[0], 0, file) for file in line.files.values())
-                )
+                heads = ((file.entries[0], 0, file) for file in line.files.values())
+                walks[account] = self._walk(account, heads, over=False)
         race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
         while (walk := race.first()) is not None:
             moves, answers = queues.moves, dict[File, Want | Explanation | None]()
@@ -232,7 +231,7 @@ class Turns:
                 walk.next()
                 served[state.id] = state
                 state.refusal = answer if isinstance(answer, Explanation) else None
-                if isinstance(answer, Explanation) or hopeless(state, answer):
+                if isinstance(answer, Explanation) or hopeless(state, answer, False):
                     continue
                 offer = admission.offer(state, answer)
                 yield Turn(state, offer, Standing.WITHIN)
@@ -254,7 +253,7 @@ class Turns:
             least = queues.demand(file.want)[0]
             return account.carried_over, account.share(least), state.rank[0], account.name
 
-        walks = {account: self._walk(account, heads) for account, heads in self._over.items()}
+        walks = {account: self._walk(account, heads, over=True) for account, heads in self._over.items()}
         race = _Race(queues.root, walks, key)
         while (walk := race.first()) is not None:
             head, moves = walk.head, queues.moves
@@ -268,7 +267,7 @@ class Turns:
                 if not (self._lapsed and self._is_last(state)):
                     served[state.id] = state
                     state.refusal = answer.refusal
-                    if answer.want is not None and not hopeless(state, answer.want):
+                    if answer.want is not None and not hopeless(state, answer.want, True):
                         yield Turn(state, admission.offer(state, answer.want), Standing.OVER)
                         if queues.moves != moves:
                             queues.overshot(walk.account)
@@ -276,8 +275,11 @@ class Turns:
                 head = walk.head
             race.moved(walk)
 
-    def _walk(self, account: Account, heads: Iterable["_Head"]) -> "Walk":
-        return Walk(account, heads, _nobody if self._seen else self._hopeless)
+    def _walk(self, account: Account, heads: Iterable["_Head"], *, over: bool) -> "Walk":
+        def hopeless(state: GangState, want: Want) -> bool:
+            return not self._seen and self._hopeless(state, want, over)
+
+        return Walk(account, heads, hopeless)
 
     def _is_last(self, state: GangState) -> bool:
         if state.id not in self._lapsed:
@@ -404,10 +406,6 @@ class _Race:
             account = heap[0][1]
         walk = self._walks.get(account)
         return walk if walk is not None and walk.head is not None else None
-
-
-def _nobody(state: GangState, want: Want) -> bool:
-    return False
 
 
 def first_claim(state: GangState) -> bool:

@@ -451,14 +451,17 @@ class Scheduler:
                 and not (behind and verdict is not None and verdict.postponed)
             }
 
-    def _hopeless(self, state: GangState, want: Want) -> bool:
-        """Whether it is known that this, which is all or a part of what it wants, cannot start."""
+    def _hopeless(self, state: GangState, want: Want, over: bool) -> bool:
+        """Whether it is known that this, which is all or a part of what it wants, cannot start.
+
+        `over`: it would carry its queue over, and gets no reservation for that.
+        """
         if (refusal := self.reservations.refusal(state, want)) is not None:
             state.refusal = state.refusal or refusal
             return True
         if not state.plain or not self._is_misfit(want) or self.preemption.helps(state):
             return False
-        return not (state.waits and self.reservations.wanted)
+        return over or not (state.waits and self.reservations.wanted)
 
     def _is_misfit(self, want: Want) -> bool:
         if want not in self._misfits:
