@@ -264,3 +264,38 @@ def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster:
     assert "ended for default/high" in muster.run("timeline", "low").out
     muster.run("down")
     gone(muster)
+
+
+def test_two_teams_share_a_cluster_by_weight(muster: Muster) -> None:
+    """16 CPUs, weights 3 to 1: b's 4 are its share, a's 16 are more than 12."""
+    muster.run("up", "-d", "--nodes", "1 x cpu=16,memory=16Gi,runtime=none")
+    queue = "apiVersion: muster.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {}}}\nspec: {{weight: {}}}\n"
+    muster.file("queues.yaml", queue.format("a", 3) + "---\n" + queue.format("b", 1))
+    assert muster.run("submit", "queues.yaml").lines == ["Queue a", "Queue b"]
+    muster.file("bad.yaml", queue.format("c", 0))
+    assert "spec.weight: Invalid value: 0" in muster.run("submit", "bad.yaml", code=2).err
+    in_a = "scheduling: {mode: gang, queue: a}"
+    muster.file("big.yaml", manifest("sleep 600", count=16, cpus=1, spec=in_a, name="big"))
+    muster.file("small.yaml", manifest("sleep 600", count=4, cpus=1, spec=GANG, name="small"))
+    muster.run("submit", "big.yaml")
+    muster.run("submit", "--queue", "b", "small.yaml")
+
+    def states() -> list[str]:
+        return sorted(job["state"] for job in muster.json("list"))
+
+    # alone, big is entitled to everything, and may have begun before small came
+    until(lambda: states() in (["running", "waiting"], ["waiting", "running"]), "one to run")
+    a, b, default = sorted(muster.json("queues"), key=lambda view: str(view["name"]))
+    assert (a["entitled"]["cpu"], b["entitled"]["cpu"], default["entitled"]["cpu"]) == ("12", "4", "0")
+    table = muster.run("queues").lines
+    assert table[0].split()[:3] == ["QUEUE", "WEIGHT", "cpu"]
+    assert [line.split()[0] for line in table[1:]] == ["a", "b", "default"]
+    assert "there is no queue nosuch" in _why(muster, "nosuch")
+    muster.run("down")
+    gone(muster)
+
+
+def _why(muster: Muster, queue: str) -> str:
+    muster.file("lost.yaml", manifest("true", spec=GANG, name="lost"))
+    muster.run("submit", "--queue", queue, "lost.yaml")
+    return muster.run("why", "lost").out
