@@ -25,7 +25,7 @@ from muster.core.nodes import Columns, Ints, Nodes
 
 #: Entries of the log before it is cleared, and with it whatever is only remembered.
 BOUND: Final = 65_536
-#: Questions kept; the one unused for longest goes first. At 10,000 nodes one takes 40 kB.
+#: Questions kept; the one unused for longest goes first. At 10,000 nodes and 50,000 pods one takes 90 kB.
 _KEPT: Final = 256
 #: Addresses that stand for all of a node's.
 _ANY: Final = ("", "0.0.0.0")
@@ -94,8 +94,8 @@ class _Answer:
     count: Ints
     layout: int = -1
     position: int = -1
-    #: by number of the presence, whether it answers
-    known: list[bool] = field(default_factory=list)
+    #: by number of the presence, whether it answers: a byte each, as there may be as many as pods
+    known: bytearray = field(default_factory=bytearray)
 
 
 _Where = int | Columns | NodeName
