@@ -1,11 +1,13 @@
 """Who is ended for whom, and what is decided about it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from muster.core.decisions import Decision, Evict, Victim
 from muster.core.events import (
+    BudgetChanged,
     CommitFailed,
     GangRemoved,
     GangSubmitted,
@@ -13,8 +15,21 @@ from muster.core.events import (
     PlanFound,
     PodBound,
     PodEnded,
+    Presence,
+    QueueChanged,
 )
-from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet
+from muster.core.gang import (
+    Code,
+    Gang,
+    GangId,
+    NodeName,
+    Operator,
+    Place,
+    PodId,
+    PodSet,
+    Queue,
+    Requirement,
+)
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, pod, scheduler, shape, started, waits
@@ -266,3 +281,150 @@ def test_surplus_that_may_stay_counts_for_its_queue_again() -> None:
     bind(made, assign)  # before anybody has left
     made.decide(3.0)
     assert made.queues.accounts["default"].used[GPU_SHARE] == 6000
+
+
+# Disruption budgets
+
+
+def budgeted(made: Scheduler, *allowed: int) -> None:
+    """Budgets that all select app=x."""
+    for i, n in enumerate(allowed):
+        where = (Requirement("app", Operator.IN, ("x",)),)
+        made.apply(BudgetChanged("ns", f"budget-{i}", where, n))
+
+
+def labelled(made: Scheduler, *gangs: Gang, at: float = 1.0) -> None:
+    """As `running`, with pods of app=x in namespace ns."""
+    for one in gangs:
+        made.apply(GangSubmitted(one))
+        for assign in assigns(made.decide(at)):
+            for event in bind(made, assign):
+                made.apply(replace(event, at=at, presence=Presence("ns", (("app", "x"),))))
+    made.decide(at)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected"), [([0], []), ([3], []), ([4], ["low"]), ([9, 3], []), ([9, 4], ["low"])]
+)
+def test_budgets_must_allow_all_the_pods_of_a_victim(allowed: list[int], expected: list[str]) -> None:
+    made = scheduler([node("a", gpu=4)])
+    labelled(made, gang("low", count=4))
+    budgeted(made, *allowed)
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    assert ended(made.decide(2.0)) == expected
+
+
+def test_a_budget_counts_the_whole_set_and_who_is_leaving() -> None:
+    made = scheduler([node("a", gpu=4), node("b", gpu=4)])
+    labelled(made, gang("one", count=4), gang("two", count=4))
+    budgeted(made, 7)
+    made.apply(GangSubmitted(gang("high", count=8, priority=1)))
+    assert ended(made.decide(2.0)) == []
+    made.apply(GangSubmitted(gang("half", count=4, priority=1)))
+    assert len(ended(made.decide(3.0))) == 1
+    made.apply(GangSubmitted(gang("other", count=4, priority=1)))
+    assert ended(made.decide(4.0)) == []
+    budgeted(made, 8)
+    assert len(ended(made.decide(5.0))) == 1
+
+
+def test_surplus_goes_as_far_as_the_budget_allows() -> None:
+    made = scheduler([node("a", gpu=8)])
+    labelled(made, gang("elastic", count=8, minimum=2))
+    budgeted(made, 2)
+    made.apply(GangSubmitted(gang("three", count=3, priority=1)))
+    assert ended(made.decide(2.0)) == []
+    made.apply(GangSubmitted(gang("two", count=2, priority=1)))
+    (evict,) = evicts(made.decide(3.0))
+    assert len(evict.victims[0].pods) == 2
+
+
+# Reclaim
+
+
+def queue(name: str, **rules: Any) -> QueueChanged:  # Any: whatever a queue's rules are
+    return QueueChanged(Queue(name, **rules))
+
+
+def of(name: str, one: Gang) -> Gang:
+    return replace(one, queue=name)
+
+
+def test_the_owner_takes_back_what_was_lent() -> None:
+    """16 GPUs, weights 3:1. Alone, A is entitled to all of them; when B comes, to 12."""
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    running(made, of("a", gang("large", count=16, priority=9)))
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    decisions = made.decide(2.0)
+    (evict,) = evicts(decisions)
+    assert evict.victims == (Victim(GangId("large"), frozenset(), 16.0, reclaimed=True),)
+    assert started(decisions) == ["small"]
+
+
+def test_surplus_is_taken_back_first() -> None:
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    running(made, of("a", gang("large", count=16, minimum=12)))
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    (evict,) = evicts(made.decide(2.0))
+    assert len(evict.victims[0].pods) == 4
+
+
+@pytest.mark.parametrize(
+    ("rules", "victim", "claimant"),
+    [
+        ({"reclaimable": False}, gang("large", count=16), gang("small", count=4)),
+        ({}, replace(gang("large", count=16), preemptible=False), gang("small", count=4)),
+        ({}, gang("large", count=16), replace(gang("small", count=4), preempts=False)),
+        # 5 are more than its own
+        ({}, gang("large", count=16), gang("small", count=5, priority=9)),
+        # within its own entitlement nobody is touched, whatever the priorities
+        ({}, gang("large", count=12), gang("small", count=5, priority=9)),
+    ],
+)
+def test_what_is_not_taken_back(rules: dict[str, Any], victim: Gang, claimant: Gang) -> None:
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3, **rules))
+    made.apply(queue("b"))
+    running(made, of("a", victim))
+    made.apply(GangSubmitted(of("b", claimant)))
+    assert ended(made.decide(2.0)) == []
+
+
+def test_no_more_is_taken_back_than_is_lent() -> None:
+    """A has three gangs of 5, so it is over its 12 by 3: one of them goes, then it is over no more."""
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    running(made, *(of("a", gang(f"a{i}", count=5)) for i in range(3)))
+    made.apply(GangSubmitted(of("b", gang("b0", count=3))))
+    assert len(ended(made.decide(2.0))) == 1
+    made.apply(GangSubmitted(of("b", gang("b1", count=1))))
+    assert ended(made.decide(3.0)) == []
+
+
+def test_two_queues_do_not_take_from_each_other_in_turn() -> None:
+    """Everybody wants all, for a hundred cycles: what is settled stays settled."""
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    for i in range(4):
+        made.apply(GangSubmitted(of("a", gang(f"a{i}", count=5, priority=i % 2, submitted=float(i)))))
+        made.apply(GangSubmitted(of("b", gang(f"b{i}", count=3, priority=i % 2, submitted=float(i)))))
+    evictions = 0
+    for cycle in range(1, 101):
+        decisions = made.decide(float(cycle))
+        leaving = ended(decisions)
+        evictions += len(leaving)
+        for name in leaving:
+            size = 5 if name.startswith("a") else 3
+            end(made, name, size, float(cycle))
+        for assign in assigns(decisions):
+            bind(made, assign)
+    assert evictions <= 4
+    running_now = sorted(str(state.id) for state in made.gangs.values() if state.pods)
+    assert sum(name.startswith("b") for name in running_now) >= 1
+    assert sum(name.startswith("a") for name in running_now) >= 2

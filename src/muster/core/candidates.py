@@ -17,62 +17,49 @@ What ending a gang frees is kept until the gang changes, so a search among 600 g
 at those that have changed, and is arithmetic on arrays for the rest.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.departures import Charged
-from muster.core.events import NOTHING, PodBound, Presence
+from muster.core.events import PodBound
 from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId
-from muster.core.gangs import GangState, stands
-from muster.core.nodes import Columns, Demand, Nodes
+from muster.core.gangs import GangState, Hold, stands
+from muster.core.nodes import PODS, Columns, Demand, Nodes
 from muster.names import GPU_SHARE
 
 Longs = npt.NDArray[np.int64]
 
-#: Footprints are kept of so many gangs; if there are more, all are forgotten from time to time.
+#: Cuts are kept of so many gangs; if there are more, all are forgotten from time to time.
 _KEPT: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
-    """What some pods (and promises to a gang) take: per kind of demand distinct columns, and how many.
+class Cut:
+    """Pods that go together, and what their end frees."""
 
-    Those that share a GPU are told one by one: which devices are freed, only the ledger knows.
-    """
-
+    pods: tuple[PodId, ...]
+    #: all that is left of the gang; its promises are given up, too
+    core: bool
+    #: of each kind of demand the columns on which it is given back, distinct, and how often
     taken: tuple[tuple[Demand, Columns, Longs], ...]
-    shares: tuple[Charged, ...]
-    #: what others see of the rest
-    seen: tuple[tuple[NodeName, Presence], ...]
+    #: the same in sum, one of `pods` for each
+    freed: Amounts
+    #: some of it is a share of a GPU
+    shares: bool
+    #: since when (seconds since the epoch; 0 = not known), and how many GPUs or CPUs
+    running: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Pods that go together."""
-
-    #: in order of name; empty: what is left of the gang, whatever that is
-    pods: tuple[PodId, ...]
-    footprint: Footprint
-    #: since when (seconds since the epoch; 0 = not known) → how many GPUs, or CPUs
-    running: tuple[tuple[float, float], ...]
-
-    @property
-    def weight(self) -> float:
-        return sum(weight for _, weight in self.running)
-
-
-@dataclass(slots=True)
 class Candidate:
-    state: GangState
     gang: Gang
     cuts: tuple[Cut, ...]
     #: work lost by each cut
     lost: tuple[float, ...]
-    size: int
 
 
 class Candidates:
@@ -106,7 +93,7 @@ class Candidates:
                     due = min(due, until)
                     continue
             lost = tuple(_lost(cut, gang, now) for cut in cuts)
-            found.append(Candidate(state, gang, cuts, lost, len(state.pods)))
+            found.append(Candidate(gang, cuts, lost))
         found.sort(key=lambda candidate: candidate.gang.id)
         return found, due
 
@@ -114,7 +101,7 @@ class Candidates:
         return self._pods[pod].at or now
 
     def _cuts_of(self, state: GangState, gang: Gang) -> tuple[Cut, ...]:
-        """None, if it does not stand."""
+        """None if it does not stand."""
         known = self._cuts.get(state.id)
         if known is not None and known[0] == state.stamp and known[1] is gang:
             return known[2]
@@ -123,48 +110,54 @@ class Candidates:
         return cuts
 
     def _cut(self, state: GangState, gang: Gang) -> Iterator[Cut]:
-        by_gpu = any(_gpus(self._pods[pod]) for pod in state.pods)
+        by_gpu = any(map(_gpus, {self._pods[pod].requests for pod in state.pods}))
         surplus = _surplus(state, gang)
         for pods in surplus:
-            yield self._make(pods, pods, (), by_gpu)
+            yield self._make(pods, (), by_gpu, core=False)
         gone = {pod for pods in surplus for pod in pods}
-        rest = [pod for pod in state.pods if pod not in gone]
-        held = [(hold.node, hold.requests, hold.device, hold.presence) for hold in state.holds.values()]
-        if rest or held:
-            yield self._make((), rest, held, by_gpu)
+        rest = sorted(pod for pod in state.pods if pod not in gone)
+        if rest or state.holds:
+            yield self._make(rest, state.holds.values(), by_gpu, core=True)
 
-    def _make(
-        self,
-        named: tuple[PodId, ...],
-        pods: Sequence[PodId],
-        held: Sequence[Charged],
-        by_gpu: bool,
-    ) -> Cut:
+    def _make(self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool) -> Cut:
         running: dict[float, float] = {}
-        charged: list[Charged] = list(held)
+        by_requests: dict[Amounts, list[NodeName]] = {}
+        weights: dict[Amounts, float] = {}
+        shares = False
         for pod in pods:
             bound = self._pods[pod]
-            weight = _gpus(bound) if by_gpu else dict(bound.requests).get("cpu", 0) / 1000
-            running[bound.at] = running.get(bound.at, 0.0) + weight
-            charged.append((bound.node, bound.requests, bound.presence.device, bound.presence))
-        return Cut(named, self._footprint(charged), tuple(sorted(running.items())))
+            requests = bound.requests
+            nodes = by_requests.get(requests)
+            if nodes is None:
+                nodes = by_requests[requests] = []
+                weights[requests] = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
+            nodes.append(bound.node)
+            running[bound.at] = running.get(bound.at, 0.0) + weights[requests]
+            shares |= bound.presence.device is not None
+        for promise in held:
+            by_requests.setdefault(promise.requests, []).append(promise.node)
+            shares |= promise.device is not None
+        freed: Counter[str] = Counter()
+        for requests, nodes in by_requests.items():
+            for resource, amount in (*requests, (PODS, 1)):
+                freed[resource] += amount * len(nodes)
+        return Cut(
+            tuple(pods),
+            core,
+            tuple(self._taken(by_requests)),
+            tuple(sorted(freed.items())),
+            shares,
+            tuple(sorted(running.items())),
+        )
 
-    def _footprint(self, charged: Sequence[Charged]) -> Footprint:
-        taken: dict[Amounts, list[int]] = {}
-        shares, seen = [], []
+    def _taken(
+        self, by_requests: Mapping[Amounts, Sequence[NodeName]]
+    ) -> Iterator[tuple[Demand, Columns, Longs]]:
         column = self._nodes.column
-        for node, requests, device, presence in charged:
-            if node in column:
-                if device is not None:
-                    shares.append((node, requests, device, presence))
-                elif presence is not NOTHING:
-                    seen.append((node, presence))
-                taken.setdefault(requests, []).append(column[node])
-        groups = []
-        for requests, columns in taken.items():
-            distinct, times = np.unique(np.array(columns, np.intp), return_counts=True)
-            groups.append((self._nodes.demand(requests), distinct, times.astype(np.int64)))
-        return Footprint(tuple(groups), tuple(shares), tuple(seen))
+        for requests, nodes in by_requests.items():
+            columns = np.array([column[node] for node in nodes if node in column], np.intp)
+            distinct, times = np.unique(columns, return_counts=True)
+            yield self._nodes.demand(requests), distinct, times.astype(np.int64)
 
 
 def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:
@@ -213,9 +206,9 @@ def _lost(cut: Cut, gang: Gang, now: float) -> float:
     return total
 
 
-def _gpus(pod: PodBound) -> float:
+def _gpus(requests: Amounts) -> float:
     gpus = 0.0
-    for resource, amount in pod.requests:
+    for resource, amount in requests:
         if resource == GPU_SHARE:
             gpus += amount / 1000
         elif resource.endswith("/gpu"):

@@ -72,6 +72,8 @@ class Victim:
     pods: frozenset[PodId] = frozenset()
     #: resource-seconds that have to be done again (docs/preemption.md)
     work_lost: float = 0.0
+    #: its queue is over its entitlement, and the beneficiary is of another; else its priority is lower
+    reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

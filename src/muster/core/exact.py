@@ -100,6 +100,8 @@ class Exact:
         self._slots = slots
         self._patterns = Patterns(nodes)
         self._turns = Turns(TURNS)
+        #: problems that whoever asks several times about one want (a search for victims) may solve besides
+        self.lent = 0
         self._proofs: dict[Want, Proof] = {}
         self._seen: Seen | None = None
         self._cycle = 0
@@ -161,6 +163,9 @@ class Exact:
 
     def turn(self, want: Want) -> bool:
         """Whether problems may be solved for this want in this cycle. Asked once per cycle."""
+        if self.lent > 0:
+            self.lent -= 1
+            return True
         return self._turns.take(want)
 
     def refutes(self, want: Want) -> Verdict | None:

@@ -1,21 +1,27 @@
 """Preemption within a cycle: who may look for victims, how often, and what ends when they are found.
 
 A search costs milliseconds, and thousands of gangs may wait. So one is made only where it can help: for a
-gang whose minimum does not fit, that may preempt, while somebody of lower priority runs in its queue; once
-for equal wants of a queue, the highest priority first (who may end less will not fit either); not again
-until something changes; and for at most `SEARCHES` wants in a cycle, where further ones take turns.
+gang whose minimum does not fit, that may preempt, while somebody of lower priority runs in its queue, or
+another queue is over its entitlement and this one is not; once for equal wants of a queue, the highest
+priority first (who may end less will not fit either); not again until something changes; and for at most
+`SEARCHES` wants in a cycle, where further ones take turns.
 
-No two gangs evict each other in turn: a victim's priority is below the preemptor's, so whoever is evicted can
-never evict it back, and a chain of evictions only goes down. While its victims leave a gang is nobody's
-victim, so what they were ended for comes about before anything else is ended there.
+No two gangs evict each other in turn. In one queue a victim's priority is below the preemptor's, so whoever
+is evicted can never evict it back, and a chain of evictions only goes down. Across queues a victim's queue
+was over its entitlement, so the victim cannot start within it again as long as entitlements stay; only who
+stays within reclaims; and entitlements follow what queues use and wait for together, which no eviction
+changes. While its victims leave a gang is nobody's victim, so what they were ended for comes about first.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
+from muster.core.budgets import Budgets
 from muster.core.candidates import Candidates
+from muster.core.cuts import Table
 from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.departures import Charged, Departures
 from muster.core.eligibility import Eligibility
@@ -25,9 +31,11 @@ from muster.core.fit import Claim, Fit
 from muster.core.gang import Code, Gang, GangId, PodId
 from muster.core.gangs import GangState, occupy
 from muster.core.ledger import Ledger
+from muster.core.limits import Limits, limits
 from muster.core.nodes import Nodes
 from muster.core.placement import Want
-from muster.core.victims import Found, Search, may_end
+from muster.core.queues import Queues
+from muster.core.victims import Found, Search
 
 #: Wants per cycle for which victims are looked for.
 SEARCHES: Final = 4
@@ -44,7 +52,10 @@ class Preemption:
         fit: Fit,
         gangs: Mapping[GangId, GangState],
         pods: Mapping[PodId, PodBound],
+        queues: Queues,
     ) -> None:
+        self.budgets = Budgets()
+        self._queues = queues
         self.departures = Departures(ledger, pods, gangs)
         self._ledger = ledger
         self._fit = fit
@@ -58,6 +69,8 @@ class Preemption:
         self._counted: dict[GangId, tuple[str, int]] = {}
         #: wants of a queue for which there were no victims, and the highest priority that looked for them
         self._hopeless: dict[tuple[Want, str], int] = {}
+        #: queues that a want of a queue may take from, in this cycle
+        self._from: dict[tuple[Want, str], set[str]] = {}
         self._now = 0.0
         #: when the next minimum run time ends
         self._due = inf
@@ -66,9 +79,14 @@ class Preemption:
         """`changed`: what was found out in earlier cycles holds no longer."""
         self._now = now
         self._turns.next_cycle()
+        self._from.clear()
         if changed or now >= self._due:
             self._hopeless.clear()
             self._due = inf
+
+    def forget(self) -> None:
+        """Something has changed that decides about victims."""
+        self._hopeless.clear()
 
     def settle(self, touched: Iterable[GangId]) -> set[GangId]:
         """Bring up to date who runs and who leaves. Returns gangs that are no victims any more."""
@@ -92,16 +110,29 @@ class Preemption:
         if any(pod in self._pods for pod in pods):
             self.departures.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
 
-    def helps(self, state: GangState) -> bool:
-        """Whether a search may help it, as far as can be told without one."""
-        gang, want = state.gang, state.want
-        if gang is None or want is None or not gang.preempts or not state.waits:
-            return False
-        running = self._running.get(gang.queue)
-        if not running or min(running) >= gang.priority:
+    def helps(self, state: GangState, want: Want) -> bool:
+        """Whether a search may help it to have this, as far as can be told without one."""
+        gang = state.gang
+        if gang is None or not gang.preempts or not state.waits:
             return False
         failed = self._hopeless.get((want, gang.queue))
-        return failed is None or gang.priority > failed
+        if failed is not None and gang.priority <= failed:
+            return False
+        running = self._running.get(gang.queue)
+        if running and min(running) < gang.priority:
+            return True
+        return len(self._running) > bool(running) and bool(self._reclaims(gang.queue, want))
+
+    def _reclaims(self, queue: str, want: Want) -> set[str]:
+        """Queues of whose gangs it may take something, as things stand in this cycle."""
+        known = self._from.get((want, queue))
+        if known is None:
+            demand = self._queues.demand(want)[0]
+            nothing = tuple((resource, 0) for resource, _ in demand)
+            may = self._queues.may_reclaim
+            known = {other for other in self._running if may(queue, demand, other, nothing)}
+            self._from[want, queue] = known
+        return known
 
     def find(self, state: GangState, claim: Claim) -> Found | None:
         """Victims for it, and where it would be. The ledger is charged as the gang sees it, and stays so."""
@@ -111,7 +142,19 @@ class Preemption:
             return None
         candidates, due = self._candidates.of(self._now, self._barred(gang))
         self._due = min(self._due, due)
-        found = self._search.find(claim, may_end(gang, candidates))
+        demand, reclaims = self._queues.demand(claim.want)[0], self._reclaims(gang.queue, claim.want)
+        mine = [
+            candidate
+            for candidate in candidates
+            if (candidate.gang.queue == gang.queue and candidate.gang.priority < gang.priority)
+            or candidate.gang.queue in reclaims
+        ]
+        leaving = self.departures.leaving
+
+        def limit(table: Table) -> Limits:
+            return limits(table, gang.queue, demand, self._queues, self.budgets, self._pods, leaving)
+
+        found = self._search.find(claim, mine, limit, lambda victim: self.freed([victim]))
         if found is None:
             self._hopeless[claim.want, gang.queue] = gang.priority
         return found
@@ -141,7 +184,17 @@ class Preemption:
             whole = () if victim.pods else (victim.gang,)
             self.departures.begin(state.id, pods, whole, promised, found.placed)
         lost = sum(victim.work_lost for victim in found.victims)
-        return Evict(found.victims, state.id, lost)
+        return Evict(tuple(map(self._of_queue(state), found.victims)), state.id, lost)
+
+    def _of_queue(self, state: GangState) -> Callable[[Victim], Victim]:
+        """Notes which victims are taken from another queue."""
+        queue = state.gang.queue if state.gang is not None else ""
+
+        def note(victim: Victim) -> Victim:
+            gang = self._gangs[victim.gang].gang
+            return replace(victim, reclaimed=gang is not None and gang.queue != queue)
+
+        return note
 
     @property
     def behind(self) -> bool:

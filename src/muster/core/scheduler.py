@@ -16,6 +16,8 @@ from muster.core.decisions import Assign, Decision, Release, Wait
 from muster.core.eligibility import Eligibility
 from muster.core.ends import Ends, expected, promised
 from muster.core.events import (
+    BudgetChanged,
+    BudgetRemoved,
     CommitFailed,
     Event,
     GangRemoved,
@@ -103,10 +105,10 @@ class Scheduler:
         self.pods: dict[PodId, PodBound] = {}
         self.topology = Topology(self.nodes)
         self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology, self.gangs)
-        self.preemption = Preemption(
-            self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods
-        )
         self.queues = Queues(self.nodes, self.eligibility)
+        self.preemption = Preemption(
+            self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods, self.queues
+        )
         certain = self.config.backfill is Backfill.CONSERVATIVE
         self.ends = Ends(self.pods, promised if certain else expected)
         self.reservations = Reservations(
@@ -192,6 +194,9 @@ class Scheduler:
             case QueueChanged():
                 if self.queues.change(event.queue):
                     self._touched.update(self.gangs)  # what they ask for may count now, or no longer
+            case BudgetChanged() | BudgetRemoved():
+                if self.preemption.budgets.apply(event):
+                    self.preemption.forget()
             case QueueRemoved():
                 if self.queues.remove(event.name):
                     self._touched.update(self.gangs)
@@ -459,7 +464,7 @@ class Scheduler:
         if (refusal := self.reservations.refusal(state, want)) is not None:
             state.refusal = state.refusal or refusal
             return True
-        if not state.plain or not self._is_misfit(want) or self.preemption.helps(state):
+        if not state.plain or not self._is_misfit(want) or self.preemption.helps(state, want):
             return False
         return over or not (state.waits and self.reservations.wanted)
 
@@ -526,7 +531,7 @@ class Scheduler:
         plain = state.plain and state.id not in self.preemption.departures
         misfit = plain and self._is_misfit(want)
         reserves = state.waits and turn.standing is not Standing.OVER
-        if misfit and not self.preemption.helps(state) and not (reserves and self.reservations.wanted):
+        if misfit and not self.preemption.helps(state, want) and not (reserves and self.reservations.wanted):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         claim = replace(self._claim(state, want, untold), vacant=turn.offer.vacant)
@@ -536,7 +541,7 @@ class Scheduler:
         self.preemption.departures.lift(state.id)
         placed = self._misfits[want] if misfit else self.reservations.fit(state, claim)
         found = None
-        if not isinstance(placed, dict | Reservation) and self.preemption.helps(state):
+        if not isinstance(placed, dict | Reservation) and self.preemption.helps(state, want):
             found = self.preemption.find(state, claim)
             if found is not None:
                 placed = self._fit_without(state, found, claim)
@@ -567,7 +572,11 @@ class Scheduler:
         """Where it fits once the victims that were found for it are gone, as they are from here on."""
         for charged in self.preemption.freed(found.victims):
             self.ledger.give(*charged)
-        return self.reservations.fit(state, replace(claim, preferred={**claim.preferred, **found.placed}))
+        placed = self.reservations.fit(state, replace(claim, search=False))
+        if isinstance(placed, Verdict):  # it took an exact search: its answer is known
+            preferred = {**claim.preferred, **found.placed}
+            return self.reservations.fit(state, replace(claim, preferred=preferred))
+        return placed
 
     def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
         column = self.nodes.column

@@ -1,0 +1,55 @@
+"""PodDisruptionBudgets: how many of the pods that each selects may be ended now.
+
+The numbers are the cluster's (`BudgetChanged.allowed`), as of the last time it counted. Pods that are leaving
+for somebody, and are there still, may not be in them yet: they are counted as ended here, which can only
+err on the side of the budget, and only until they have gone. A set of victims is checked as a whole: a pod
+may be selected by several budgets, and all of them must allow it.
+
+Source: kubernetes, pkg/registry/core/pod/storage/eviction.go. (There a pod under two budgets can never be
+evicted; here both are asked.)
+"""
+
+from collections.abc import Iterable, Mapping
+
+from muster.core.events import BudgetChanged, BudgetRemoved, PodBound
+from muster.core.gang import PodId
+from muster.core.labels import satisfied
+
+
+class Budgets:
+    def __init__(self) -> None:
+        self._budgets: dict[tuple[str, str], BudgetChanged] = {}
+
+    def apply(self, event: BudgetChanged | BudgetRemoved) -> bool:
+        """False if nothing changed."""
+        key = (event.namespace, event.name)
+        if isinstance(event, BudgetRemoved):
+            return self._budgets.pop(key, None) is not None
+        if self._budgets.get(key) == event:
+            return False
+        self._budgets[key] = event
+        return True
+
+    def __bool__(self) -> bool:
+        return bool(self._budgets)
+
+    def of(self, pod: PodBound) -> list[tuple[str, str]]:
+        """The budgets that select this pod."""
+        presence = pod.presence
+        if not self._budgets or not presence.namespace:
+            return []
+        labels = dict(presence.labels)
+        return [
+            key
+            for key, budget in self._budgets.items()
+            if budget.namespace == presence.namespace and satisfied(budget.labels, labels)
+        ]
+
+    def left(self, pods: Mapping[PodId, PodBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:
+        """How many pods each budget lets go, besides those that are leaving already."""
+        left = {key: budget.allowed for key, budget in self._budgets.items()}
+        if left:
+            for pod in leaving:
+                for key in self.of(pods[pod]):
+                    left[key] -= 1
+        return left

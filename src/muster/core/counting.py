@@ -1,0 +1,211 @@
+"""How many pods would fit by slots alone if some victims were gone, and what to take next.
+
+Slots are a necessary condition, and a quick one: a sum over nodes that follows from what is free and from
+what each cut frees. For pods of one shape without further constraints it is the whole truth. The same sums
+say what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.candidates import Longs
+from muster.core.cuts import Floats, Table
+from muster.core.devices import WHOLE
+from muster.core.eligibility import Eligibility
+from muster.core.gang import Shape
+from muster.core.nodes import Bools, Demand, Nodes
+from muster.core.placement import Claim
+from muster.names import GPU_SHARE
+
+
+@dataclass(slots=True)
+class _Pods:
+    shape: Shape
+    count: int = 0
+    need: int = 0
+
+
+class Count:
+    """Arrays over the nodes for one claim, and over the entries of a table: a cut on a node."""
+
+    def __init__(self, claim: Claim, nodes: Nodes, eligibility: Eligibility, table: Table) -> None:
+        #: pods of one shape, of whichever pod sets
+        self._parts = [_Pods(shape) for shape in dict.fromkeys(part.shape for part in claim.want.parts)]
+        for part in claim.want.parts:
+            alike = next(some for some in self._parts if some.shape == part.shape)
+            alike.count += part.count
+            alike.need += part.need
+        self._need = claim.want.need
+        self._table = table
+        demands = [dict(nodes.demand(pods.shape.requests)) for pods in self._parts]
+        rows = sorted({row for demand in demands for row in demand})
+        self._asked = [
+            [(i, amount) for i, row in enumerate(rows) if (amount := demand.get(row, 0))]
+            for demand in demands
+        ]
+        #: nodes that each part may use
+        self._open: list[Bools] = []
+        for pods in self._parts:
+            mask = eligibility.of(pods.shape).eligible.copy()
+            if claim.excluded is not None:
+                mask[claim.excluded] = False
+            self._open.append(mask)
+        #: rows of whole GPUs and of shares of them, if anybody shares
+        self._gpu = (nodes.devices.row, nodes.resources.get(GPU_SHARE))
+        #: rows × nodes; below zero where a node is overdrawn
+        self._free: Longs = np.array([_free(nodes, row, self._gpu[1]) for row in rows])
+        self._enter(rows)
+
+    def _enter(self, rows: list[int]) -> None:
+        """Per cut and node what taking it frees there, of the resources that count."""
+        table = self._table
+        position = {row: i for i, row in enumerate(rows)}
+        entries: dict[tuple[tuple[int, int], ...], list[tuple[Longs, Longs]]] = {}
+        for demand, cuts, columns, times in table.groups:
+            freed = tuple((position[row], amount) for row, amount in self._at_most(demand) if row in position)
+            entries.setdefault(freed, []).append((cuts * table.columns + columns, times))
+        keys = np.concatenate([key for some in entries.values() for key, _ in some])
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        self._cut: Longs = distinct // table.columns
+        self._column: Longs = distinct % table.columns
+        self._amount: Longs = np.zeros((len(rows), len(distinct)), np.int64)
+        start = 0
+        for freed, some in entries.items():
+            for key, times in some:
+                where = inverse[start : start + len(key)]
+                start += len(key)
+                for i, amount in freed:
+                    self._amount[i] += np.bincount(where, times * amount, len(distinct)).astype(np.int64)
+
+    def _at_most(self, demand: Demand) -> Iterator[tuple[int, int]]:
+        """What can be free when a pod of this demand has gone: of a GPU that is shared, perhaps all."""
+        yield from demand
+        whole, share = self._gpu
+        for row, amount in demand:
+            if row == whole and share is not None:
+                yield share, amount * WHOLE
+            elif row == share:
+                yield whole, 1
+
+    def enough(self, taken: Bools) -> bool:
+        """Whether the slots suffice once these cuts are taken."""
+        free = self._without(taken)
+        return self._suffices([self._slots(p, free).sum() for p in range(len(self._parts))])
+
+    def picks(
+        self, usable: Bools, start: Bools, fraction: float, allow: Callable[[Bools], bool]
+    ) -> Iterator[Bools]:
+        """What is taken from `start` on, each time the slots suffice; more and more, until nothing helps.
+
+        Each pick is what frees most for what it loses, of `usable` and as far as `allow` lets it: the next
+        cut of a gang, or all of it that is left. `fraction`: what a whole slot's worth of fractions counts.
+        """
+        table, parts = self._table, range(len(self._parts))
+        taken, usable = start.copy(), usable.copy()
+        free = self._without(taken)
+        slots = [self._slots(p, free) for p in parts]
+        values = [self._value(p, free, fraction) for p in parts]
+        gains = np.zeros(len(self._cut))
+        touched = np.arange(len(self._cut))
+        # Equal losses: fewer gangs, then fewer pods. A loss of nothing is not quite nothing.
+        tiny = 1e-9 * (1.0 + float(table.lost.sum()))
+        cost = table.lost + tiny * (1 + table.pods / 1e6)
+        if self._suffices([s.sum() for s in slots]):
+            yield taken
+        while True:
+            columns = self._column[touched]
+            after = free[:, columns] + self._amount[:, touched]
+            gains[touched] = sum(self._value(p, after, fraction, columns) - values[p][columns] for p in parts)
+            gain: Floats = np.bincount(self._cut, gains, len(table)).astype(np.float64)
+            np.minimum(gain, self._lacks([int(s.sum()) for s in slots]), out=gain)  # more is of no use
+            picked = self._best(gain, cost, usable & ~taken, taken)
+            if picked is None:
+                return
+            if not allow(taken | picked):
+                usable &= ~picked if picked.sum() > 1 else ~(picked | self._after(picked))
+                touched = touched[:0]
+                continue
+            taken = taken | picked
+            entries = np.flatnonzero(picked[self._cut])
+            where = np.unique(self._column[entries])
+            for row, amount in zip(free, self._amount, strict=True):
+                np.add.at(row, self._column[entries], amount[entries])
+            for p in parts:
+                values[p][where] = self._value(p, free[:, where], fraction, where)
+                slots[p][where] = self._slots(p, free[:, where], where)
+            if self._suffices([s.sum() for s in slots]):
+                yield taken
+            changed = np.zeros(table.columns, np.bool_)
+            changed[where] = True
+            touched = np.flatnonzero(changed[self._column])
+
+    def _best(self, gain: Floats, cost: Floats, left: Bools, taken: Bools) -> Bools | None:
+        """The next cut of some gang, or all that is left of it. None: nothing frees anything."""
+        table = self._table
+        picked = np.zeros(len(table), np.bool_)
+        if table.first.all():
+            score = np.where(left, gain / cost, 0.0)
+            picked[score.argmax()] = True
+            return picked if score.max() > 0 else None
+        ready = left & (table.first | np.concatenate(([False], taken[:-1])))
+        gangs = len(table.candidates)
+        rest_gain = np.bincount(table.gang, np.where(left, gain, 0.0), gangs)
+        rest_cost = np.bincount(table.gang, np.where(left, cost, 0.0), gangs)
+        one = np.where(ready, gain / cost, 0.0)
+        rest = np.where(ready, (rest_gain / np.maximum(rest_cost, cost.min()))[table.gang], 0.0)
+        if max(one.max(), rest.max()) <= 0:
+            return None
+        if rest.max() > one.max():
+            all_left: Bools = left & (table.gang == table.gang[rest.argmax()])
+            return all_left
+        picked[one.argmax()] = True
+        return picked
+
+    def _after(self, picked: Bools) -> Bools:
+        """Cuts of the same gang that come after this one."""
+        cut = int(picked.argmax())
+        after: Bools = self._table.gang == self._table.gang[cut]
+        after[: cut + 1] = False
+        return after
+
+    def _without(self, taken: Bools) -> Longs:
+        free = self._free.copy()
+        mine = taken[self._cut]
+        columns = self._column[mine]
+        for row, amount in zip(free, self._amount, strict=True):
+            row += np.bincount(columns, amount[mine], len(row)).astype(np.int64)
+        return free
+
+    def _suffices(self, slots: list[int]) -> bool:
+        return all(n >= part.need for n, part in zip(slots, self._parts, strict=True)) and (
+            sum(min(n, part.count) for n, part in zip(slots, self._parts, strict=True)) >= self._need
+        )
+
+    def _lacks(self, slots: list[int]) -> int:
+        """How many pods do not fit yet; 1 if it is not their number that keeps the gang from fitting."""
+        lacking = sum(max(part.need - n, 0) for n, part in zip(slots, self._parts, strict=True))
+        fitting = sum(min(n, part.count) for n, part in zip(slots, self._parts, strict=True))
+        return max(lacking, self._need - fitting, 1)
+
+    def _slots(self, p: int, free: Longs, columns: Longs | None = None) -> Longs:
+        slots = np.full(free.shape[1], 2**40, np.int64)
+        for i, amount in self._asked[p]:
+            np.minimum(slots, free[i] // amount, out=slots)
+        np.maximum(slots, 0, out=slots)
+        return slots * (self._open[p] if columns is None else self._open[p][columns])
+
+    def _value(self, p: int, free: Longs, fraction: float, columns: Longs | None = None) -> Floats:
+        """Slots, and for what there is of the next one its part of `fraction`."""
+        whole = np.full(free.shape[1], 2.0**40)
+        for i, amount in self._asked[p]:
+            np.minimum(whole, free[i] / amount, out=whole)
+        value: Floats = np.maximum(np.floor(whole), 0.0) * (1 - fraction) + whole * fraction
+        return value * (self._open[p] if columns is None else self._open[p][columns])
+
+
+def _free(nodes: Nodes, row: int, share: int | None) -> Longs:
+    if row == share:
+        return nodes.free(row).astype(np.int64)
+    return np.asarray(nodes.capacity(row).astype(np.int64) - nodes.used[row, : len(nodes)])

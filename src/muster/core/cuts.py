@@ -1,0 +1,80 @@
+"""Candidates' cuts as arrays: what a search for victims reckons with.
+
+A set of victims is a mask over cuts that holds, of each gang, its first cuts up to some one.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.candidates import Candidate, Longs
+from muster.core.nodes import Bools, Columns, Demand
+
+Floats = npt.NDArray[np.float64]
+
+
+class Table:
+    """A cell per cut; those of one gang follow each other, in order."""
+
+    def __init__(self, candidates: Sequence[Candidate], columns: int) -> None:
+        """`columns`: how many nodes there are."""
+        self.candidates = candidates
+        self.columns = columns
+        sizes = [len(candidate.cuts) for candidate in candidates]
+        self.cuts = [cut for candidate in candidates for cut in candidate.cuts]
+        self.gang: npt.NDArray[np.intp] = np.repeat(np.arange(len(candidates)), sizes)
+        #: all that is left of its gang
+        self.core: Bools = np.array([cut.core for cut in self.cuts], np.bool_)
+        #: some of it is a share of a GPU
+        self.shares: Bools = np.array([cut.shares for cut in self.cuts], np.bool_)
+        self.first: Bools = np.diff(self.gang, prepend=-1) > 0
+        self.priority: Longs = np.array([c.gang.priority for c in candidates], np.int64)[self.gang]
+        self.lost: Floats = np.array([lost for c in candidates for lost in c.lost], np.float64)
+        self.pods: Longs = np.array([len(cut.pods) for cut in self.cuts], np.int64)
+        #: per kind of demand: cut, column, how many
+        self.groups: list[tuple[Demand, Longs, Columns, Longs]] = []
+        self._collect()
+
+    def __len__(self) -> int:
+        return len(self.gang)
+
+    def _collect(self) -> None:
+        collected: dict[Demand, tuple[list[int], list[Columns], list[Longs]]] = {}
+        for number, cut in enumerate(self.cuts):
+            for demand, columns, times in cut.taken:
+                numbers, all_columns, all_times = collected.setdefault(demand, ([], [], []))
+                numbers.append(number)
+                all_columns.append(columns)
+                all_times.append(times)
+        for demand, (numbers, all_columns, all_times) in sorted(collected.items()):
+            repeats = [len(columns) for columns in all_columns]
+            self.groups.append(
+                (
+                    demand,
+                    np.repeat(np.array(numbers, np.int64), repeats),
+                    np.concatenate(all_columns),
+                    np.concatenate(all_times),
+                )
+            )
+
+    def cost(self, chosen: Bools) -> tuple[float, int, int]:
+        """Work, gangs, pods: the less, the better."""
+        gangs = len(np.unique(self.gang[chosen]))
+        return round(float(self.lost[chosen].sum()), 6), gangs, int(self.pods[chosen].sum())
+
+    def dearest(self, chosen: Bools) -> list[int]:
+        """Gangs of which something is chosen, those that lose most first, ties to the last name."""
+        lost = np.bincount(self.gang[chosen], self.lost[chosen], len(self.candidates))
+        gangs = np.unique(self.gang[chosen])
+        return sorted(gangs.tolist(), key=lambda gang: (-lost[gang], -gang))
+
+    def bans(self, chosen: Bools) -> Iterator[Bools]:
+        """What to do without, for once: each gang of which something is chosen, or its last cut that is."""
+        for gang in self.dearest(chosen):
+            mine = np.flatnonzero(self.gang == gang)
+            taken = int(chosen[mine].sum())
+            for first in {0, taken - 1}:
+                banned = np.zeros(len(self), np.bool_)
+                banned[mine[first:]] = True
+                yield banned

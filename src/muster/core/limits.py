@@ -1,0 +1,82 @@
+"""What a set of victims must keep to as a whole.
+
+- *Budgets*: of the pods that a PodDisruptionBudget selects, no more than it allows. A pod may be selected by
+  several, and pods that are leaving already count.
+- *Reclaim*: what another queue uses may be taken only while that queue is over its entitlement, from the
+  first cut to the last: those before the last one must not have brought it down already. The smallest come
+  first, which is the order that allows most. A queue is brought down by surplus, cut by cut, or by whole
+  gangs, which may leave it below what it is entitled to.
+
+Whatever keeps to these limits still does when victims are spared.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+
+from muster.core.budgets import Budgets
+from muster.core.candidates import Longs
+from muster.core.cuts import Table
+from muster.core.events import PodBound
+from muster.core.gang import Amounts, PodId
+from muster.core.nodes import Bools
+from muster.core.queues import Queues
+
+#: Whether a set of victims keeps to them.
+Limits = Callable[[Bools], bool]
+
+
+def limits(
+    table: Table,
+    queue: str,
+    demand: Amounts,
+    queues: Queues,
+    budgets: Budgets,
+    pods: Mapping[PodId, PodBound],
+    leaving: Collection[PodId],
+) -> Limits:
+    """For a preemptor of this queue, which takes `demand` at least."""
+    checks: list[Limits] = []
+    if budgets:
+        left = budgets.left(pods, leaving)
+        names = sorted(left)
+        needs = _needs(table, names, budgets, pods)
+        if needs.any():
+            most = np.array([left[name] for name in names], np.int64)
+            checks.append(lambda taken: bool((needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()))
+    others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
+    if others.any():
+        foreign: Bools = others[table.gang]
+        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, demand, queues))
+    return lambda taken: all(check(taken) for check in checks)
+
+
+def _needs(
+    table: Table, names: Sequence[tuple[str, str]], budgets: Budgets, pods: Mapping[PodId, PodBound]
+) -> Longs:
+    """Cuts × budgets: pods of each that the budget selects."""
+    needs = np.zeros((len(table), len(names)), np.int64)
+    number = {name: i for i, name in enumerate(names)}
+    for cut, one in enumerate(table.cuts):
+        for pod in one.pods:
+            for name in budgets.of(pods[pod]):
+                needs[cut, number[name]] += 1
+    return needs
+
+
+def _may_reclaim(table: Table, taken: Bools, queue: str, demand: Amounts, queues: Queues) -> bool:
+    """Whether each may be taken once those before it are gone."""
+    cuts = np.flatnonzero(taken).tolist()
+    sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
+    shifted: list[tuple[str, Amounts]] = []
+    allowed = True
+    for cut in sorted(cuts, key=lambda cut: (sizes[table.gang[cut]], cut)):
+        theirs, freed = table.candidates[table.gang[cut]].gang.queue, table.cuts[cut].freed
+        if not queues.may_reclaim(queue, demand, theirs, freed):
+            allowed = False
+            break
+        queues.shift(theirs, freed, -1)
+        shifted.append((theirs, freed))
+    for theirs, freed in shifted:
+        queues.shift(theirs, freed, 1)
+    return allowed
