@@ -56,6 +56,11 @@ def submit(
     return GangSubmitted(replace(asked, queue=queue))
 
 
+def patient(name: str, queue: str, count: int) -> GangSubmitted:
+    """It takes nothing back itself."""
+    return GangSubmitted(replace(submit(name, queue, count, submitted=1.0).gang, preempts=False))
+
+
 def started(muster: Scheduler, now: float = 0.0) -> dict[str, int]:
     """What this cycle starts: pods by gang, in order; they are bound at once."""
     found: dict[str, int] = {}
@@ -98,7 +103,7 @@ class TestTwoTeams:
     def test_alone_it_is_entitled_to_everything(self) -> None:
         muster = cluster(*TEAMS, submit("big", "a", 16))
         assert started(muster) == {"big": 16}
-        muster.apply(submit("small", "b", 4, submitted=1.0))
+        muster.apply(patient("small", "b", 4))
         muster.decide(1.0)
         a = muster.queues.find("a")
         assert a is not None
@@ -428,7 +433,7 @@ class TestReclaim:
     def two(self, **rules_of_a: object) -> Scheduler:
         muster = cluster(queue("a", weight=3, **rules_of_a), queue("b"), submit("big", "a", 16))
         started(muster)
-        muster.apply(submit("small", "b", 4, submitted=1.0))
+        muster.apply(patient("small", "b", 4))
         muster.apply(submit("more", "a", 4, submitted=1.0))
         muster.decide(1.0)
         return muster

@@ -54,6 +54,8 @@ class Departures:
         #: whom a pod leaves for
         self.leaving: dict[PodId, GangId] = {}
         self._changed: set[GangId] = set()
+        #: gangs that are no victims any more, since the last `settle`
+        self._over: set[GangId] = set()
 
     def __contains__(self, beneficiary: GangId) -> bool:
         return beneficiary in self._departures
@@ -123,10 +125,15 @@ class Departures:
             departure.shared = {}
             self._share(beneficiary, departure)
 
+    def give_up(self, beneficiary: GangId) -> None:
+        """It has no use for them any more: who has not gone yet stays, as far as this one is concerned."""
+        if beneficiary in self._departures:
+            self._over |= self._end(beneficiary)
+
     def settle(self, touched: Iterable[GangId]) -> set[GangId]:
         """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
-        over: set[GangId] = set()
+        over, self._over = self._over, set()
         for beneficiary in sorted(changed.union(touched)):
             departure = self._departures.get(beneficiary)
             if departure is None:

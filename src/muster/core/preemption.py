@@ -128,9 +128,9 @@ class Preemption:
         known = self._from.get((want, queue))
         if known is None:
             demand = self._queues.demand(want)[0]
-            nothing = tuple((resource, 0) for resource, _ in demand)
+            least = tuple((resource, 1) for resource, _ in demand)
             may = self._queues.may_reclaim
-            known = {other for other in self._running if may(queue, demand, other, nothing)}
+            known = {other for other in self._running if may(queue, demand, other, least)}
             self._from[want, queue] = known
         return known
 

@@ -284,6 +284,7 @@ class Scheduler:
 
     def _gang_removed(self, event: GangRemoved) -> None:
         state = self._state(event.gang)
+        self.preemption.departures.give_up(event.gang)
         give_back(state, list(state.holds), self.ledger)
         state.gang = state.back_off = state.explanation = None
         state.retired = frozenset()
@@ -302,6 +303,7 @@ class Scheduler:
 
     def _commit_failed(self, event: CommitFailed) -> None:
         state = self._state(event.gang)
+        self.preemption.departures.give_up(event.gang)
         give_back(state, list(state.holds), self.ledger)
         state.planned.clear()
         state.back_off = BackOff(event.until, event.message, event.excluded, gang=True)
@@ -352,7 +354,7 @@ class Scheduler:
         turns = Turns(self._lines, self.queues, self._admission, lapsed, self._hopeless, seen=seen)
         placed = [decision for turn in self._in_turn(turns) for decision in self._place(turn, now)]
         self.served = [*turns.served.values()]
-        self._touched |= self.preemption.departures.end_forsaken()
+        self._touched |= self.preemption.departures.end_forsaken() & self.gangs.keys()
         self._settle()
         waits = self._explainer.explain(self.served, self._misfits) if self.config.explain else []
         reserves = self.reservations.end()
@@ -406,7 +408,7 @@ class Scheduler:
 
     def _settle(self) -> None:
         """Bring what touched gangs lack, and when they need attention again, up to date."""
-        self._touched |= self.preemption.settle(self._touched)
+        self._touched |= self.preemption.settle(self._touched) & self.gangs.keys()
         for gang in self._touched:
             state = self.gangs[gang]
             self._account(state)
