@@ -7,7 +7,7 @@ Koordinator's `scheduling.sigs.k8s.io/v1alpha1`.
 from datetime import datetime
 from typing import Final
 
-from muster.api.base import Resource, Struct
+from muster.api.base import LabelSelector, Resource, Struct
 from muster.api.core_v1 import Quantities
 
 #: Pod label that names the PodGroup, per API group of the PodGroup.
@@ -47,10 +47,19 @@ class PriorityClass(Resource, frozen=True):
 class PodDisruptionBudgetSpec(Struct, frozen=True):
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
+    #: None selects no pod, an empty one all of the namespace
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Struct, frozen=True):
+    disruptions_allowed: int = 0
+    #: 0: nobody keeps the status up to date
+    observed_generation: int = 0
 
 
 class PodDisruptionBudget(Resource, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
 class LeaseSpec(Struct, frozen=True):

@@ -476,7 +476,8 @@ def preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchGa
     """
     if record is None:
         return None
-    entry = preemption(by, victim.at, victim.work_lost, None if victim.whole else len(victim.pods))
+    pods = None if victim.whole else len(victim.pods)
+    entry = preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
     known = record.status.preemptions
     if entry in known:
         return None

@@ -204,7 +204,7 @@ class Committer:
         )
         owner = None if victim.pods else self._sole_owner(group)
         ref = _owner_ref(group.namespace, owner) if owner is not None else None
-        return Leaving(victim.gang, ref, pods, not victim.pods, now, victim.work_lost)
+        return Leaving(victim.gang, ref, pods, not victim.pods, now, victim.work_lost, victim.reclaimed)
 
     def _is_free(self, gang: GangId, now: float) -> bool:
         """No writes of it are under way, nor of the victims that are to be looked up."""

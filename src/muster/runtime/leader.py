@@ -113,7 +113,8 @@ class Leader:
         for victim in plan.victims:
             pods = [pod.uid for pod in victim.pods if self._occupies(pod)]
             if pods:
-                yield Victim(victim.gang, frozenset() if victim.whole else frozenset(pods), victim.work_lost)
+                surplus = frozenset() if victim.whole else frozenset(pods)
+                yield Victim(victim.gang, surplus, victim.work_lost, victim.reclaimed)
 
     def _occupies(self, ref: PodRef) -> bool:
         pod = self.mirror.find(POD, ref.key)

@@ -21,7 +21,10 @@ from muster.api import kinds
 from muster.api.base import Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.muster_v1alpha1 import GangPlan, Queue
+from muster.api.scheduling import PodDisruptionBudget
 from muster.core.events import (
+    BudgetChanged,
+    BudgetRemoved,
     Event,
     GangRemoved,
     GangSubmitted,
@@ -38,6 +41,8 @@ from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.names import EPOCH
 from muster.runtime.plan import Plan, decode
 from muster.runtime.writes import AnyKind
+from muster.translate.budgets import budget_changed
+from muster.translate.budgets import counts_itself as counted
 from muster.translate.dialects import (
     group_of,
     keys_touched,
@@ -56,7 +61,14 @@ from muster.translate.world import KINDS, World
 log = logging.getLogger(__name__)
 
 #: Kinds that a mirror shows: what groups are read from, nodes, and the scheduler's own records.
-WATCHED: Final[tuple[AnyKind, ...]] = (*KINDS, kinds.NODE, kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
+WATCHED: Final[tuple[AnyKind, ...]] = (
+    *KINDS,
+    kinds.NODE,
+    kinds.QUEUE,
+    kinds.PDB,
+    kinds.GANG,
+    kinds.GANG_PLAN,
+)
 
 
 @dataclass(slots=True)
@@ -85,6 +97,10 @@ class Mirror:
         #: namespaces of which quotas may have more or less left; and what was told of each quota
         self._metered: dict[str, None] = {}
         self._rooms: dict[tuple[str, str], Amounts] = {}
+        #: budgets by namespace and name, namespaces of which they may allow more or less, and what was told
+        self._budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
+        self._disrupted: dict[str, None] = {}
+        self._allowed: dict[tuple[str, str], BudgetChanged] = {}
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
 
@@ -118,6 +134,9 @@ class Mirror:
         metered, self._metered = self._metered, {}
         for namespace in metered:
             self._meter(namespace, changes)
+        disrupted, self._disrupted = self._disrupted, {}
+        for namespace in disrupted:
+            self._allow(namespace, changes)
         return changes
 
     def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
@@ -130,6 +149,8 @@ class Mirror:
             self._node(old, new)
         elif kind is kinds.QUEUE:
             self._queue(old, new)
+        elif kind is kinds.PDB:
+            self._budget(latest, gone=new is None)
         elif kind is kinds.GANG:
             self._record(latest)
         elif kind is kinds.GANG_PLAN:
@@ -147,6 +168,8 @@ class Mirror:
             elif kind is kinds.POD:
                 if any(not counts_itself(q) for q in self.world.quotas_in(latest.metadata.namespace)):
                     self._metered[latest.metadata.namespace] = None
+                if any(not counted(b) for b in self._budgets.get(latest.metadata.namespace, {}).values()):
+                    self._disrupted[latest.metadata.namespace] = None
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)
@@ -169,6 +192,18 @@ class Mirror:
                 self._pending.events.append(event)
         elif old is not None:
             self._pending.events.append(QueueRemoved(old.metadata.name))
+
+    def _budget(self, latest: Resource, *, gone: bool) -> None:
+        assert isinstance(latest, PodDisruptionBudget)
+        namespace, name = latest.metadata.namespace, latest.metadata.name
+        budgets = self._budgets.setdefault(namespace, {})
+        if gone:
+            budgets.pop(name, None)
+        else:
+            budgets[name] = latest
+        if not budgets:
+            del self._budgets[namespace]
+        self._disrupted[namespace] = None
 
     def _record(self, record: Resource) -> None:
         epoch = getattr(getattr(record, "status", None), "epoch", 0)
@@ -265,6 +300,19 @@ class Mirror:
             if self._rooms.get((namespace, name)) != left:
                 self._rooms[namespace, name] = left
                 changes.events.append(QuotaChanged(namespace, name, left))
+
+    def _allow(self, namespace: str, changes: Changes) -> None:
+        """Tells the core what the disruption budgets of a namespace allow, if that has changed."""
+        budgets = self._budgets.get(namespace, {})
+        pods = [pod for name, pod in self.world.pods.items() if name[0] == namespace] if budgets else []
+        told = {name: event for name, one in budgets.items() if (event := budget_changed(one, pods))}
+        for key in [key for key in self._allowed if key[0] == namespace and key[1] not in told]:
+            del self._allowed[key]
+            changes.events.append(BudgetRemoved(*key))
+        for name, event in sorted(told.items()):
+            if self._allowed.get((namespace, name)) != event:
+                self._allowed[namespace, name] = event
+                changes.events.append(event)
 
     def _whose(self, uid: PodId, pod: Pod) -> tuple[GangId | None, Place | None]:
         key = group_of(pod, self.world)

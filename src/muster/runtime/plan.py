@@ -71,6 +71,8 @@ class Leaving:
     #: when it was decided (seconds since the epoch), and how much work it loses (resource-seconds)
     at: float = 0.0
     work_lost: float = 0.0
+    #: taken back from a queue over its entitlement; else its priority was lower
+    reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ def _pack(plan: Plan) -> str:
             victim.whole,
             victim.at,
             victim.work_lost,
+            victim.reclaimed,
         )
         for victim in plan.victims
     ]

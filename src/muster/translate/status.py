@@ -110,9 +110,10 @@ def gang_status(
     return {"status": status}
 
 
-def preemption(by: GangId, at: float, work_lost: float, pods: int | None) -> Object:
+def preemption(by: GangId, at: float, work_lost: float, pods: int | None, *, reclaimed: bool) -> Object:
     """An entry of a victim's `status.preemptions`. `pods`: so many of its surplus; None: the whole gang."""
-    entry: Object = {"by": str(by), "at": _time(at), "workLost": round(work_lost, 3), "kind": "preemption"}
+    kind = "reclaim" if reclaimed else "preemption"
+    entry: Object = {"by": str(by), "at": _time(at), "workLost": round(work_lost, 3), "kind": kind}
     return entry if pods is None else {**entry, "pods": pods}
 
 

@@ -1,0 +1,60 @@
+"""PodDisruptionBudgets: how many of the pods that each selects may be ended now.
+
+The disruption controller's own number is taken, where there is one. Where nobody keeps the status up to date
+(the embedded cluster has no such controller), it is counted from the pods that there are, by the same rules:
+of the pods that the selector matches so many must stay healthy. A percentage is rounded up. A budget that
+cannot be read allows nothing.
+
+Source: kubernetes, pkg/controller/disruption/disruption.go.
+"""
+
+import math
+from collections.abc import Iterable
+
+from muster.api.base import is_true
+from muster.api.core_v1 import Pod
+from muster.api.scheduling import PodDisruptionBudget
+from muster.core.events import BudgetChanged
+from muster.core.gang import Requirement
+from muster.core.labels import satisfied
+from muster.translate.surroundings import requirements
+
+
+def budget_changed(budget: PodDisruptionBudget, pods: Iterable[Pod]) -> BudgetChanged | None:
+    """What it allows now; None: it selects nothing. `pods`: all of its namespace."""
+    if budget.spec.selector is None:
+        return None
+    meta = budget.metadata
+    try:
+        where = requirements(budget.spec.selector)
+        allowed = (
+            budget.status.disruptions_allowed if counts_itself(budget) else _allowed(budget, where, pods)
+        )
+    except ValueError:
+        where, allowed = (), 0
+    return BudgetChanged(meta.namespace, meta.name, where, max(allowed, 0))
+
+
+def counts_itself(budget: PodDisruptionBudget) -> bool:
+    """Whether somebody keeps its status up to date."""
+    return budget.status.observed_generation > 0
+
+
+def _allowed(budget: PodDisruptionBudget, where: tuple[Requirement, ...], pods: Iterable[Pod]) -> int:
+    counted = [pod for pod in pods if not pod.terminal and satisfied(where, pod.metadata.labels)]
+    healthy = sum(
+        pod.metadata.deletion_timestamp is None and is_true(pod.status.conditions, "Ready") for pod in counted
+    )
+    spec, total = budget.spec, len(counted)
+    if spec.max_unavailable is not None:
+        return healthy - max(total - _amount(spec.max_unavailable, total), 0)
+    return healthy - _amount(1 if spec.min_available is None else spec.min_available, total)
+
+
+def _amount(value: int | str, total: int) -> int:
+    """A number, or a percentage rounded up. Raises ValueError."""
+    if isinstance(value, int):
+        return value
+    if not value.endswith("%"):
+        raise ValueError(f"{value!r} is neither a number nor a percentage")
+    return math.ceil(int(value[:-1]) * total / 100)
