@@ -196,6 +196,17 @@ def test_below_its_minimum_a_gang_goes_as_a_whole() -> None:
     assert evict.victims == (Victim(GangId("elastic"), frozenset(), 72.0),)
 
 
+def test_a_minimum_over_all_pod_sets_counts_as_well() -> None:
+    made = scheduler([node("a")])
+    sets = (PodSet("x", shape(gpu=1), 4, 1), PodSet("y", shape(gpu=1), 4, 1))
+    running(made, gang("elastic", *sets, minimum=6), at=1.0)
+    made.apply(GangSubmitted(gang("two", count=2, priority=1)))
+    (evict,) = evicts(made.decide(10.0))
+    assert evict.victims[0].pods == {pod("elastic", Place(name, 3)) for name in "xy"}
+    made.apply(GangSubmitted(gang("more", count=1, priority=1)))
+    assert ended(made.decide(11.0)) == [], "what is left is leaving, or needed"
+
+
 def test_surplus_never_ends_anybody() -> None:
     made = scheduler([node("a")])
     running(made, gang("low", count=4))
