@@ -75,6 +75,7 @@ class Cluster:
         self.whole: set[str] = set()  # gangs that have been whole since they last had no pod on a node
         self.making: dict[str, Making] = {}
         self.preempts: dict[str, str] = {}
+        self.priorities: dict[str, int] = {}  # of a gang's pods
         self.slow_nodes = False  # pods on nodes do not end
         self.made = 0
 
@@ -83,6 +84,7 @@ class Cluster:
         other = Cluster(self.server.objects, self.server.revision, self.server.time)
         other.server.typed = dict(self.server.typed)
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
+        other.priorities = dict(self.priorities)
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         return other
 
@@ -115,7 +117,7 @@ class Cluster:
             "completions": size,
             "completionMode": "Indexed",
             "suspend": kind == "job",
-            "template": {"spec": _POD_SPEC},
+            "template": {"spec": self._pod_spec(name)},
         }
         self.server.create(
             kinds.JOB, NAMESPACE, {"metadata": {"name": name, "annotations": marks}, "spec": spec}
@@ -177,7 +179,11 @@ class Cluster:
         self._pod({"name": name, "annotations": mark, "labels": mark, "ownerReferences": [owner]})
 
     def _pod(self, metadata: Object) -> None:
-        self.server.create(kinds.POD, NAMESPACE, {"metadata": metadata, "spec": dict(_POD_SPEC)})
+        gang = str(metadata["name"]).partition("-")[0]
+        self.server.create(kinds.POD, NAMESPACE, {"metadata": metadata, "spec": self._pod_spec(gang)})
+
+    def _pod_spec(self, gang: str) -> Object:
+        return {**_POD_SPEC, "priority": self.priorities[gang]} if gang in self.priorities else {**_POD_SPEC}
 
     # -- what must always hold, and what must hold in the end
 

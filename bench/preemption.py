@@ -1,0 +1,88 @@
+"""Preemption: a gang of 256 GPUs among 600 jobs that fill 1,000 nodes of 8.
+
+Time of the process, not of the clock: what the cycle costs in which the victims are found, chosen and called,
+and the gang is assigned. *Cold* is the first time that these jobs are candidates; what they would free is
+kept from then on, and worked out anew only for those that change (*warm*).
+"""
+
+import random
+import statistics
+import time
+from dataclasses import replace
+from typing import Final
+
+from muster.core.decisions import Assign, Evict
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound
+from muster.core.gang import Gang, GangId, NodeName, PodId, PodSet, Shape
+from muster.core.scheduler import Config, Scheduler
+
+NODES: Final = 1_000
+JOBS: Final = 600
+GPU: Final = "nvidia.com/gpu"
+SHAPES: Final = {n: Shape((("cpu", 8_000 * n), ("memory", 65_536 * n), (GPU, n))) for n in (1, 2, 4, 8)}
+#: pods, and GPUs of each
+GANGS: Final = ((256, 1), (32, 4), (16, 8), (64, 8))
+RUNS: Final = 5
+NOW: Final = 100_000.0
+
+
+def run() -> dict[str, float]:
+    """Figures by name; every name says its unit."""
+    figures = {}
+    for count, gpus in GANGS:
+        cold, warm = zip(*(preempt(seed, count, gpus) for seed in range(RUNS)), strict=True)
+        what = f"preemption: {count} pods of {gpus} among {JOBS} jobs"
+        figures[f"{what}, warm, ms"] = 1e3 * statistics.median(warm)
+        figures[f"{what}, cold, ms"] = 1e3 * statistics.median(cold)
+    return figures
+
+
+def preempt(seed: int, count: int, gpus: int) -> tuple[float, float]:
+    """Seconds of the first such gang, and of one for which others have looked before."""
+    cold = timed(full(seed), count, gpus)
+    scheduler = full(seed)
+    shape = SHAPES[8]
+    hopeless = Gang(GangId("ns/hopeless"), (PodSet("main", shape, NODES + 1, NODES + 1),), NODES + 1, NOW, 9)
+    scheduler.apply(GangSubmitted(hopeless))
+    scheduler.decide(NOW)
+    return cold, timed(scheduler, count, gpus)
+
+
+def timed(scheduler: Scheduler, count: int, gpus: int) -> float:
+    pods = PodSet("main", SHAPES[gpus], count, count)
+    scheduler.apply(GangSubmitted(Gang(GangId("ns/preemptor"), (pods,), count, NOW, 9)))
+    started = time.process_time()
+    decisions = scheduler.decide(NOW)
+    took = time.process_time() - started
+    assert any(isinstance(decision, Evict) for decision in decisions)
+    return took
+
+
+def full(seed: int) -> Scheduler:
+    """Jobs of 1 to 8 GPUs per pod, of four priorities, since when is drawn."""
+    rng = random.Random(seed)
+    scheduler = Scheduler(Config(explain=False))
+    for i in range(NODES):
+        capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
+        scheduler.apply(NodeChanged(NodeName(f"node-{i:04}"), capacity))
+    left = NODES * 8
+    for i in range(JOBS):
+        gpus = rng.choice((1, 1, 2, 4, 8))
+        count = max(1, round(left / (JOBS - i) / gpus * rng.uniform(0.3, 1.7)))
+        priority = rng.randint(0, 3)
+        gang = Gang(
+            GangId(f"ns/job-{i}"), (PodSet("main", SHAPES[gpus], count, count),), count, 0.0, priority
+        )
+        # Nobody is ended while the cluster is filled.
+        scheduler.apply(GangSubmitted(replace(gang, preempts=False)))
+        assigned = [decision for decision in scheduler.decide(0.0) if isinstance(decision, Assign)]
+        if not assigned:
+            scheduler.apply(GangRemoved(gang.id))
+        for assign in assigned:
+            at = rng.uniform(1.0, NOW)
+            for place, node in assign.nodes.items():
+                pod = PodId(f"{assign.gang}/{place}")
+                scheduler.apply(PodBound(pod, node, SHAPES[gpus].requests, assign.gang, place, at=at))
+        left -= count * gpus
+    scheduler.decide(0.0)
+    return scheduler
