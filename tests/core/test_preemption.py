@@ -294,6 +294,21 @@ def test_surplus_that_may_stay_counts_for_its_queue_again() -> None:
     assert made.queues.accounts["default"].used[GPU_SHARE] == 6000
 
 
+def test_searches_take_turns() -> None:
+    """Six wants that nobody's end could satisfy: four are looked at in one cycle, the others in the next."""
+    made = scheduler([node("a")])
+    running(made, gang("low", count=8))
+    for i in range(6):
+        made.apply(GangSubmitted(gang(f"high-{i}", count=9 + i, priority=1)))
+        made.apply(GangSubmitted(gang(f"same-{i}", count=9 + i, priority=1)))
+    assert ended(made.decide(10.0)) == []
+    assert made.preemption.behind
+    assert made.wake_at() == 11.0
+    assert ended(made.decide(11.0)) == []
+    assert not made.preemption.behind
+    assert made.wake_at() is None
+
+
 # Disruption budgets
 
 

@@ -71,6 +71,8 @@ class Preemption:
         self._hopeless: dict[tuple[Want, str], int] = {}
         #: queues that a want of a queue may take from, in this cycle
         self._from: dict[tuple[Want, str], set[str]] = {}
+        #: wants of a queue that have to wait for their turn
+        self._later: set[tuple[Want, str]] = set()
         self._now = 0.0
         #: when the next minimum run time ends
         self._due = inf
@@ -80,6 +82,7 @@ class Preemption:
         self._now = now
         self._turns.next_cycle()
         self._from.clear()
+        self._later.clear()
         if changed or now >= self._due:
             self._hopeless.clear()
             self._due = inf
@@ -118,6 +121,8 @@ class Preemption:
         failed = self._hopeless.get((want, gang.queue))
         if failed is not None and gang.priority <= failed:
             return False
+        if (want, gang.queue) in self._later:
+            return False
         running = self._running.get(gang.queue)
         if running and min(running) < gang.priority:
             return True
@@ -139,6 +144,7 @@ class Preemption:
         gang = state.gang
         assert gang is not None
         if not self._turns.take(claim.want):
+            self._later.add((claim.want, gang.queue))
             return None
         candidates, due = self._candidates.of(self._now, self._barred(gang))
         self._due = min(self._due, due)
