@@ -36,6 +36,7 @@ def test_a_job_file_is_compiled_and_planned(tmp_path: Path) -> None:
     objects = muster.compile(EXAMPLES / "13-coordinator.yaml")
     cluster = [{"apiVersion": "v1", "kind": "List", "items": [node("n-0"), pod("old", 1, node="n-0")]}]
     (decision,) = muster.plan(objects, cluster)
+    assert muster.plan(objects, cluster[0]) == [decision]
     assert (decision.outcome, set(decision.assignments.values())) == ("place", {"n-0"})
     (tmp_path / "cluster.json").write_text(json.dumps(cluster))
     assert muster.plan(objects, tmp_path / "cluster.json", now=datetime.now(UTC)) == [decision]

@@ -48,15 +48,15 @@ def compile(
 
 
 def plan(
-    objects: "Iterable[Object]",
-    snapshot: "Iterable[Object] | str | os.PathLike[str]",
+    objects: "Iterable[Object] | Object",
+    snapshot: "Iterable[Object] | Object | str | os.PathLike[str]",
     *,
     now: float | datetime | None = None,
 ) -> "list[Decision]":
     """What the scheduler would do if these objects were submitted to this cluster now.
 
     objects    Kubernetes objects as `compile` gives them, or any other: pods, PodGroups, an edited Queue
-    snapshot   the cluster's objects (nodes, pods, …; lists are taken apart), or a file with them
+    snapshot   the cluster's objects (nodes, pods, …; lists are taken apart), one list, or a file with them
     now        when that is, in seconds since the epoch; by default the newest time in the snapshot
 
     One decision for each gang of `objects`, then one for each gang of the snapshot that waits, in the order
@@ -72,9 +72,14 @@ def plan(
     if isinstance(snapshot, str | os.PathLike):
         cluster = reading.read(Path(snapshot), WATCHED)
     else:
-        cluster = reading.typed(snapshot, WATCHED, "snapshot")
+        cluster = reading.typed(_objects(snapshot), WATCHED, "snapshot")
     at = now.timestamp() if isinstance(now, datetime) else now
-    return decide(reading.typed(objects, WATCHED), cluster, at).decisions
+    return decide(reading.typed(_objects(objects), WATCHED), cluster, at).decisions
+
+
+def _objects(given: "Iterable[Object] | Object") -> "Iterable[Object]":
+    """One object, such as a list of them, is as good as several."""
+    return [given] if isinstance(given, dict) else given
 
 
 def replay(

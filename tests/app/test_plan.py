@@ -344,6 +344,15 @@ def test_layers_of_the_network_are_heeded() -> None:
     assert set(decision.assignments.values()) == {"n-2", "n-3"}
 
 
+def test_a_job_of_too_many_pods_is_invalid() -> None:
+    (decision,) = ask([job("j", 60_000, 1, gang=True)], node("n-0")).decisions
+    assert decision.reason is not None
+    assert (decision.outcome, decision.reason["message"]) == (
+        "invalid",
+        "60000 pods at once; muster plans at most 50000 for one gang",
+    )
+
+
 def test_an_open_plan_keeps_its_places() -> None:
     """As for a live scheduler that takes over: what was promised to b is b's, though a is older."""
     group = pod_group("b", 1)

@@ -157,6 +157,11 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
             NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": -1}}]}\n',
             "line 2, pods[0].resources.cpu: '-1' is out of range",
         ),
+        (
+            NODE
+            + '{"job": "a", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": 99999999999999999999}}]}\n',
+            "line 2, pods: a number is out of range",
+        ),
         (NODE + '{"job": "a", "submit": 0, "run": 1, "min": 2}\n', "line 2, min: 2; there are 1 pods"),
         (NODE + '{"job": "a", "submit": 0, "run": 1, "queue": "q"}\n', "line 2, queue: there is no queue q"),
         (

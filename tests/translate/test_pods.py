@@ -232,3 +232,10 @@ def test_the_event_of_a_bound_pod() -> None:
 def test_a_pod_is_bound_since_its_condition_says_so() -> None:
     said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"}
     assert pod_bound(pod(node="n", conditions=[said])).at == 1767226200.0
+
+
+def test_a_number_that_is_larger_than_any_may_be_is_refused() -> None:
+    shape, refusal = asked(pod(spec=pod_spec(2**70)))
+    assert shape == Shape(requests=())
+    assert refusal is not None
+    assert (refusal.code, "larger than any may be" in refusal.message) == (Code.INVALID, True)

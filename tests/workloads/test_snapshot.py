@@ -107,6 +107,10 @@ def test_dates_in_labels_stay_text_and_null_means_absent() -> None:
         ("[" * 10_000, "f: is not JSON: "),
         ("a: " + "[" * 10_000, "f:1: is nested deeper than 100 levels"),
         ("a: &a [*a]", "f: has more than 100,000,000 values"),
+        (
+            "kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec: {x: 99999999999999999999999}\n",
+            "f:1: Pod a has what no object can hold: ",
+        ),
         ("a: *b", "f:1: is not YAML: found undefined alias"),
         ("a: 0x_", "f: is not YAML"),
         ("a: \x01", "f:1: is not YAML"),

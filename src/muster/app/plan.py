@@ -369,10 +369,19 @@ def _decisions(
         state = states.get(gang)
         reason = state.explanation if state is not None else None
         if gang in ours:
+            reason = reason or _gated(groups[gang])
             first.append(_decision_of(gang, groups, told, reason))
         elif gang in told.assigned or (reason is not None and state is not None and not stands(state)):
             rest.append(_decision_of(gang, groups, told, reason))
     return [*first, *rest], len(first)
+
+
+def _gated(group: Group) -> Explanation | None:
+    """Of a gang without places, which the scheduler has nothing to say about: why it must not start."""
+    gate = group.gang.gate
+    if gate is None or any(member.pod.spec.node_name for member in group.members.values()):
+        return None
+    return Explanation(gate.code, "gate", gate.message)
 
 
 class _Told:
@@ -396,21 +405,21 @@ def _is_of(group: Group, uids: set[str]) -> bool:
 def _decision_of(
     gang: GangId, groups: Mapping[GangId, Group], told: _Told, reason: Explanation | None
 ) -> Decision:
-    evictions = told.evictions.get(gang, [])
+    evictions, assigned = told.evictions.get(gang, []), told.assigned.get(gang)
     if evictions:
         outcome = Outcome.PREEMPT
-    elif reason is None:
+    elif assigned or reason is None:
         outcome = Outcome.PLACE
     else:
         outcome = Outcome.INVALID if reason.code is Code.INVALID else Outcome.WAIT
-    assigned = told.assigned.get(gang)
     return Decision(
         gang=str(gang),
         outcome=outcome,
         assignments=_assignments(groups[gang], assigned) if assigned else {},
         victims=sorted({pod for evict in evictions for pod in _victims(evict, groups)}),
         cost=Cost(sum(evict.work_lost for evict in evictions)),
-        reason=None if reason is None else explained(reason),
+        # who is placed may still be told to wait, for victims to go
+        reason=None if reason is None or evictions or assigned else explained(reason),
     )
 
 

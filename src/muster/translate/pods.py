@@ -59,7 +59,12 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
         share = gpu_share(pod.metadata)
     except ValueError as error:
         share = str(error)
-    return _asked(_ENCODE(_what_counts(pod.spec)), share, surroundings(pod, world, made))
+    try:
+        packed = _ENCODE(_what_counts(pod.spec))
+    except OverflowError as error:
+        gate = Gate(Code.INVALID, f"a number in its spec is larger than any may be: {error}")
+        return Asked(Shape(requests=()), gate)
+    return _asked(packed, share, surroundings(pod, world, made))
 
 
 def occupies(pod: Pod) -> bool:

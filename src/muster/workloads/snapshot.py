@@ -172,8 +172,14 @@ class _Reading:
                 self.take(item, (*at, "items", number), *inner)
             return
         kind = self._kind(api_version, kind_name, at)
-        if kind is not None:
-            self._convert(kind, dict(value), at)
+        if kind is None:
+            return
+        try:
+            msgspec.msgpack.encode(value)
+        except (OverflowError, TypeError, ValueError, RecursionError) as error:
+            self._fault(at, f"{kind.kind} {_name(dict(value))} has what no object can hold: {error}")
+            return
+        self._convert(kind, dict(value), at)
 
     def _kind(self, api_version: object, kind_name: object, at: _WHERE) -> AnyKind | None:
         if not (isinstance(api_version, str) and api_version and isinstance(kind_name, str) and kind_name):

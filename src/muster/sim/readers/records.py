@@ -165,6 +165,8 @@ def job(record: JobRecord, resource: str, where: str) -> Job:
     """Raises TraceError; that there are its queue and its layers is not looked at."""
     try:
         pod_sets = _pod_sets(_ENCODE(record.pods))
+    except OverflowError as error:
+        raise TraceError(f"{where}, pods: a number is out of range: {error}") from None
     except ValueError as error:
         raise TraceError(f"{where}, {error}") from None
     places = sum(pod_set.count for pod_set in pod_sets)
