@@ -302,11 +302,9 @@ def test_searches_take_turns() -> None:
         made.apply(GangSubmitted(gang(f"high-{i}", count=9 + i, priority=1)))
         made.apply(GangSubmitted(gang(f"same-{i}", count=9 + i, priority=1)))
     assert ended(made.decide(10.0)) == []
-    assert made.preemption.behind
-    assert made.wake_at() == 11.0
+    assert (made.preemption.behind, made.wake_at()) == (True, 11.0)
     assert ended(made.decide(11.0)) == []
-    assert not made.preemption.behind
-    assert made.wake_at() is None
+    assert (made.preemption.behind, made.wake_at()) == (False, None)
 
 
 # Disruption budgets
