@@ -102,6 +102,8 @@ class Witness:
     reasons: dict[GangId, Explanation] = field(default_factory=dict)
     #: gangs that had a pod, a plan or a promise before
     begun: set[GangId] = field(default_factory=set)
+    #: gangs that have promises of a time when they asked something else of the topology
+    torn: set[GangId] = field(default_factory=set)
     layers: tuple[Layer, ...] = ()
     queues: dict[str, Queue] = field(default_factory=dict)
     #: pods that were told to end, and gangs that were as a whole: for whom
@@ -115,6 +117,11 @@ class Witness:
             case NodeRemoved():
                 self.nodes.pop(event.name, None)
             case GangSubmitted():
+                before = self.gangs.get(event.gang.id)
+                if (before.gather if before else ()) != event.gang.gather:
+                    self.torn.discard(event.gang.id)
+                    if self._promises_of(event.gang.id):
+                        self.torn.add(event.gang.id)
                 self.gangs[event.gang.id] = event.gang
             case GangRemoved():
                 self.gangs.pop(event.gang, None)
@@ -394,7 +401,11 @@ class Witness:
     def _check_layers(self, gang: Gang) -> None:
         """What has not begun elsewhere is where it must be, in whole multiples."""
         nodes = [node for _, node in self._members(gang)]
-        if any(pod.gang == gang.id for pod in self.pods.values()) or any(n not in self.nodes for n in nodes):
+        if (
+            gang.id in self.torn
+            or any(pod.gang == gang.id for pod in self.pods.values())
+            or any(n not in self.nodes for n in nodes)
+        ):
             return
         for gather in gang.gather:
             domains = Counter(self._domain(node, gather.layer) for node in nodes)
