@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.core.decisions import Evict
 from muster.core.events import GangRemoved, GangSubmitted, PodEnded, QueueChanged
 from muster.core.gang import GangId, PodSet, Queue
 from muster.core.scheduler import Scheduler
@@ -33,8 +34,9 @@ class Play:
             self.muster.apply(node(f"n{i}", gpu=each))
 
     def queues(self, text: str) -> None:
-        for name, weight in (pair.split("=") for pair in text.split()):
-            self.muster.apply(QueueChanged(Queue(name, weight=int(weight))))
+        for name, rules in (pair.split("=") for pair in text.split()):
+            weight, _, kept = rules.partition(",")
+            self.muster.apply(QueueChanged(Queue(name, weight=int(weight), reclaimable=not kept)))
 
     def submit(self, text: str) -> None:
         match = _GANG.fullmatch(text)
@@ -55,6 +57,19 @@ class Play:
 
     def starts(self, text: str) -> None:
         assert " ".join(f"{name}={pods}" for name, pods in sorted(self.decide().items())) == text
+
+    def reclaims(self, text: str) -> None:
+        """A gang, or its surplus, is ended for another, which has its places at once."""
+        victim, _, beneficiary = text.partition(" for ")
+        decisions = self.muster.decide(self.now)
+        (evict,) = [decision for decision in decisions if isinstance(decision, Evict)]
+        (ended,) = evict.victims
+        assert ended.gang == victim
+        for pod in sorted(ended.pods or self.muster.gangs[ended.gang].pods):
+            self.muster.apply(PodEnded(pod, self.now))
+        (assign,) = assigns(decisions)
+        assert f"{assign.gang}={len(assign.nodes)}" == beneficiary
+        bind(self.muster, assign)
 
     def waits(self, text: str) -> None:
         name, code = text.split()
