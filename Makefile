@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test check bench mutants clean
+.PHONY: setup demo test check bench reproduce mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -23,6 +23,10 @@ bench: setup
 
 mutants: setup
 	@$(BIN)/python -m tests.mutants
+
+# Published experiments, on the traces under $$MUSTER_TRACES.
+reproduce: setup
+	@$(BIN)/python -m bench.reproduce
 
 setup: $(VENV)/.done
 

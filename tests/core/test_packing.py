@@ -3,8 +3,8 @@
 import pytest
 
 from muster.core.eligibility import Eligibility
-from muster.core.events import GangSubmitted
-from muster.core.gang import NodeName, Shape
+from muster.core.events import GangSubmitted, PodBound, Presence
+from muster.core.gang import NodeName, PodId, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import Nodes
 from muster.core.packing import Order, Pack, Spread
@@ -50,3 +50,49 @@ def test_a_spread_order_follows_changes(changes: int) -> None:
     fresh = Slots(nodes, eligibility, Spread(nodes, eligibility))
     assert slots.of(of).key.tolist() == fresh.of(of).key.tolist()
     assert slots.of(of).key.tolist()[0] == 1250
+
+
+def muster_of(*nodes: tuple[str, int, int]) -> Scheduler:
+    """Nodes by name, GPUs and CPUs."""
+    muster = Scheduler()
+    for name, gpu, cpu in nodes:
+        muster.apply(node(name, gpu=gpu, cpu=1000 * cpu))
+    return muster
+
+
+def goes_to(muster: Scheduler, of: Shape) -> str:
+    muster.apply(GangSubmitted(gang("ns/pod", of=of)))
+    [assign] = assigns(muster.decide(0.0))
+    return where(assign)[0]
+
+
+def test_gpus_are_not_left_without_cpu() -> None:
+    """On the tighter node the pod would leave three GPUs with two CPUs."""
+    nodes = (("a", 4, 32), ("b", 8, 64))
+    modest, greedy = shape(gpu=1, cpu=6_000), shape(gpu=1, cpu=30_000)
+    assert goes_to(muster_of(*nodes), modest) == "a"
+    assert goes_to(muster_of(*nodes), greedy) == "b"
+    assert goes_to(muster_of(*nodes), shape(cpu=30_000)) == "b"
+    assert goes_to(muster_of(*nodes), shape(share=500, cpu=30_000)) == "b"
+
+
+def test_a_share_goes_where_it_fits_best() -> None:
+    muster = muster_of(("a", 4, 64), ("b", 4, 64))
+    for name, share, device in (("a", 300, 0), ("b", 500, 0), ("b", 400, 1)):
+        of = shape(share=share)
+        pod = PodId(f"{name}/{device}")
+        muster.apply(PodBound(pod, NodeName(name), of.requests, presence=Presence(device=device)))
+    muster.apply(GangSubmitted(gang("ns/pod", of=shape(share=500))))
+    [assign] = assigns(muster.decide(0.0))
+    assert (where(assign), [*assign.devices.values()]) == (["b"], [0])
+
+
+def test_modest_pods_cost_no_look_at_what_is_stranded() -> None:
+    muster = muster_of(("a", 8, 64))
+    muster.decide(0.0)
+    order = muster.slots.order
+    assert isinstance(order, Pack)
+    assert not order._may_strand(muster.slots.of(shape(gpu=1, cpu=6_400)))
+    assert order._may_strand(muster.slots.of(shape(gpu=1, cpu=6_401)))
+    assert order._may_strand(muster.slots.of(shape(cpu=1)))
+    assert not order._may_strand(muster.slots.of(shape(gpu=1)))

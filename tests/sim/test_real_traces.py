@@ -1,6 +1,6 @@
-"""Real traces, where they are: KTH-SP2 and lublin_256 (SWF), Philly.
+"""Real traces, where they are: KTH-SP2 and lublin_256 (SWF), Philly, openb.
 
-`MUSTER_TRACES` names a folder with `swf/` and `philly/`; the traces are not ours to hand on.
+`MUSTER_TRACES` names a folder with `swf/`, `philly/` and `openb/`; the traces are not ours to hand on.
 """
 
 import os
@@ -8,12 +8,15 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from bench.reproduce import openb
 
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, NodeName
 from muster.sim.engine import Pass, replay
 from muster.sim.metrics import Recorder
 from muster.sim.policies import policy
+from muster.sim.policies.fgd import typical_pods
+from muster.sim.readers.openb import Openb
 from muster.sim.readers.philly import Philly
 from muster.sim.readers.swf import Swf
 from muster.sim.trace import WHOLE, Estimates, Job, Tally, TraceError, capacity, survey
@@ -109,3 +112,24 @@ def test_easy_on_kth_is_as_published() -> None:
         policy("easy")(), kth.nodes, kth.jobs(Tally()), recorder, Pass.EVENT, resource=kth.resource
     )
     assert recorder.metrics.avg_bounded_slowdown == pytest.approx(92.577, rel=0.0005)
+
+
+@pytest.mark.parametrize("variant", openb.PUBLISHED)
+@pytest.mark.parametrize("name", [*openb.WITHIN, openb.PACK])
+def test_one_seed_of_openb_comes_out_near_the_published_mean(variant: str, name: str) -> None:
+    """One seed in ten: those of one policy differ by up to two points."""
+    path = trace(f"openb/openb_pod_list_{variant}.csv")
+    _, allocated = openb.allocation(path.parents[1], openb.Run(variant, name, 42))
+    published = openb.PUBLISHED[variant]
+    if name == openb.PACK:
+        assert allocated > published["fgd"][1]
+    else:
+        assert allocated == pytest.approx(published[name][1], abs=1.5)
+
+
+def test_openb_is_what_the_paper_says() -> None:
+    found = Openb([trace("openb/openb_pod_list_default.csv")])
+    assert (len(found.nodes), capacity(found.nodes, found.resource)) == (1213, 6_212_000)
+    shapes = [job.pod_sets[0].shape for job in found.jobs(Tally())]
+    assert len(shapes) == 8152
+    assert len(typical_pods(shapes).shapes) == 35

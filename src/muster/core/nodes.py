@@ -186,6 +186,9 @@ class Nodes:
             return self.devices.capacity()
         return self._capacity[row, : len(self.names)]
 
+    def capacity_at(self, row: int, column: int) -> int:
+        return self._capacity.item(row, column)
+
     def share(self, demand: Demand) -> int:
         """Thousandths of one GPU that a pod of this demand takes; 0 = none."""
         if self._shares < 0:

@@ -92,10 +92,11 @@ class Slots:
 
     def _catch_up(self, vector: Vector, eligible: Bools, changed: list[int | Columns]) -> None:
         together = [columns for columns in changed if not isinstance(columns, int)]
-        singly = [column for column in changed if isinstance(column, int)]
+        # a pod that starts is charged to its node several times on the way
+        singly = list({column for column in changed if isinstance(column, int)})
         number = len(singly) + sum(map(len, together))
         if number <= _FEW:
-            few = list(dict.fromkeys([*singly, *(c for columns in together for c in columns.tolist())]))
+            few = list({*singly, *(c for columns in together for c in columns.tolist())})
             for column in few:
                 self._update(vector, column, bool(eligible[column]))
             if self.order.local:

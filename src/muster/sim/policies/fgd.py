@@ -118,35 +118,35 @@ class Fgd(Score):
         -1 where it does not fit.
         """
         cpu, thousandths, count = self.asked(demand)
-        open_ = self.nodes.devices.left(columns).T
+        share = thousandths if thousandths < WHOLE else 0
+        # one number more, for an empty GPU that a share opens
+        open_ = np.vstack((self.nodes.devices.left(columns), np.zeros(len(columns), np.int32)))
         empty = np.maximum(self.nodes.free(self.nodes.devices.row)[columns], 0)
-        state = _State(self.cpu(columns), open_, empty, self._where()[columns])
-        before = self._fragments(state)
-        scores = np.full((len(columns), open_.shape[1] + 1), -1, np.int32)
-        if 0 < thousandths < WHOLE:
-            on, number = np.nonzero(open_ >= thousandths)
-            if len(on):
-                shared = state.of(on)
-                shared.cpu -= cpu
-                shared.open[np.arange(len(on)), number] -= thousandths
-                scores[on, number] = _score(before[on] - self._fragments(shared))
-        fits = np.flatnonzero(empty >= count)
-        after = state.of(fits)
-        after.cpu -= cpu
-        after.empty -= count
-        if 0 < thousandths < WHOLE:
-            rest = np.full((len(fits), 1), WHOLE - thousandths, np.int32)
-            after.open = np.concatenate((after.open, rest), axis=1)
-        scores[fits, -1] = _score(before[fits] - self._fragments(after))
+        now = _State(self.cpu(columns), open_, empty, self._where()[columns])
+        fits = open_ >= share if share else np.zeros(open_.shape, np.bool_)
+        fits[-1] = empty >= count
+        number, node = np.nonzero(fits)
+        then = now.of(node)
+        then.cpu -= cpu
+        if share:
+            opens = number == len(open_) - 1
+            then.empty -= opens
+            then.open[-1, opens] = WHOLE
+            then.open[number, np.arange(len(node))] -= share
+        else:
+            then.empty -= count
+        fragments = self._fragments(now.and_(then))
+        scores = np.full(open_.shape[::-1], -1, np.int32)
+        scores[node, number] = _score(fragments[node] - fragments[len(columns) :])
         return scores
 
     def _fragments(self, state: "_State") -> Floats:
         """F of each node, in thousandths."""
-        typical, open_ = self._typical, state.open[:, None, :]
-        fits = open_ >= self._levels[:, None]
-        fitting = fits.sum(axis=2, dtype=np.int32) + state.empty[:, None]
-        small = np.where(fits, 0, open_).sum(axis=2, dtype=np.int32)
-        idle = state.open.sum(axis=1, dtype=np.int32) + state.empty * np.int32(WHOLE)
+        typical, open_ = self._typical, state.open[:, :, None]
+        fits = open_ >= self._levels  # numbers × nodes × levels
+        fitting = fits.sum(axis=0, dtype=np.int32) + state.empty[:, None]
+        small = np.where(fits, np.int32(0), open_).sum(axis=0, dtype=np.int32)
+        idle = state.open.sum(axis=0, dtype=np.int32) + state.empty * np.int32(WHOLE)
         usable = fitting[:, self._level] >= typical.count
         usable &= state.cpu[:, None] >= typical.cpu
         usable &= state.allowed
@@ -167,7 +167,7 @@ class Fgd(Score):
 
 @dataclass(slots=True)
 class _State:
-    """Of some nodes: milli-CPU free, what open GPUs have left (nodes × numbers), empty GPUs, pods allowed.
+    """Of some nodes: milli-CPU free, what open GPUs have left (numbers × nodes), empty GPUs, pods allowed.
 
     The last is nodes × typical pods.
     """
@@ -179,7 +179,15 @@ class _State:
 
     def of(self, nodes: Columns) -> "_State":
         """A copy, of these nodes."""
-        return _State(self.cpu[nodes], self.open[nodes], self.empty[nodes], self.allowed[nodes])
+        return _State(self.cpu[nodes], self.open[:, nodes], self.empty[nodes], self.allowed[nodes])
+
+    def and_(self, more: "_State") -> "_State":
+        return _State(
+            np.concatenate((self.cpu, more.cpu)),
+            np.concatenate((self.open, more.open), axis=1),
+            np.concatenate((self.empty, more.empty)),
+            np.concatenate((self.allowed, more.allowed)),
+        )
 
 
 def _score(less: Floats) -> Ints:
