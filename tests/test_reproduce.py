@@ -1,7 +1,6 @@
 """`make reproduce`: a published figure beside ours, and whether it is near enough."""
 
 import pytest
-
 from bench.reproduce.figure import HEADINGS, Figure, row
 
 
