@@ -93,6 +93,13 @@ class Order:
         """The keys of some nodes, from their slots and what is free there of a row's resource."""
         raise NotImplementedError
 
+    def basis(self, vector: "Vector") -> bool:
+        """What keys of this shape depend on besides their node: asked when capacities have changed.
+
+        When it changes, all keys are asked for anew; it is there as `vector.basis`.
+        """
+        return False
+
     def update(self, vector: "Vector", columns: list[int]) -> None:
         """Bring the keys of a few columns up to date; those without a slot are NO_SLOT already."""
         some = np.array([column for column in columns if vector.slots.item(column)], np.intp)
@@ -113,13 +120,11 @@ class Pack(Order):
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         super().__init__(nodes, eligibility)
         self._cpu, self._gpu = nodes.row("cpu"), nodes.devices.row
-        #: the most thousandths of GPUs that a milli-CPU serves on any node, as of a revision of capacities
-        self._served, self._as_of = 0.0, -1
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
         nodes = self.nodes
         some = slice(None) if columns is None else columns
-        strands = self._strands(vector, columns) if self._may_strand(vector) else None
+        strands = self._strands(vector, columns) if vector.basis else None
         if vector.share:
             key = self._of_share(vector, columns, strands)
         else:
@@ -142,7 +147,7 @@ class Pack(Order):
         if vector.share:
             super().update(vector, columns)
             return
-        nodes, may_strand = self.nodes, self._may_strand(vector)
+        nodes = self.nodes
         asked = dict(vector.demand)
         amount = asked[vector.scarce]
         cpu, thousandths = asked.get(self._cpu, 0), WHOLE * asked.get(self._gpu, 0)
@@ -152,7 +157,7 @@ class Pack(Order):
                 continue
             left = nodes.free_at(vector.scarce, column) - slots * amount
             key = min(left >> _coarse(amount), _LEFT_MAX) << _SLOTS | min(slots, _SLOTS_MAX)
-            if may_strand:
+            if vector.basis:
                 capacity = min(max(nodes.capacity_at(self._gpu, column), 1), _MOST_GPUS) * WHOLE
                 strands = self._strands_at(column, cpu, thousandths)
                 parts = (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
@@ -173,19 +178,19 @@ class Pack(Order):
             cost += strands
         return np.clip(cost + _NOTHING, 0, 2 * _NOTHING).astype(np.int32)
 
-    def _may_strand(self, vector: "Vector") -> bool:
-        """Whether it asks for more CPU per GPU than the nodes were built with (4/5 of it); else it is modest.
+    def basis(self, vector: "Vector") -> bool:
+        """Whether it may strand GPUs, as it asks for more than 4/5 of the CPU per GPU of some node.
 
-        Modest pods strand nothing, and that they put to use what is stranded is not looked at either, unless
-        they share a GPU: so they cost nothing here, and there are many of them.
+        Other pods strand nothing; that they put to use what is stranded is not looked at, unless they share a
+        GPU. So they cost nothing here, and there are many of them.
         """
         nodes, asked = self.nodes, dict(vector.demand)
-        if self._as_of != nodes.capacity_revision:
-            served = nodes.capacity(self._gpu) * (WHOLE * _SERVES[0] / _SERVES[1])
-            served /= np.maximum(nodes.capacity(self._cpu), 1)
-            self._served, self._as_of = float(served.max(initial=0.0)), nodes.capacity_revision
-        taken = WHOLE * asked.get(self._gpu, 0)
-        return self._served > 0 and (vector.share > 0 or asked.get(self._cpu, 0) * self._served > taken)
+        gpus = nodes.capacity(self._gpu) * (_SERVES[0] / _SERVES[1])
+        # the most GPUs that one milli-CPU serves on any node
+        served = float((gpus / np.maximum(nodes.capacity(self._cpu), 1)).max(initial=0.0))
+        if not served:
+            return False
+        return vector.share > 0 or asked.get(self._cpu, 0) * served > asked.get(self._gpu, 0)
 
     def _strands(self, vector: "Vector", columns: Columns | None) -> Longs:
         """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use."""

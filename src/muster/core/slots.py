@@ -46,6 +46,8 @@ class Vector:
     #: the part of all capacity that one pod takes of the scarce resource
     size: float = 0.0
     devices: list[int] = field(default_factory=list)
+    #: what the order goes by besides the node itself
+    basis: bool = False
 
 
 class Slots:
@@ -78,9 +80,9 @@ class Slots:
         changed = nodes.changes.since(vector.position) if vector.layout == nodes.layout else None
         if vector.capacity_revision != nodes.capacity_revision:
             scarce, vector.size = scarcest(nodes, vector.demand)
-            devices = nodes.device_rows(vector.demand)
-            if (scarce, devices) != (vector.scarce, vector.devices):
-                vector.scarce, vector.devices, changed = scarce, devices, None
+            devices, basis = nodes.device_rows(vector.demand), self.order.basis(vector)
+            if (scarce, devices, basis) != (vector.scarce, vector.devices, vector.basis):
+                vector.scarce, vector.devices, vector.basis, changed = scarce, devices, basis, None
             vector.capacity_revision = nodes.capacity_revision
         mask = self.eligibility.of(vector.shape)
         vector.rank = mask.rank if mask.ranked else None
