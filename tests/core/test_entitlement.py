@@ -120,3 +120,11 @@ def test_what_is_promised_is_given_if_it_is_there(amount: int, queues: dict[str,
 )
 def test_divide(amount: int, queues: dict[str, Terms], expected: dict[str, int]) -> None:
     assert divide(amount, queues) == expected
+
+
+@given(st.integers(0, 20), st.integers(0, 9), st.integers(0, 30), st.none() | st.integers(0, 30))
+def test_a_queue_without_siblings_is_as_one_whose_siblings_ask_for_nothing(
+    amount: int, guarantee: int, asked: int, deserved: int | None
+) -> None:
+    terms = Terms(1, asked, guarantee, deserved, 25)
+    assert divide(amount, {"a": terms})["a"] == divide(amount, {"a": terms, "b": Terms(1, 0)})["a"]

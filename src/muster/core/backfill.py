@@ -29,7 +29,6 @@ perhaps not the first.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from math import inf
 from typing import Final
@@ -40,12 +39,12 @@ from muster.core.decisions import Explanation, Reserve
 from muster.core.ends import Ends, Pods
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
-from muster.core.gang import Code, GangId, Place
+from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.placement import Want
-from muster.core.timetable import Amounts, Reservation, Timetable, give
+from muster.core.timetable import Amounts, Reservation, Timetable, give, held
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
@@ -164,7 +163,7 @@ class Reservations:
     def wait(self, state: GangState, claim: Claim) -> None:
         """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
         if self._backfill is Backfill.STRICT:
-            self._closed = _refusal(f"{state.id} is before it, and nobody may pass", state.id)
+            self._closed = held(f"{state.id} is before it, and nobody may pass", state.id)
         elif claim.want not in self._never:
             reservation = self._standing(state, claim) or self._reserve(state, claim)
             if reservation is not None:
@@ -323,7 +322,7 @@ class Reservations:
             start.use,
             start.use + start.others,
             start.basis,
-            _refusal(f"would fit, but {state.id} {_when(start, self._now)}", state.id),
+            self._now,
         )
         self._timetable.add(reservation)
         return reservation
@@ -409,16 +408,3 @@ class _Instant:
     #: the last end so far that is known
     known: float
     basis: tuple[GangId, ...]
-
-
-def _when(start: Start, now: float) -> str:
-    if start.at == inf:
-        return "has waited for so long that nodes are kept free for it until others end"
-    if start.at <= now:
-        return "waits for longer and is expected to start any moment"
-    when = f"{datetime.fromtimestamp(start.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"waits for longer and is expected to start at {when}"
-
-
-def _refusal(message: str, gang: GangId) -> Explanation:
-    return Explanation(Code.HELD_FOR_RESERVATION, "reservation", message, blockers=(gang,))

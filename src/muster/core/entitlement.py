@@ -34,6 +34,10 @@ class Terms:
 
 def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
     """The entitlement of each queue, by name; together at most `amount`, which is at least zero."""
+    if len(queues) == 1:
+        ((name, only),) = queues.items()
+        wanted = only.asked if only.deserved is None else only.deserved
+        return {name: min(amount, only.capped(max(only.guarantee, wanted)))}
     kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
     promised = {
         name: max(terms.capped(terms.deserved) - kept[name], 0)

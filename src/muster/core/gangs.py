@@ -109,7 +109,7 @@ class GangState:
         """Whether it fits depends on what it wants, and on nothing else of its own."""
         if self.back_off is not None or self.planned or (self.want is not None and self.want.bound):
             return False
-        return all(promise.told for promise in self.holds.values())
+        return not self.holds or all(promise.told for promise in self.holds.values())
 
     @property
     def avoids(self) -> frozenset[NodeName]:

@@ -195,7 +195,10 @@ class Ledger:
             self.presences.note(where, times, presence)
         if isinstance(where, np.ndarray):
             assert isinstance(times, np.ndarray)
-            self.nodes.charge_many(where, demand, times)
+            if len(where) == 1:
+                self.nodes.charge(where.item(), demand, times.item())
+            else:
+                self.nodes.charge_many(where, demand, times)
             return
         assert isinstance(times, int)
         if isinstance(where, str):

@@ -309,6 +309,8 @@ class Walk:
     ) -> None:
         self.account = account
         self._hopeless = hopeless
+        #: the head that was found last: not asked about again
+        self._found: _Head | None = None
         self._fair = account.rules.order is QueueOrder.FAIR
         self._heads: dict[str, list[_Head]] = {}
         for head in heads:
@@ -323,8 +325,11 @@ class Walk:
         """Of whom it is the turn now; None: nobody is left."""
         while (heads := self._next()) is not None:
             head = heads[0]
+            if head is self._found:
+                return head
             file = head[2]
             if file.want is None or not self._hopeless(head[0][1], file.want):
+                self._found = head
                 return head
             heappop(heads)
         return None

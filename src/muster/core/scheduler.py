@@ -581,6 +581,10 @@ class Scheduler:
         return placed
 
     def _claim(self, state: GangState, want: Want, untold: Mapping[Place, Hold]) -> Claim:
+        assert state.gang is not None
+        ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
+        if not state.begun and state.back_off is None:
+            return Claim(want, state.vacant, ranks=ranks, presences=state.presences)
         column = self.nodes.column
         nodes = {p: self.pods[pod].node for pod, p in state.pods.items() if p is not None}
         nodes.update({p: promise.node for p, promise in state.holds.items() if promise.told})
@@ -590,7 +594,7 @@ class Scheduler:
             preferred=self._preferred(state, untold),
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
-            ranks={s.name: s.ranks for s in state.gang.pod_sets if s.ranks} if state.gang is not None else {},
+            ranks=ranks,
             presences=state.presences,
         )
 

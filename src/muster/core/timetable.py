@@ -14,6 +14,7 @@ chosen.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from muster.core.decisions import Explanation
 from muster.core.ends import Ends, Pods
 from muster.core.events import NOTHING
-from muster.core.gang import GangId, NodeName, Place
+from muster.core.gang import Code, GangId, NodeName, Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.placement import Want
@@ -47,8 +48,25 @@ class Reservation:
     load: Amounts
     #: who has to end for it
     basis: tuple[GangId, ...]
-    #: what those are told who would delay it
-    refusal: Explanation
+    #: when it was made
+    made: float
+    _refusal: Explanation | None = None
+
+    @property
+    def refusal(self) -> Explanation:
+        """What those are told who would delay it."""
+        if self._refusal is None:
+            self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
+        return self._refusal
+
+    @property
+    def _waits(self) -> str:
+        if self.start == np.inf:
+            return "has waited for so long that nodes are kept free for it until others end"
+        if self.start <= self.made:
+            return "waits for longer and is expected to start any moment"
+        when = f"{datetime.fromtimestamp(self.start, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"waits for longer and is expected to start at {when}"
 
 
 class Timetable:
@@ -127,11 +145,14 @@ class Timetable:
         Returns what was charged: row, columns, amounts.
         """
         used = self._nodes.used
+        standing = [each for each in self if each.until > start and each.at < until]
+        if len(standing) == 1 and standing[0].at >= start:
+            (only,) = standing
+            left = only.load - used[: len(only.load), only.columns]
+            return [self._charge(row, only.columns, left[row]) for row in _rows_above_zero(left)]
         needed = np.zeros_like(used)
         going_on = np.zeros_like(used)
-        for other in self:
-            if other.until <= start or other.at >= until:
-                continue
+        for other in standing:
             if other.at < start:
                 going_on[: len(other.use), other.columns] += other.use
             else:
@@ -139,12 +160,15 @@ class Timetable:
                 left = other.load - used[: len(other.load), other.columns]
                 needed[: len(other.load), other.columns] = np.maximum(mine, left)
         np.maximum(needed, going_on, out=needed)
-        charged = []
-        for row in np.flatnonzero(needed.any(axis=1)).tolist():
-            columns = np.flatnonzero(needed[row])
-            charged.append((row, columns, needed[row, columns]))
-            self._ledger.take_at(columns, ((row, 1),), needed[row, columns])
-        return charged
+        columns = np.arange(needed.shape[1])
+        return [self._charge(row, columns, needed[row]) for row in _rows_above_zero(needed)]
+
+    def _charge(self, row: int, columns: Columns, amounts: Amounts) -> tuple[int, Columns, Amounts]:
+        """Those of the amounts that are above zero."""
+        some = amounts > 0
+        columns, amounts = columns[some], amounts[some]
+        self._ledger.take_at(columns, ((row, 1),), amounts)
+        return row, columns, amounts
 
     def return_(self, charged: list[tuple[int, Columns, Amounts]]) -> None:
         """Undo `withhold`."""
@@ -191,6 +215,15 @@ class Timetable:
             return False
         each.columns = np.array(sorted(column[name] for name in names), np.intp)
         return True
+
+
+def _rows_above_zero(amounts: Amounts) -> list[int]:
+    return [row for row, most in enumerate(amounts.max(axis=1).tolist()) if most > 0]
+
+
+def held(message: str, gang: GangId) -> Explanation:
+    """The reason of those who are kept back for this gang."""
+    return Explanation(Code.HELD_FOR_RESERVATION, "reservation", message, blockers=(gang,))
 
 
 def give(ledger: Ledger, pods: Mapping[Pods, int]) -> None:
