@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-BENCHES: Final = ("core", "exact", "preemption", "store", "door", "command", "cluster")
+BENCHES: Final = ("core", "exact", "preemption", "replay", "store", "door", "command", "cluster")
 
 #: name → (at most or at least, goal)
 GOALS: Final[dict[str, tuple[str, float]]] = {
@@ -25,6 +25,11 @@ GOALS: Final[dict[str, tuple[str, float]]] = {
     "decide: 1,000 gangs of eight in 20 queues, µs per gang": ("≤", 400),
     "decide: 10,000 gangs wait, one event, ms": ("≤", 50),
     "preemption: 256 pods of 1 among 600 jobs, warm, ms": ("≤", 20),
+    "decide: 10,000 gangs wait behind a reservation, one event, ms": ("≤", 500),
+    "replay KTH-SP2, pack, s": ("≤", 8),
+    "replay KTH-SP2, easy, s": ("≤", 8),
+    "replay RICC-2010, pack, s": ("≤", 240),
+    "replay RICC-2010, pack, MB": ("≤", 1024),
     "exact: 1,000 regular nodes, fits: cached, ms": ("≤", 50),
     "exact: 1,000 regular nodes, subtle no: cached, ms": ("≤", 10),
     "exact: 10,000 regular nodes, fits: cached, ms": ("≤", 50),

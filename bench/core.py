@@ -250,7 +250,23 @@ def cycles() -> dict[str, float]:
     figures["decide: 10,000 gangs begin to wait, ms"] = 1e3 * timed(scheduler)
     scheduler.apply(PodBound(PodId("one"), NodeName("node-00000"), ()))
     figures["decide: 10,000 gangs wait, one event, ms"] = 1e3 * timed(scheduler)
-    return figures
+    return figures | behind_a_reservation()
+
+
+def behind_a_reservation() -> dict[str, float]:
+    """The cluster is full of gangs with limits; the first that waits has a time, the others wait for it."""
+    scheduler = cluster()
+    for i in range(1_500):
+        running = gang(f"default/running-{i}", 32, 0.0)
+        scheduler.apply(GangSubmitted(replace(running, limit=1_000.0 + i)))
+    scheduler.decide(0.0)
+    for i in range(GANGS):
+        scheduler.apply(GangSubmitted(replace(gang(f"default/next-{i}", 64, 1.0 + i), limit=9_000.0)))
+    scheduler.decide(0.0)
+    scheduler.apply(PodBound(PodId("one"), NodeName("node-00000"), ()))
+    took = timed(scheduler)
+    assert scheduler.reservations.made, "nobody waits for a time"
+    return {"decide: 10,000 gangs wait behind a reservation, one event, ms": 1e3 * took}
 
 
 def gang(name: str, count: int, submitted: float) -> Gang:
