@@ -26,7 +26,6 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -36,7 +35,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.decisions import Explanation, Reserve
-from muster.core.ends import Ends, Pods
+from muster.core.ends import Ends, Room
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import GangId, Place
@@ -44,7 +43,7 @@ from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
 from muster.core.placement import Want
-from muster.core.timetable import Amounts, Reservation, Timetable, give, held
+from muster.core.timetable import Amounts, Reservation, Timetable, held
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
@@ -331,7 +330,7 @@ class Reservations:
         """Try one instant after the other; `endless`: also what others leave at no time that is known."""
         short = self._shortage(claim.want)
         basis: list[GangId] = []
-        given: Counter[Pods] = Counter()
+        room = Room(self._ledger)
         tried, next_trial, known = 0, 0, self._now
         instants: list[tuple[float, GangState | None]] = [
             (end, state) for end, state in self._ends.after(self._now) if end < inf or endless
@@ -346,7 +345,7 @@ class Reservations:
                 known = end
             if state is not None:
                 basis.append(state.id)
-                given.update(self._ends.pods_of(state))
+                room.add(self._ends.taken(state))
                 for resource in short:
                     short[resource] -= state.usage[resource]
             last = i + 1 == len(instants)
@@ -354,8 +353,7 @@ class Reservations:
                 continue
             if any(amount > 0 for amount in short.values()):
                 continue
-            give(self._ledger, given)
-            given.clear()
+            room.give()
             found = self._at(claim, _Instant(end, known, tuple(basis)), duration)
             if found is not None:
                 break

@@ -11,16 +11,26 @@ queue waits for then. All of a gang's places are taken to be free at its end, no
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import inf
 
-from muster.core.events import PodBound, Presence
+from muster.core.events import NOTHING, PodBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState
+from muster.core.ledger import Ledger
+from muster.core.nodes import Demand
 
-#: What equal pods take, and where: the device is that of a share of a GPU, the presence what others mind.
-Pods = tuple[NodeName, Amounts, int | None, Presence]
+#: A pod that is taken off alone: it is on a device, or others mind that it is there.
+Pod = tuple[NodeName, Amounts, int | None, Presence]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a gang's pods and promises take: by node, all that are mere amounts together, and the others."""
+
+    amounts: list[tuple[NodeName, Demand]]
+    others: list[Pod]
 
 
 def expected(gang: Gang) -> float:
@@ -36,15 +46,20 @@ def promised(gang: Gang) -> float:
 class Ends:
     """All gangs that use nodes, in order of their ends."""
 
-    def __init__(self, pods: Mapping[PodId, PodBound], duration: Callable[[Gang], float] = expected) -> None:
-        """`duration`: whether to go by what is expected, or by what can be promised."""
+    def __init__(
+        self,
+        pods: Mapping[PodId, PodBound],
+        demand: Callable[[Amounts], Demand],
+        duration: Callable[[Gang], float] = expected,
+    ) -> None:
+        """`demand`: of `Nodes`. `duration`: whether to go by what is expected or by what can be promised."""
         self.duration = duration
-        self._pods = pods
+        self._pods, self._demand = pods, demand
         #: end, start, id; those without an end come last, the oldest first
         self._ordered: list[tuple[float, float, GangId]] = []
         self._known: dict[GangId, tuple[float, float, GangId]] = {}
         self._states: dict[GangId, GangState] = {}
-        self._taken: dict[GangId, Counter[Pods]] = {}
+        self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
 
@@ -74,17 +89,57 @@ class Ends:
         for end, _, gang in self._ordered:
             yield max(end, now), self._states[gang]
 
-    def pods_of(self, state: GangState) -> Mapping[Pods, int]:
-        """What the gang's pods and promises take, and how many of them are equal."""
+    def taken(self, state: GangState) -> Taken:
+        """What is free once this gang has ended."""
         taken = self._taken.get(state.id)
         if taken is None:
-            pods = map(self._pods.__getitem__, state.pods)
-            taken = Counter([(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in pods])
-            taken.update(
-                [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
-            )
-            self._taken[state.id] = taken
+            pods: list[Pod] = []
+            for pod in state.pods:
+                bound = self._pods[pod]
+                pods.append((bound.node, bound.requests, bound.presence.device, bound.presence))
+            pods += [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
+            sums: dict[NodeName, dict[int, int]] = {}
+            others = []
+            for node, requests, device, presence in pods:
+                if device is None and presence is NOTHING:
+                    add(sums, node, self._demand(requests))
+                else:
+                    others.append((node, requests, device, presence))
+            amounts = [(node, tuple(sum_.items())) for node, sum_ in sums.items()]
+            taken = self._taken[state.id] = Taken(amounts, others)
         return taken
+
+
+class Room:
+    """What ended gangs leave, summed up by node until the ledger is told."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._sums: dict[NodeName, dict[int, int]] = {}
+        self._others: list[Pod] = []
+
+    def add(self, taken: Taken) -> None:
+        for node, amounts in taken.amounts:
+            add(self._sums, node, amounts)
+        self._others += taken.others
+
+    def give(self) -> None:
+        """Take it off the ledger, for a trial."""
+        for node, sums in self._sums.items():
+            self._ledger.charge(node, tuple(sums.items()), -1)
+        for pod in self._others:
+            self._ledger.give(*pod)
+        self._sums.clear()
+        self._others.clear()
+
+
+def add(sums: dict[NodeName, dict[int, int]], node: NodeName, amounts: Demand) -> None:
+    known = sums.get(node)
+    if known is None:
+        sums[node] = dict(amounts)
+    else:
+        for row, amount in amounts:
+            known[row] = known.get(row, 0) + amount
 
 
 def _or_inf(seconds: float | None) -> float:

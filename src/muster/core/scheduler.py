@@ -110,7 +110,7 @@ class Scheduler:
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods, self.queues
         )
         certain = self.config.backfill is Backfill.CONSERVATIVE
-        self.ends = Ends(self.pods, promised if certain else expected)
+        self.ends = Ends(self.pods, self.nodes.demand, promised if certain else expected)
         self.reservations = Reservations(
             self.config.backfill,
             self.config.depth,
@@ -533,10 +533,16 @@ class Scheduler:
         plain = state.plain and state.id not in self.preemption.departures
         misfit = plain and self._is_misfit(want)
         reserves = state.waits and turn.standing is not Standing.OVER
-        if misfit and not self.preemption.helps(state, want) and not (reserves and self.reservations.wanted):
+        helps = self.preemption.helps(state, want)
+        if misfit and not helps and not (reserves and self.reservations.wanted):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        claim = replace(self._claim(state, want, untold), vacant=turn.offer.vacant)
+        claim = self._claim(state, want, untold)
+        if claim.vacant is not turn.offer.vacant:
+            claim = replace(claim, vacant=turn.offer.vacant)
+        if misfit and not helps:
+            self.reservations.wait(state, claim)
+            return []
         mark = self.ledger.mark()
         for promise in untold.values():
             self.ledger.give(promise.node, promise.requests, promise.device, promise.presence)

@@ -11,7 +11,6 @@ what runs (`reckon`). They say nothing of constraints between pods: those are lo
 chosen.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.decisions import Explanation
-from muster.core.ends import Ends, Pods
-from muster.core.events import NOTHING
+from muster.core.ends import Ends, Room
 from muster.core.gang import Code, GangId, NodeName, Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Nodes
@@ -146,6 +144,8 @@ class Timetable:
         """
         used = self._nodes.used
         standing = [each for each in self if each.until > start and each.at < until]
+        if not standing:
+            return []
         if len(standing) == 1 and standing[0].at >= start:
             (only,) = standing
             left = only.load - used[: len(only.load), only.columns]
@@ -180,15 +180,14 @@ class Timetable:
         for each in list(self):
             if not self._is_there(each):
                 del self._reservations[each.gang]
-        mark = self._ledger.mark()
+        mark, room = self._ledger.mark(), Room(self._ledger)
         ends = self._ends.after(now)
         end, state = next(ends, (np.inf, None))
         for each in sorted(self, key=lambda each: each.at):
-            given: Counter[Pods] = Counter()
             while state is not None and end <= each.at:
-                given.update(self._ends.pods_of(state))
+                room.add(self._ends.taken(state))
                 end, state = next(ends, (np.inf, None))
-            give(self._ledger, given)
+            room.give()
             each.load = self._nodes.used[:, each.columns]
             each.load[: len(each.use)] += each.use
             for other in self:
@@ -224,16 +223,6 @@ def _rows_above_zero(amounts: Amounts) -> list[int]:
 def held(message: str, gang: GangId) -> Explanation:
     """The reason of those who are kept back for this gang."""
     return Explanation(Code.HELD_FOR_RESERVATION, "reservation", message, blockers=(gang,))
-
-
-def give(ledger: Ledger, pods: Mapping[Pods, int]) -> None:
-    """Take these pods off the ledger, for a trial."""
-    for (node, requests, device, presence), times in pods.items():
-        if device is None and presence is NOTHING:
-            ledger.charge(node, ledger.nodes.demand(requests), -times)
-        else:
-            for _ in range(times):
-                ledger.give(node, requests, device, presence)
 
 
 def _common(one: Columns, other: Columns) -> tuple[Columns, Columns]:
