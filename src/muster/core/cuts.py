@@ -78,3 +78,10 @@ class Table:
                 banned = np.zeros(len(self), np.bool_)
                 banned[mine[first:]] = True
                 yield banned
+
+    def prefixes(self, cuts: Bools) -> Iterator[Bools]:
+        """For each of these cuts what it takes to take it: itself and those of its gang before it."""
+        for cut in np.flatnonzero(cuts).tolist():
+            prefix: Bools = self.gang == self.gang[cut]
+            prefix[cut + 1 :] = False
+            yield prefix

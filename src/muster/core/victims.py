@@ -18,7 +18,8 @@ programs and the reprieve of kube-scheduler's preemption:
   how much is tried twice.
 - *reprieve*: spare victims, the dearest first, as long as the preemptor still fits. What is left is
   irreducible: it fits without none of them.
-- *exchange*: for each victim, the dearest first, look for others that do the same for less.
+- *exchange*: for each victim, the dearest first, look for others that do the same for less; then begin
+  with each of those that were not chosen. Only where there are few candidates.
 
 The sums of slots (`counting.py`) are a necessary condition that costs microseconds; `Fit` is asked only where
 it holds.
@@ -48,7 +49,7 @@ TRIALS: Final = 150
 #: Problems that one search may have solved exactly, for gangs of several shapes.
 PROBLEMS: Final = 20
 #: Exchanges tried in one search, and all of them times the cuts there are: among many they are left out.
-EXCHANGES: Final = 12
+EXCHANGES: Final = 60
 EFFORT: Final = 500
 #: What a whole slot's worth of fractions counts, in slots.
 FRACTIONS: Final = (0.25, 1.0)
@@ -118,25 +119,30 @@ class Search:
         return None if best is None else self._exchange(trial, usable, best)
 
     def _exchange(self, trial: "_Trial", usable: Bools, best: Bools) -> Bools:
-        """Without one victim, or the last cut of it: what else would have to go, and is that less?"""
-        none = np.zeros(len(trial.table), np.bool_)
-        most = min(EXCHANGES, EFFORT // len(trial.table))
-        tried: set[bytes] = set()
+        """Without one victim, or with somebody else in any case: what would have to go, and is that less?"""
+        left = min(EXCHANGES, EFFORT // len(trial.table))
         improved = True
-        while improved:
+        while improved and left > 0:
             improved = False
-            for banned in trial.table.bans(best):
-                others: Bools = usable & ~banned
-                if len(tried) >= most or others.tobytes() in tried:
-                    continue
-                tried.add(others.tobytes())
-                for start in (best & others, none):
-                    chosen = trial.greedy(others, start, FRACTIONS[0])
-                    if chosen is not None and trial.better(chosen := trial.reprieve(chosen), best) is chosen:
-                        best, improved = chosen, True
-                if improved:
+            for others, start in _variants(trial.table, usable, best):
+                chosen = trial.greedy(others, start, FRACTIONS[0])
+                left -= 1
+                if chosen is not None and trial.better(chosen := trial.reprieve(chosen), best) is chosen:
+                    best, improved = chosen, True
+                if improved or left <= 0:
                     break
         return best
+
+
+def _variants(table: Table, usable: Bools, best: Bools) -> Iterator[tuple[Bools, Bools]]:
+    """What to choose from, and what to begin with."""
+    none = np.zeros(len(table), np.bool_)
+    for banned in table.bans(best):
+        others: Bools = usable & ~banned
+        yield others, best & others
+        yield others, none
+    for first in table.prefixes(usable & ~best):
+        yield usable, first
 
 
 class _Trial:
