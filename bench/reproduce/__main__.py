@@ -17,7 +17,7 @@ from typing import Final
 
 from bench.reproduce.figure import HEADINGS, Figure, row
 
-EXPERIMENTS: Final = ("openb",)
+EXPERIMENTS: Final = ("openb", "kth")
 
 
 def main() -> int:
