@@ -4,13 +4,15 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Wait
+from muster.core.events import GangSubmitted
 from muster.core.gang import GangId
-from muster.core.scheduler import Config
+from muster.core.scheduler import Config, Scheduler
 from tests.core.scenario import decide, digest, facts
 from tests.core.words import assigns, gang, node, scheduler, shape, started
 
@@ -45,6 +47,28 @@ def test_names_in_the_same_order_do_not_matter(seed: int) -> None:
         for assign in assigns(decide(facts(seed, prefix="other-")))
     ]
     assert renamed == [(a.gang, dict(a.nodes)) for a in assigns(decide(facts(seed)))]
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_nor_do_names_of_gangs(seed: int) -> None:
+    renamed = [
+        GangSubmitted(replace(fact.gang, id=GangId(f"other-{fact.gang.id}")))
+        if isinstance(fact, GangSubmitted)
+        else fact
+        for fact in facts(seed)
+    ]
+    told = [(assign.gang.removeprefix("other-"), assign.nodes) for assign in assigns(decide(renamed))]
+    assert told == [(assign.gang, assign.nodes) for assign in assigns(decide(facts(seed)))]
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_nor_whether_anybody_is_told_why(seed: int) -> None:
+    silent = Scheduler(Config(explain=False))
+    for fact in facts(seed):
+        silent.apply(fact)
+    assert assigns(silent.decide(0.0)) == assigns(decide(facts(seed)))
 
 
 def test_neither_does_the_seed_of_hashes() -> None:

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.eligibility import Eligibility
@@ -130,6 +130,7 @@ class Life:
 
 
 @given(st.integers(0, 100_000))
+@example(9446).via("gangs of one kind while their queue's order changes")
 @settings(max_examples=60, deadline=None)
 def test_what_holds_after_every_cycle(seed: int) -> None:
     life = Life(seed)

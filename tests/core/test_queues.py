@@ -357,7 +357,10 @@ class TestRemedies:
         )
         assert started(muster) == {"two": 2}
         assert code(muster, "g") is Code.QUOTA_EXCEEDED
-        assert self.remedies(muster, "g") == ["with 4 GPUs (4 × 1): would start now"]
+        assert self.remedies(muster, "g") == [
+            "with 4 GPUs (4 × 1): would start now",
+            "in queue default: would start now",
+        ]
 
     def test_another_gang_of_the_queue_ends(self) -> None:
         muster = cluster(
@@ -370,7 +373,7 @@ class TestRemedies:
     def test_a_full_queue_is_told_nothing_that_is_not_true(self) -> None:
         muster = cluster(queue("a", max_gangs=0), submit("g", "a", 2))
         assert not started(muster)
-        assert self.remedies(muster, "g") == []
+        assert self.remedies(muster, "g") == ["in queue default: would start now"]
 
 
 class TestFaults:

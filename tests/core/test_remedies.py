@@ -1,14 +1,28 @@
 """What would start a gang: each row is a cluster, what runs there, a gang, and what is said and true."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Remedy
-from muster.core.events import GangSubmitted, NodeChanged, PodBound
-from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet
+from muster.core.decisions import ExpectedStart, Explanation, Remedy
+from muster.core.events import GangSubmitted, LayersChanged, NodeChanged, PodBound, QueueChanged
+from muster.core.gang import (
+    Code,
+    Gang,
+    GangId,
+    Gather,
+    Layer,
+    NodeName,
+    Place,
+    PodId,
+    PodSet,
+    Queue,
+    Strategy,
+)
 from muster.core.scheduler import Config, Scheduler
-from tests.core.words import GPU, amounts, gang, node, scheduler, shape, started, waits
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, scheduler, shape, started, waits
 
 
 def free(*gpus: int) -> list[NodeChanged]:
@@ -95,6 +109,86 @@ def test_a_cycle_makes_a_bounded_number_of_trials() -> None:
     for i in range(3):
         made.apply(GangSubmitted(gang(f"g{i}", count=5 + i, submitted=float(i))))
     assert [len(wait.explanation.remedies) for wait in waits(made.decide(0.0))] == [1, 0, 0]
+
+
+def submit(made: Scheduler, wanted: Gang, at: float = 0.0) -> Explanation:
+    made.apply(GangSubmitted(wanted))
+    found = [wait.explanation for wait in waits(made.decide(at)) if wait.gang == wanted.id]
+    return found[0]
+
+
+def runs(made: Scheduler, one: Gang, at: float = 0.0) -> None:
+    made.apply(GangSubmitted(one))
+    for assign in assigns(made.decide(at)):
+        for event in bind(made, assign):
+            made.apply(replace(event, at=at))
+
+
+def racks(*gpus: int) -> Scheduler:
+    made = scheduler(node(f"n{i}", gpu=g, labels={"rack": f"r{i}"}) for i, g in enumerate(gpus))
+    made.apply(LayersChanged((Layer("rack", ("rack",)),)))
+    return made
+
+
+def test_without_a_layer() -> None:
+    asked = replace(gang("x", count=6), gather=(Gather("rack", Strategy.MUST_GATHER),))
+    explanation = submit(racks(4, 4), asked)
+    assert explanation.code is Code.TOPOLOGY_UNSATISFIED
+    assert [r.change for r in explanation.remedies] == [
+        "with 4 GPUs (4 × 1)",
+        "without having to be in one rack",
+    ]
+
+
+def test_without_multiples() -> None:
+    asked = replace(gang("x", count=6), gather=(Gather("rack", None, 4),))
+    assert "without multiples of 4 per rack" in [r.change for r in submit(racks(4, 4), asked).remedies]
+
+
+def test_another_queue() -> None:
+    made = scheduler(free(4))
+    for name, closed in (("a", True), ("b", False), ("shut", True)):
+        made.apply(QueueChanged(Queue(name, closed=closed)))
+    explanation = submit(made, replace(gang("x", count=2), queue="shut"))
+    assert explanation.code is Code.QUEUE_CLOSED
+    assert explanation.remedies == (Remedy("in queue b", "would start now"),)
+
+
+def test_whom_it_would_end_if_it_might() -> None:
+    made = scheduler(free(4))
+    runs(made, gang("low", count=4), 1.0)
+    explanation = submit(made, replace(gang("x", count=2, priority=1), preempts=False), 10.0)
+    assert explanation.remedies[-1] == Remedy(
+        "if it might preempt (MayNotPreempt): low would end, 36 resource-seconds of work lost", "would start"
+    )
+    assert made.decide(11.0) == []
+
+
+def test_a_gang_with_a_reservation_is_expected_at_its_time() -> None:
+    made = scheduler(free(4))
+    runs(made, replace(gang("first", count=3), limit=100.0))
+    explanation = submit(made, gang("x", count=4), 10.0)
+    assert explanation.expected_start == ExpectedStart(100.0, "when first ends on n0 (its limit)")
+    behind = submit(made, gang("y", count=4, submitted=1.0), 10.0)
+    assert behind.expected_start is None, "nobody knows when x ends"
+
+
+def test_what_is_overdue_is_not_told_anew() -> None:
+    made = scheduler(free(4))
+    runs(made, replace(gang("first", count=3), estimate=5.0))
+    told = submit(made, gang("x", count=4), 10.0).expected_start
+    assert told == ExpectedStart(10.0, "when first ends on n0 (its run time)")
+    assert waits(made.decide(20.0)) == []
+
+
+def test_nobody_is_told_to_delay_the_first_that_waits() -> None:
+    made = scheduler(free(4))
+    runs(made, replace(gang("first", count=2), limit=100.0))
+    submit(made, gang("head", count=4), 10.0)
+    explanation = submit(made, replace(gang("x", count=3, submitted=1.0), limit=500.0), 10.0)
+    assert explanation.remedies == (), "two GPUs are free, but it would outlive the reservation"
+    short = submit(made, replace(gang("y", count=3, submitted=1.0), limit=50.0), 10.0)
+    assert [r.change for r in short.remedies] == ["with 2 GPUs (2 × 1)", "when first ends"]
 
 
 SETS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=2)

@@ -213,8 +213,8 @@ class Witness:
     def room(self, node: NodeName, beneficiary: GangId | None = None) -> Room:
         """What pods and promised places leave of a node: may be below zero.
 
-        Of a gang's places and the pods that end for it the node carries the greater, not both; those that
-        end for the `beneficiary` are taken to be gone.
+        Of a gang's places and the pods that end for it the node carries the greater, not both. When a
+        `beneficiary` is assigned places, whoever was told to end is taken to be gone.
         """
         capacity = dict(self.nodes[node].capacity)
         room = Room(defaultdict(float, {"pods": float("inf"), **capacity}), {}, vague=False)
@@ -232,7 +232,7 @@ class Witness:
             else:
                 room.take(pod.requests, pod.presence.device)
         for gang, amounts in left.items():
-            if gang == beneficiary or GPU_SHARE in amounts or GPU_SHARE in held[gang]:
+            if beneficiary is not None or GPU_SHARE in amounts or GPU_SHARE in held[gang]:
                 continue  # what the latter have in common depends on devices: not counted at all
             for resource, amount in (amounts - held[gang]).items():
                 room.amounts[resource] -= amount
@@ -440,14 +440,16 @@ class Witness:
                 yield promise.node, pod_set.labels, pod_set.shape.ports
 
     def _check_caps(self, gang: Gang) -> None:
-        """No queue above it uses more than its hard cap, and none has more gangs than it may."""
+        """No queue above it uses more than its cap. While victims leave, who is charged is not settled."""
+        if self.leaving or self.ending or gang.id in self.begun:
+            return  # who has begun keeps what he had, whatever has come into his queue since
         chain, name = [], gang.queue
         while name in self.queues:
             chain.append(name)
             name = self.queues[name].parent
         for queue in chain:
             rules, used = self.queues[queue], Counter[str]()
-            assert not rules.closed or gang.id in self.begun, "a gang of a closed queue was started"
+            assert not rules.closed, "a gang of a closed queue was started"
             below = {g.id for g in self.gangs.values() if self.is_below(g.queue, queue)}
             for id_, pod in self.pods.items():
                 if pod.gang in below and id_ not in self.leaving:

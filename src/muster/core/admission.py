@@ -22,7 +22,7 @@ from muster.core.gang import Code, Gang
 from muster.core.gangs import GangState, Wants
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
-from muster.core.queues import Account, Queues, counted
+from muster.core.queues import ROOT, Account, Queues, counted
 from muster.core.quotas import Quotas
 
 
@@ -139,10 +139,13 @@ class Admission:
         """Changes when rules or quotas do; what `allows` says changes besides only with what gangs use."""
         return self._queues.plantings, self._quotas.changes
 
-    def allows(self, state: GangState, want: Want) -> bool:
-        """Whether rules and quotas let it have at least the minimum of this now, be it on what is lent."""
-        gang = state.gang
-        assert gang is not None
+    def allows(self, state: GangState, want: Want, queue: str | None = None) -> bool:
+        """Whether rules and quotas let it have at least the minimum of this now, be it on what is lent.
+
+        `queue`: as if it were in that one.
+        """
+        assert state.gang is not None
+        gang = state.gang if queue is None else replace(state.gang, queue=queue)
         account = self._queues.find(gang.queue)
         if account is None or self._queues.barred(gang) is not None:
             return False
@@ -151,6 +154,14 @@ class Admission:
         if self._queues.above_capability(account, self._queues.demand(want)[0]) is not None:
             return False
         return not self._quotas.concern(state) or self._quotas.exceeded(state, want) is None
+
+    def elsewhere(self, state: GangState) -> Iterator[str]:
+        """Other queues that allow it what it wants, by name."""
+        assert state.gang is not None
+        assert state.want is not None
+        for name in sorted(self._queues.accounts):
+            if name not in (ROOT, state.gang.queue) and self.allows(state, state.want, name):
+                yield name
 
     @contextmanager
     def gone(self, other: GangState) -> Iterator[None]:

@@ -203,6 +203,29 @@ class Reservations:
         """
         return self._search(claim, duration)
 
+    def of(self, gang: GangId) -> Reservation | None:
+        return self._timetable.of(gang)
+
+    @property
+    def binding(self) -> bool:
+        """Whether there is anybody who must not be delayed."""
+        return self._closed is not None or len(self._timetable) > 0
+
+    def spares(self, state: GangState, before: Amounts) -> bool:
+        """Whether this gang delays nobody if it starts with what is in use more than `before`."""
+        if self._closed is not None or self._in_the_way(state) is None:
+            return self._closed is None
+        saved = None
+        if self._timetable.of(state.id) is not None:
+            saved = self._timetable.save()
+            self._timetable.drop(state.id)
+        use = self._nodes.used[: len(before)] - before
+        columns = np.flatnonzero(use.any(axis=0))
+        delayed = self._timetable.spares(columns, use[:, columns], self._until(state))
+        if saved is not None:
+            self._timetable.restore(saved)
+        return delayed is None
+
     def _in_the_way(self, state: GangState) -> Reservation | None:
         """Some reservation that begins while this gang would still be there."""
         until = self._until(state)

@@ -91,7 +91,8 @@ class Line:
     def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> None:
         """Where it belongs as it is now, wherever it stood."""
         kind = self._kind(state)
-        key: _Key = state.rank[1:] if order is QueueOrder.FIFO else state.rank
+        # Of equal length: while a queue's order changes, its gangs stand there with keys of either kind.
+        key: _Key = (0, *state.rank[1:]) if order is QueueOrder.FIFO else state.rank
         if self._standing.get(state.id) == (kind, key):
             return
         self.drop(state.id)

@@ -20,7 +20,7 @@ from math import inf
 from typing import Final
 
 from muster.core.budgets import Budgets
-from muster.core.candidates import Candidates
+from muster.core.candidates import Candidate, Candidates
 from muster.core.cuts import Table
 from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.departures import Charged, Departures
@@ -148,6 +148,17 @@ class Preemption:
             return None
         candidates, due = self._candidates.of(self._now, self._barred(gang))
         self._due = min(self._due, due)
+        found = self._among(candidates, gang, claim)
+        if found is None:
+            self._hopeless[claim.want, gang.queue] = gang.priority
+        return found
+
+    def would_find(self, gang: Gang, claim: Claim) -> Found | None:
+        """Victims, if it might preempt. Whoever asks this is not among those who take turns."""
+        candidates, _ = self._candidates.of(self._now, self._barred(gang))
+        return self._among(candidates, gang, claim)
+
+    def _among(self, candidates: Sequence[Candidate], gang: Gang, claim: Claim) -> Found | None:
         demand, reclaims = self._queues.demand(claim.want)[0], self._reclaims(gang.queue, claim.want)
         mine = [
             candidate
@@ -160,10 +171,7 @@ class Preemption:
         def limit(table: Table) -> Limits:
             return limits(table, gang.queue, demand, self._queues, self.budgets, self._pods, leaving)
 
-        found = self._search.find(claim, mine, limit, lambda victim: self.freed([victim]))
-        if found is None:
-            self._hopeless[claim.want, gang.queue] = gang.priority
-        return found
+        return self._search.find(claim, mine, limit, lambda victim: self.freed([victim]))
 
     def freed(self, victims: Iterable[Victim]) -> Iterator[Charged]:
         """What is charged for them."""

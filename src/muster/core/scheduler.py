@@ -124,7 +124,17 @@ class Scheduler:
         self.quotas = Quotas()
         self._admission = Admission(self.queues, self.quotas, self._wants)
         self._explainer = Explainer(
-            Cluster(self.nodes, self.eligibility, self.slots, self.ledger, self.fit, self.gangs, self.pods),
+            Cluster(
+                self.nodes,
+                self.eligibility,
+                self.slots,
+                self.ledger,
+                self.fit,
+                self.gangs,
+                self.pods,
+                self.preemption,
+                self.reservations,
+            ),
             Remedies(
                 self.config.remedies,
                 self.config.trials,
@@ -356,7 +366,7 @@ class Scheduler:
         self.served = [*turns.served.values()]
         self._touched |= self.preemption.departures.end_forsaken() & self.gangs.keys()
         self._settle()
-        waits = self._explainer.explain(self.served, self._misfits) if self.config.explain else []
+        waits = self._explainer.explain(self.served, self._misfits, now) if self.config.explain else []
         reserves = self.reservations.end()
         self._as_of = self.nodes.revision
         self._company |= any(isinstance(d, Assign) for d in placed) and any(w.sociable for w in self._misfits)

@@ -53,7 +53,9 @@ class Explainer:
         self._earlier: _Explained = {}
         self._as_of = -1
 
-    def explain(self, served: Iterable[GangState], verdicts: Mapping[Want, Verdict | None]) -> list[Wait]:
+    def explain(
+        self, served: Iterable[GangState], verdicts: Mapping[Want, Verdict | None], now: float
+    ) -> list[Wait]:
         """What changed in the reasons of the gangs that wait, in serving order.
 
         Each keeps its own in `explanation`. `verdicts` are what is known beyond greedy placement.
@@ -65,7 +67,7 @@ class Explainer:
         changed = self._as_of != self._cluster.nodes.revision
         if changed:
             self._earlier, self._explained = self._explained, {}
-        self._remedies.next_cycle(changed=changed)
+        self._remedies.next_cycle(now, changed=changed)
         waits = []
         for state in served:
             explanation = self._reason(state, case_of)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -27,6 +27,10 @@ from muster.core.nodes import PODS, Bools, Nodes
 from muster.core.placement import Part, Trial, Want
 from muster.core.slots import Slots, Vector
 from muster.names import GPU, GPU_SHARE
+
+if TYPE_CHECKING:  # they explain themselves in the words of this package
+    from muster.core.backfill import Reservations
+    from muster.core.preemption import Preemption
 
 #: Gangs named as blockers, largest holders first.
 BLOCKERS: Final = 5
@@ -52,6 +56,8 @@ class Cluster:
     fit: Fit
     gangs: Mapping[GangId, GangState]
     pods: Mapping[PodId, PodBound]
+    preemption: "Preemption"
+    reservations: "Reservations"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,10 @@ class Admission(Protocol):
 
     def allows(self, state: GangState, want: Want) -> bool: ...
 
+    def elsewhere(self, state: GangState) -> Iterator[str]:
+        """Other queues that would let it start, by name."""
+        ...
+
     def gone(self, other: GangState) -> AbstractContextManager[None]:
         """As if another gang used nothing."""
         ...
@@ -40,6 +44,7 @@ class Question:
     claim: Claim
     case: Case
     admission: Admission
+    now: float
     #: how many placements were tried
     trials: int = 0
 
@@ -53,19 +58,26 @@ class Question:
         parts = {part.pod_set: part for part in self.want.parts}
         return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
 
-    def fits(self, want: Want) -> bool:
-        """Whether this would start on the ledger as it is at this moment, and its queue would let it."""
-        if not self.admission.allows(self.state, want):
+    def fits(self, want: Want, *, anywhere: bool = False) -> bool:
+        """Whether this would start now: it fits, delays nobody, and its queue would let it.
+
+        `anywhere`: whatever its queue says.
+        """
+        if not anywhere and not self.admission.allows(self.state, want):
             return False
         self.trials += 1
         ledger = self.case.cluster.ledger
         # No vacant places: which pod would go where is nobody's question, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(want.parts)
         claim = replace(self.claim, want=want, vacant=nowhere, preferred={}, search=False)
+        reservations = self.case.cluster.reservations
+        before = ledger.nodes.used.copy() if reservations.binding else None
         mark = ledger.mark()
-        found = self.case.cluster.fit.fit(claim)
+        fits = not isinstance(self.case.cluster.fit.fit(claim), Verdict)
+        if fits and before is not None:
+            fits = reservations.spares(self.state, before)
         ledger.rollback(mark)
-        return not isinstance(found, Verdict)
+        return fits
 
     @contextmanager
     def gone(self, other: GangState) -> Iterator[None]:
