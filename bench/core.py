@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.backfill import Backfill
 from muster.core.constraints import Concern
 from muster.core.events import (
     GangRemoved,
@@ -42,7 +43,7 @@ from muster.core.gang import (
 )
 from muster.core.nodes import Ints
 from muster.core.placement import Claim, Part, Rules, Want, place, tightest_group
-from muster.core.scheduler import Scheduler
+from muster.core.scheduler import Config, Scheduler
 
 NODES: Final = 10_000
 GROUP: Final = 512
@@ -94,10 +95,10 @@ def run() -> dict[str, float]:
     return figures | cycles()
 
 
-def cluster(nodes: int = NODES, labels: bool = False) -> Scheduler:
+def cluster(nodes: int = NODES, labels: bool = False, config: Config | None = None) -> Scheduler:
     """Nodes of 8 GPUs, 96 CPUs and 768 GiB, between empty and full; in racks of 20, blocks of 10 racks and
     spines of 10 blocks, if they have `labels`."""
-    scheduler = Scheduler()
+    scheduler = Scheduler(config)
     if labels:
         scheduler.apply(LayersChanged(tuple(Layer(name, (name,)) for name in ("spine", "block", "rack"))))
     random = np.random.default_rng(1)
@@ -248,9 +249,26 @@ def cycles() -> dict[str, float]:
     for i in range(GANGS):
         scheduler.apply(GangSubmitted(gang(f"default/large-{i}", 8 * NODES, float(i))))
     figures["decide: 10,000 gangs begin to wait, ms"] = 1e3 * timed(scheduler)
-    scheduler.apply(PodBound(PodId("one"), NodeName("node-00000"), ()))
-    figures["decide: 10,000 gangs wait, one event, ms"] = 1e3 * timed(scheduler)
-    return figures | behind_a_reservation()
+    return figures | waiting() | behind_a_reservation()
+
+
+def waiting() -> dict[str, float]:
+    """Nothing fits, ever, and one pod comes."""
+    figures = {}
+    for backfill in (Backfill.NONE, Backfill.EASY):
+        scheduler = cluster(config=Config(backfill=backfill))
+        for i in range(GANGS):
+            scheduler.apply(GangSubmitted(gang(f"default/large-{i}", 8 * NODES, float(i))))
+        scheduler.decide(0.0)
+        name = f"decide: 10,000 gangs wait, one event, {backfill.value}, ms"
+        figures[name] = statistics.median(_event(scheduler, i) for i in range(5))
+    return figures
+
+
+def _event(scheduler: Scheduler, number: int) -> float:
+    """Milliseconds of the cycle after a pod has come to a node."""
+    scheduler.apply(PodBound(PodId(f"one-{number}"), NodeName("node-00000"), ()))
+    return 1e3 * timed(scheduler)
 
 
 def behind_a_reservation() -> dict[str, float]:
