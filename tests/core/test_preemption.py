@@ -207,6 +207,15 @@ def test_a_minimum_over_all_pod_sets_counts_as_well() -> None:
     assert ended(made.decide(11.0)) == [], "what is left is leaving, or needed"
 
 
+def test_no_pod_goes_that_the_minimum_over_all_pod_sets_needs() -> None:
+    made = scheduler([node("a")])
+    sets = (PodSet("x", shape(gpu=1), 4, 1), PodSet("y", shape(gpu=1), 4, 1))
+    running(made, gang("elastic", *sets, minimum=6), at=1.0)
+    made.apply(GangSubmitted(gang("three", count=3, priority=1)))
+    (evict,) = evicts(made.decide(10.0))
+    assert evict.victims[0].pods == frozenset(), "two of eight can be done without, not three"
+
+
 def test_surplus_never_ends_anybody() -> None:
     made = scheduler([node("a")])
     running(made, gang("low", count=4))

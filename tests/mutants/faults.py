@@ -212,9 +212,9 @@ FAULTS: Final = (
     Fault(
         "a reservation is ignored",
         "waiting bound",
-        "core/timetable.py",
-        "            if other.at >= until:",
-        "            if other.at >= 0:",
+        "core/backfill.py",
+        "        first = self._in_the_way(state)",
+        "        first = None",
         _BACKFILL,
     ),
     Fault(

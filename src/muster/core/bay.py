@@ -31,7 +31,7 @@ class Bay:
         self.columns = columns
         self._order = order
         self._vectors = vectors
-        rows = {row for vector in vectors for row in (*dict(vector.demand), *vector.devices)}
+        rows = {row for vector in vectors for row in (*dict(vector.demand), *vector.devices, *order.looks_at)}
         self._free: dict[int, Ints] = {row: nodes.free(row)[columns] for row in rows}
         #: by part: no limit where its pods may go, else no slot
         self._open = [np.where(v.slots[columns] > 0, _MANY, _NONE) for v in vectors]
@@ -71,7 +71,7 @@ class Bay:
             return np.zeros(0, np.intp), np.zeros(0, np.int64)
         for row, amount in vector.demand:
             slots = np.minimum(slots, free[row] // amount)
-        key = self._order.keys_of(vector, slots, free.__getitem__)
+        key = self._order.keys_of(vector, self.columns, slots, free.__getitem__)
         key[slots <= 0] = NO_SLOT
         if vector.rank is None:
             order = key.argsort(kind="stable")

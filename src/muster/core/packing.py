@@ -86,11 +86,15 @@ class Order:
         """
         raise NotImplementedError
 
-    #: Whether `keys_of` is there.
+    #: Whether `keys_of` is there, and rows that it looks at besides those of the demand.
     free_alone = False
+    looks_at: tuple[int, ...] = ()
 
-    def keys_of(self, vector: "Vector", slots: Ints, free: Callable[[int], Ints]) -> Ints:
-        """The keys of some nodes, from their slots and what is free there of a row's resource."""
+    def keys_of(
+        self, vector: "Vector", columns: Columns | None, slots: Ints, free: Callable[[int], Ints] | None
+    ) -> Ints:
+        """The keys of some nodes if they had these slots, and so much were `free` of a row's resource (None:
+        as the ledger says). Not for shares of GPUs."""
         raise NotImplementedError
 
     def basis(self, vector: "Vector") -> bool:
@@ -116,30 +120,42 @@ class Order:
 
 class Pack(Order):
     fills = True
+    free_alone = True
 
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         super().__init__(nodes, eligibility)
-        self._cpu, self._gpu = nodes.row("cpu"), nodes.devices.row
+        self._cpu, self._gpu = self.looks_at = nodes.row("cpu"), nodes.devices.row
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
-        nodes = self.nodes
         some = slice(None) if columns is None else columns
-        strands = self._strands(vector, columns) if vector.basis else None
-        if vector.share:
-            key = self._of_share(vector, columns, strands)
-        else:
-            slots = vector.slots[some]
-            amount = dict(vector.demand)[vector.scarce]
-            left = nodes.free(vector.scarce)[some] - slots * np.int32(min(amount, UNLIMITED))
-            key = np.minimum(left >> _coarse(amount), _LEFT_MAX)
-            key <<= _SLOTS
-            key |= np.minimum(slots, _SLOTS_MAX)
-            if strands is not None:
-                capacity = np.clip(nodes.capacity(self._gpu)[some], 1, _MOST_GPUS) * WHOLE
-                parts = (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
-                key |= np.clip(parts, 0, _STRANDS_MAX).astype(np.int32) << _SLOTS + _LEFT
+        if not vector.share:
+            return self.keys_of(vector, columns, vector.slots[some], None)
+        strands = self._strands(vector, columns, None) if vector.basis else None
+        key = self._of_share(vector, columns, strands)
         for row in vector.devices:
-            key |= (nodes.free(row)[some] > 0).astype(np.int32) << _TOP
+            key |= (self.nodes.free(row)[some] > 0).astype(np.int32) << _TOP
+        return key
+
+    def keys_of(
+        self, vector: "Vector", columns: Columns | None, slots: Ints, free: Callable[[int], Ints] | None
+    ) -> Ints:
+        some = slice(None) if columns is None else columns
+
+        def left_of(row: int) -> Ints:
+            return self.nodes.free(row)[some] if free is None else free(row)
+
+        amount = dict(vector.demand)[vector.scarce]
+        left = left_of(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
+        key: Ints = np.minimum(left >> _coarse(amount), _LEFT_MAX)
+        key <<= _SLOTS
+        key |= np.minimum(slots, _SLOTS_MAX)
+        if vector.basis:
+            strands = self._strands(vector, columns, free)
+            capacity = np.clip(self.nodes.capacity(self._gpu)[some], 1, _MOST_GPUS) * WHOLE
+            parts = (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
+            key |= np.clip(parts, 0, _STRANDS_MAX).astype(np.int32) << _SLOTS + _LEFT
+        for row in vector.devices:
+            key |= (left_of(row) > 0).astype(np.int32) << _TOP
         return key
 
     def update(self, vector: "Vector", columns: list[int]) -> None:
@@ -192,14 +208,22 @@ class Pack(Order):
             return False
         return vector.share > 0 or asked.get(self._cpu, 0) * served > asked.get(self._gpu, 0)
 
-    def _strands(self, vector: "Vector", columns: Columns | None) -> Longs:
-        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use."""
+    def _strands(
+        self, vector: "Vector", columns: Columns | None, left: Callable[[int], Ints] | None
+    ) -> Longs:
+        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use.
+
+        `left`: whole amounts by row, if they are other than the ledger says.
+        """
         nodes, asked = self.nodes, dict(vector.demand)
         some = slice(None) if columns is None else columns
         cores = nodes.capacity(self._cpu)[some].astype(np.int64)
         gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
         free = nodes.devices.thousandths(columns).astype(np.int64)
-        cpu = np.maximum(nodes.free(self._cpu)[some], 0).astype(np.int64)
+        idle = nodes.free(self._cpu)[some] if left is None else left(self._cpu)
+        if left is not None:
+            free -= (nodes.free(self._gpu)[some] - left(self._gpu)).astype(np.int64) * WHOLE
+        cpu = np.maximum(idle, 0).astype(np.int64)
         cores[cores == 0] = 1  # nothing can be asked of it, and nothing be left over
         taken = vector.share or WHOLE * asked.get(self._gpu, 0)
         before = np.maximum(free - _served(cpu, gpus, cores), 0)
