@@ -172,6 +172,8 @@ class Reservations:
         """Why this gang need not be tried: it is known that it would delay somebody."""
         if self._closed is not None:
             return self._closed
+        if not self._held:
+            return None
         until, reservation = self._held.get(want, (inf, None))
         if reservation is None or not state.plain or self._until(state) < until:
             return None

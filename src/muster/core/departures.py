@@ -60,6 +60,9 @@ class Departures:
     def __contains__(self, beneficiary: GangId) -> bool:
         return beneficiary in self._departures
 
+    def __bool__(self) -> bool:
+        return bool(self._departures)
+
     @property
     def beneficiaries(self) -> Iterable[GangId]:
         return self._departures.keys()
@@ -134,6 +137,8 @@ class Departures:
         """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
         over, self._over = self._over, set()
+        if not self._departures:
+            return over
         for beneficiary in sorted(changed.union(touched)):
             departure = self._departures.get(beneficiary)
             if departure is None:

@@ -509,7 +509,7 @@ class Turns:
         self._waiting: WeakKeyDictionary[Want, None] = WeakKeyDictionary()
 
     def next_cycle(self) -> None:
-        self._now = set(list(self._waiting)[: self._turns])
+        self._now = set(list(self._waiting)[: self._turns]) if self._waiting else set()
         for want in self._now:
             del self._waiting[want]
         self._left = self._turns - len(self._now)

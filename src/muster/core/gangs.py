@@ -233,10 +233,10 @@ def _indices(*places: Iterable[Place]) -> dict[str, set[int]]:
     """Indices by pod set: for gangs of thousands, comparing numbers is what makes a cycle short."""
     indices: dict[str, set[int]] = {}
     for some in places:
-        for place in some:
-            if (found := indices.get(place.pod_set)) is None:
-                found = indices[place.pod_set] = set()
-            found.add(place.index)
+        for pod_set, index in some:
+            if (found := indices.get(pod_set)) is None:
+                found = indices[pod_set] = set()
+            found.add(index)
     return indices
 
 
@@ -274,6 +274,8 @@ class Wants:
         done = [p.count - len(v) for p, v in zip(gang.pod_sets, vacant, strict=True)]
         overall = max(gang.min_count - sum(done), 0)
         needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]
+        if not (overall or any(vacant) or any(needs)):
+            return
         # What the other sets cannot contribute to the overall minimum, this set must.
         room = sum(len(v) for v in vacant)
         needs = [max(n, overall - (room - len(v))) for n, v in zip(needs, vacant, strict=True)]

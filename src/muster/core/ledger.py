@@ -121,7 +121,7 @@ class Ledger:
 
     def rename(self, node: NodeName, old: Presence, new: Presence) -> None:
         """What other pods see of a pod that is charged already is not what it was. Not for trials."""
-        if seen(old) == seen(new):
+        if old is new or seen(old) == seen(new):
             return
         where = self.nodes.column.get(node, node)
         for times, presence in ((-1, old), (1, new)):

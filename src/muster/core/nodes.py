@@ -145,8 +145,9 @@ class Nodes:
         for row, amount in demand:
             used = self.used.item(row, column) + times * amount
             self.used[row, column] = used
+            free = self._capacity.item(row, column) - used
             # between two events less than nothing may be in use: a victim has gone, and then its beneficiary
-            self._free[row, column] = min(max(self._capacity.item(row, column) - used, -1), UNLIMITED)
+            self._free[row, column] = free if 0 <= free <= UNLIMITED else min(max(free, -1), UNLIMITED)
         self.revision += 1
         self.changes.append(column)
 

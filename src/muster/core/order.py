@@ -213,6 +213,8 @@ class Turns:
             elif line.files:
                 heads = ((file.entries[0], 0, file) for file in line.files.values())
                 walks[account] = self._walk(account, heads, over=False)
+        if not walks:
+            return
         race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
         while (walk := race.first()) is not None:
             moves, answers = queues.moves, dict[File, Want | Explanation | None]()
@@ -254,7 +256,10 @@ class Turns:
             least = queues.demand(file.want)[0]
             return account.carried_over, account.share(least), state.rank[0], account.name
 
-        walks = {account: self._walk(account, heads, over=True) for account, heads in self._over.items()}
+        over = {account: heads for account, heads in self._over.items() if heads}
+        if not over:
+            return
+        walks = {account: self._walk(account, heads, over=True) for account, heads in over.items()}
         race = _Race(queues.root, walks, key)
         while (walk := race.first()) is not None:
             head, moves = walk.head, queues.moves

@@ -116,17 +116,19 @@ class Preemption:
     def helps(self, state: GangState, want: Want) -> bool:
         """Whether a search may help it to have this, as far as can be told without one."""
         gang = state.gang
-        if gang is None or not gang.preempts or not state.waits:
+        if gang is None or not gang.preempts:
+            return False
+        running = self._running.get(gang.queue)
+        lower = bool(running and min(running) < gang.priority)
+        others = len(self._running) > bool(running)
+        if not (lower or others) or not state.waits:
             return False
         failed = self._hopeless.get((want, gang.queue))
         if failed is not None and gang.priority <= failed:
             return False
         if (want, gang.queue) in self._later:
             return False
-        running = self._running.get(gang.queue)
-        if running and min(running) < gang.priority:
-            return True
-        return len(self._running) > bool(running) and bool(self._reclaims(gang.queue, want))
+        return lower or bool(self._reclaims(gang.queue, want))
 
     def _reclaims(self, queue: str, want: Want) -> set[str]:
         """Queues of whose gangs it may take something, as things stand in this cycle."""

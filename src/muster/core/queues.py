@@ -213,8 +213,8 @@ class Queues:
 
     def _charge_of(self, state: GangState, leaving: Amounts) -> _Charge | None:
         gang, gone = state.gang, dict(leaving)
-        left = ((r, n - gone.get(r, 0)) for r, n in state.usage.items())
-        used = counted(tuple((r, n) for r, n in left if n > 0))
+        left = [(r, n - gone.get(r, 0)) for r, n in state.usage.items()] if gone else state.usage.items()
+        used = counted(tuple([(r, n) for r, n in left if n > 0]))
         if gang is None:
             return _Charge("", "", used, (), False, False) if used else None
         asks = gang.gate is None and state.want is not None and self.barred(gang) is None

@@ -144,6 +144,8 @@ class Scheduler:
         )
         #: gangs whose state changed since the last cycle
         self._touched: set[GangId] = set()
+        #: those of them that have started in this cycle, and nothing has changed about them since
+        self._started: set[GangId] = set()
         #: gangs that lack something
         self._lines = Lines(self.queues, self.ends.duration if self.config.backfill.reserves else None)
         #: gangs with a hold or a back-off that ends, and when the first of them does
@@ -167,16 +169,16 @@ class Scheduler:
     def apply(self, event: Event) -> None:
         """Take one fact in. Told twice, it changes nothing."""
         match event:
+            case PodBound():
+                self._pod_bound(event)
+            case PodEnded():
+                self._pod_ended(event)
             case NodeChanged():
                 if self.nodes.change(event):
                     self._end_endless_back_offs()
             case NodeRemoved():
                 if self.nodes.remove(event.name):
                     self._touched |= {s.id for s in self.gangs.values() if event.name in s.nodes}
-            case PodBound():
-                self._pod_bound(event)
-            case PodEnded():
-                self._pod_ended(event)
             case GangSubmitted():
                 self._gang_submitted(event)
             case GangRemoved():
@@ -217,15 +219,19 @@ class Scheduler:
 
     def _pod_bound(self, event: PodBound) -> None:
         known = self.pods.get(event.pod)
-        event = _on_device(event, known, self.gangs)
-        if known == event:
-            return
-        if known is None and event.gang is not None and event.place is not None:
+        if known is not None:
+            if event.presence.device is None and (known.node, known.requests) == (event.node, event.requests):
+                event = _with_device(event, known.presence.device)
+            if known == event:
+                return
+        elif event.gang is not None and event.place is not None:
             state = self._state(event.gang)
             promise = state.holds.get(event.place)
-            if promise is not None and (promise.node, promise.requests) == (event.node, event.requests):
+            if promise is not None and promise.node == event.node and promise.requests == event.requests:
                 # The promise is kept: what the place takes is charged already, and stays so.
                 del state.holds[event.place]
+                if event.presence.device is None:
+                    event = _with_device(event, promise.device)
                 self.ledger.rename(event.node, promise.presence, event.presence)
                 self.pods[event.pod] = event
                 fill(state, event.pod, event.place, event.at)
@@ -254,9 +260,11 @@ class Scheduler:
         vacated = self._remove_pod(known)
         if vacated is None or known.gang is None or leaves:
             return
-        state = self._state(known.gang)
+        state = self.gangs[known.gang]
+        if state.gang is None:
+            return
         pod_set = pod_set_of(state, vacated)
-        if state.gang is None or pod_set is None or _undone(state):
+        if pod_set is None or _undone(state):
             return
         if vacated not in state.holds and known.node in self.nodes.facts:
             requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
@@ -421,7 +429,8 @@ class Scheduler:
         self._touched |= self.preemption.settle(self._touched) & self.gangs.keys()
         for gang in self._touched:
             state = self.gangs[gang]
-            self._account(state)
+            if gang not in self._started:
+                self._account(state)
             if state.want is not None or (state.gang is not None and state.gang.gate is not None):
                 self._lines.put(state)
             else:
@@ -435,6 +444,7 @@ class Scheduler:
                 del self.gangs[gang]
                 self._timed.pop(gang, None)
         self._touched.clear()
+        self._started.clear()
 
     def _account(self, state: GangState) -> None:
         """What it lacks, when it ends, and what its queue uses, as it is now."""
@@ -581,6 +591,7 @@ class Scheduler:
             return [assign] if assign is not None else []
         for victim in evict.victims:
             self._touched.add(victim.gang)
+            self._started.discard(victim.gang)
             self._account(self.gangs[victim.gang])
         return [evict, assign, Wait(state.id, waits_for(evict.victims))]
 
@@ -655,6 +666,8 @@ class Scheduler:
         state.lapsed -= placed.keys()
         self._touched.add(state.id)
         self._account(state)
+        if state.want is None and not self.preemption.departures:
+            self._started.add(state.id)
         if not placed:
             return None
         return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}, devices)
@@ -663,20 +676,6 @@ class Scheduler:
 def _undone(state: GangState) -> bool:
     """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
     return state.back_off is not None and state.back_off.gang and not stands(state)
-
-
-def _on_device(event: PodBound, known: PodBound | None, gangs: Mapping[GangId, GangState]) -> PodBound:
-    """A pod without a device on record keeps its earlier one, or that promised to its place."""
-    device = event.presence.device
-    if device is None and known is not None:
-        if (known.node, known.requests) == (event.node, event.requests):
-            device = known.presence.device
-    elif device is None and event.gang is not None and event.place is not None:
-        state = gangs.get(event.gang)
-        promise = state.holds.get(event.place) if state is not None else None
-        if promise is not None and (promise.node, promise.requests) == (event.node, event.requests):
-            device = promise.device
-    return _with_device(event, device)
 
 
 def _with_device(event: PodBound, device: int | None) -> PodBound:

@@ -306,15 +306,16 @@ class _Cluster:
 
     def _bind(self, assign: Assign, run: _Run, now: float) -> None:
         self._numbers += 1
-        shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
+        gang, number, devices = run.job.id, self._numbers, assign.devices
+        takes = {p.name: (p.shape.requests, size(p.shape, self._resource)) for p in run.job.pod_sets}
         for place, node in assign.nodes.items():
-            pod = PodId(f"{run.job.id}/{place.pod_set}/{place.index}/{self._numbers}")
-            device = assign.devices.get(place)
+            pod = PodId(f"{gang}/{place.pod_set}/{place.index}/{number}")
+            device = devices.get(place) if devices else None
             presence = NOTHING if device is None else Presence(device=device)
-            requests = shapes[place.pod_set].requests
-            self._tell(PodBound(pod, node, requests, run.job.id, place, presence, now))
+            requests, held = takes[place.pod_set]
+            self._tell(PodBound(pod, node, requests, gang, place, presence, now))
             run.pods[place] = (pod, node)
-            run.held += size(shapes[place.pod_set], self._resource)
+            run.held += held
 
     def _plan_end(self, run: _Run) -> None:
         self._numbers += 1
