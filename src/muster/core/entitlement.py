@@ -12,11 +12,10 @@ guarantees are cut last: promises of one kind are cut in proportion.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """What one queue may claim of one resource."""
 
     weight: int

@@ -127,15 +127,16 @@ class GangState:
 
 
 def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
-    """Note what a gang uses (`times` -1: no longer); the ledger is charged by the caller."""
+    """Note what pods of a gang use (`times` below zero: no longer); the ledger is charged by the caller."""
     state.stamp += 1
-    state.usage[PODS] += times
+    usage, nodes = state.usage, state.nodes
+    usage[PODS] += times
     for resource, amount in requests:
         if resource != PODS:
-            state.usage[resource] += times * amount
-    state.nodes[node] += times
-    if not state.nodes[node]:
-        del state.nodes[node]
+            usage[resource] += times * amount
+    nodes[node] += times
+    if not nodes[node]:
+        del nodes[node]
 
 
 def fill(state: GangState, pod: PodId, place: Place | None, at: float = 0.0) -> None:
@@ -145,8 +146,9 @@ def fill(state: GangState, pod: PodId, place: Place | None, at: float = 0.0) -> 
     if at > 0 and (state.bound is None or at < state.bound):
         state.bound = at
     if place is not None:
-        state.filled[place] += 1
-        state.planned.pop(place, None)
+        state.filled[place] = state.filled.get(place, 0) + 1
+        if state.planned:
+            state.planned.pop(place, None)
     state.lapsed.clear()
 
 
@@ -158,10 +160,11 @@ def vacate(state: GangState, pod: PodId) -> Place | None:
     if place is None:
         place = state.leaving.pop(pod, None)
         return None if place in state.filled else place
-    state.filled[place] -= 1
-    if state.filled[place]:
+    left = state.filled[place] - 1
+    if left:
+        state.filled[place] = left
         return None
-    del state.filled[place]
+    state.filled.pop(place)
     return place
 
 
@@ -340,4 +343,8 @@ def _rules(state: GangState, gang: Gang) -> Rules | None:
 
 
 def _vacant(count: int, taken: set[int] | None) -> Sequence[int]:
-    return range(count) if not taken else [i for i in range(count) if i not in taken]
+    if not taken:
+        return range(count)
+    if len(taken) == count and max(taken) < count:
+        return ()
+    return [i for i in range(count) if i not in taken]

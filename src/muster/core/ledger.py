@@ -193,18 +193,18 @@ class Ledger:
     ) -> None:
         if presence is not NOTHING:
             self.presences.note(where, times, presence)
-        if isinstance(where, np.ndarray):
-            assert isinstance(times, np.ndarray)
-            if len(where) == 1:
-                self.nodes.charge(where.item(), demand, times.item())
+        if isinstance(times, int):
+            if isinstance(where, int):
+                self.nodes.charge(where, demand, times)
             else:
-                self.nodes.charge_many(where, demand, times)
+                assert isinstance(where, str)
+                self.nodes.charge_elsewhere(where, demand, times)
             return
-        assert isinstance(times, int)
-        if isinstance(where, str):
-            self.nodes.charge_elsewhere(where, demand, times)
+        assert isinstance(where, np.ndarray)
+        if len(where) == 1:
+            self.nodes.charge(where.item(), demand, times.item())
         else:
-            self.nodes.charge(where, demand, times)
+            self.nodes.charge_many(where, demand, times)
 
 
 def _gives(times: int | npt.NDArray[np.int64]) -> bool:

@@ -142,12 +142,13 @@ class Nodes:
 
     def charge(self, column: int, demand: Demand, times: int) -> None:
         """Use `times` (negative: give back) the demand on one node."""
+        all_used, all_free, capacity = self.used, self._free, self._capacity
         for row, amount in demand:
-            used = self.used.item(row, column) + times * amount
-            self.used[row, column] = used
-            free = self._capacity.item(row, column) - used
+            used = all_used.item(row, column) + times * amount
+            all_used[row, column] = used
+            free = capacity.item(row, column) - used
             # between two events less than nothing may be in use: a victim has gone, and then its beneficiary
-            self._free[row, column] = free if 0 <= free <= UNLIMITED else min(max(free, -1), UNLIMITED)
+            all_free[row, column] = free if 0 <= free <= UNLIMITED else min(max(free, -1), UNLIMITED)
         self.revision += 1
         self.changes.append(column)
 

@@ -85,6 +85,8 @@ class Line:
         return len(self._standing)
 
     def __iter__(self) -> Iterator[GangState]:
+        if not self.files:
+            return iter(())
         entries = (entry for file in self.files.values() for entry in file.entries)
         return (state for _, state in sorted(entries))
 

@@ -13,9 +13,9 @@ Order of claims: places with a node of their own (a replacement's held node, an 
 each pod set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, permutations
+from itertools import islice, permutations, repeat
 from typing import Final
 
 import numpy as np
@@ -409,7 +409,9 @@ class Trial:
         """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
         places = dict(self._fixed)
         for part, indices, columns in zip(self.parts, vacant, self._columns, strict=True):
-            free = (place for i in indices if (place := Place(part.pod_set, i)) not in self._fixed)
+            free: Iterable[Place] = map(Place, repeat(part.pod_set), indices)
+            if self._fixed:
+                free = (place for place in free if place not in self._fixed)
             places.update(zip(free, sorted(columns), strict=False))
         return places
 
@@ -444,6 +446,11 @@ def tightest_group(
     and only they are put in order.
     """
     key, none = _keys(vector, excluded, within)
+    if len(key):  # most groups are small: the first node holds them all
+        first = int(key.argmin())
+        column = first if within is None else within.item(first)
+        if key.item(first) != none and vector.slots.item(column) >= count:
+            return np.array([column], np.intp), np.array([count], np.int64)
     threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else none
     candidates = np.flatnonzero(key < threshold)
     if threshold != none:

@@ -277,11 +277,12 @@ class Queues:
     def _divide(self, parent: Account, asked: "_Asked") -> None:
         shares = {child.name: dict[str, int]() for child in parent.children}
         below = [child.used for child in parent.children]
+        claims = [(child, asked.of(child)) for child in parent.children]
         for resource, entitled in parent.entitled.items():
             own = 0
             if parent is not self.root:
                 own = parent.used.get(resource, 0) - sum(used.get(resource, 0) for used in below)
-            terms = {child.name: _terms(child, resource, asked) for child in parent.children}
+            terms = {child.name: _terms(child, resource, claim) for child, claim in claims}
             for name, share in divide(max(entitled - own, 0), terms).items():
                 shares[name][resource] = share
         for child in parent.children:
@@ -545,10 +546,10 @@ class _Asked:
         return known
 
 
-def _terms(account: Account, resource: str, asked: _Asked) -> Terms:
+def _terms(account: Account, resource: str, asked: Mapping[str, int]) -> Terms:
     return Terms(
         account.rules.weight,
-        asked.of(account).get(resource, 0),
+        asked.get(resource, 0),
         account.kept.get(resource, 0),
         account.deserved.get(resource),
         account.caps.get(resource),

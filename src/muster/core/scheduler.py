@@ -4,6 +4,7 @@
 is known. Both are pure: the same events and times give the same decisions on any machine.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -39,7 +40,7 @@ from muster.core.exact import Verdict
 from muster.core.explain import Explainer
 from muster.core.explain.case import Cluster
 from muster.core.fit import Claim, Fit
-from muster.core.gang import GangId, Place, PodId
+from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.gangs import (
     BackOff,
     GangState,
@@ -280,7 +281,8 @@ class Scheduler:
         if pod.gang is None:
             self.fit.exclusion.foreign[pod.node] -= 1
             return None
-        state = self._state(pod.gang)
+        self._touched.add(pod.gang)
+        state = self.gangs[pod.gang]
         occupy(state, pod.node, pod.requests, -1)
         return vacate(state, pod.pod)
 
@@ -500,6 +502,9 @@ class Scheduler:
 
     def _in_turn(self, turns: Iterable[Turn]) -> Iterator[Turn]:
         """In order; with the shortest first, those within entitlement who pass a gang by their duration."""
+        if not self.config.shortest_first:
+            yield from turns
+            return
         rest: list[Turn] = []
         for turn in turns:
             if self._passes_by_duration(turn):
@@ -511,8 +516,7 @@ class Scheduler:
         yield from self._shortest_first(rest)
 
     def _passes_by_duration(self, turn: Turn) -> bool:
-        passes = self.config.shortest_first and bool(self.reservations.made)
-        return passes and turn.standing is Standing.WITHIN
+        return bool(self.reservations.made) and turn.standing is Standing.WITHIN
 
     def _shortest_first(self, turns: Iterable[Turn]) -> Iterator[Turn]:
         """What each may have is found out anew once somebody has started."""
@@ -657,11 +661,15 @@ class Scheduler:
             self.fit.exact.room_freed()
         asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
         fresh = now + self.config.hold if state.pods else None
+        names, together = self.nodes.names, Counter[tuple[NodeName, Amounts]]()
         for place_, column in placed.items():
             until = untold[place_].until if place_ in untold else fresh
-            node, device = self.nodes.names[column], devices.get(place_)
             requests, who = asked[place_.pod_set]
-            hold(state, place_, Hold(node, requests, True, until, device, who))
+            node = names[column]
+            state.holds[place_] = Hold(node, requests, True, until, devices.get(place_), who)
+            together[node, requests] += 1
+        for (node, requests), times in together.items():
+            occupy(state, node, requests, times)
         state.planned.clear()
         state.lapsed -= placed.keys()
         self._touched.add(state.id)

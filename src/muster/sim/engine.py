@@ -308,14 +308,16 @@ class _Cluster:
         self._numbers += 1
         gang, number, devices = run.job.id, self._numbers, assign.devices
         takes = {p.name: (p.shape.requests, size(p.shape, self._resource)) for p in run.job.pod_sets}
+        tell, pods, more = self._tell, run.pods, 0
         for place, node in assign.nodes.items():
             pod = PodId(f"{gang}/{place.pod_set}/{place.index}/{number}")
             device = devices.get(place) if devices else None
             presence = NOTHING if device is None else Presence(device=device)
             requests, held = takes[place.pod_set]
-            self._tell(PodBound(pod, node, requests, gang, place, presence, now))
-            run.pods[place] = (pod, node)
-            run.held += held
+            tell(PodBound(pod, node, requests, gang, place, presence, now))
+            pods[place] = (pod, node)
+            more += held
+        run.held += more
 
     def _plan_end(self, run: _Run) -> None:
         self._numbers += 1
