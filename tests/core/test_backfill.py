@@ -212,3 +212,18 @@ def test_reservations_survive_a_cycle_in_which_nothing_ended() -> None:
     cluster.submit(lasting("lengthy", 1, 500.0, at=3.0))
     assert waits(cluster.decide(3.0))
     assert cluster.core.reservations.made == [first]
+
+
+def test_shares_that_are_kept_for_a_reservation_are_charged_to_no_device_once_others_have_been_placed() -> (
+    None
+):
+    cluster = Cluster(node("a", gpu=2), node("b", gpu=1, cpu=0))
+    cluster.submit(replace(gang("short", count=2, of=shape(share=600, cpu=1)), limit=50.0))
+    cluster.decide(0.0)
+    cluster.submit(gang("wide", count=2, of=shape(share=1000, cpu=1), submitted=1.0))
+    assert reserves(cluster.decide(1.0)) == [("wide", 50.0, {"a"})]
+    cluster.submit(gang("beside", of=shape(share=300), submitted=2.0))
+    (assign,) = assigns(cluster.decide(2.0))
+    assert where(assign) == ["b"]
+    devices = cluster.core.nodes.devices
+    assert [devices.used(NodeName(name)) for name in "ab"] == [[600, 600], [300]]

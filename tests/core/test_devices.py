@@ -176,6 +176,20 @@ def test_a_pod_without_a_record_is_on_the_device_that_its_place_was_promised() -
     assert muster.nodes.devices.used(NodeName("a")) == [900, 500]
 
 
+def test_a_pod_on_another_device_than_its_place_was_promised_is_charged_where_it_is() -> None:
+    """As after a restart: an open plan says nothing of devices, but pods bear theirs."""
+    muster = scheduler([node("a", gpu=2)], gang("ns/x", of=shape(share=600)))
+    [assign] = assigns(muster.decide(0.0))
+    assert assign.devices == {Place("main", 0): 0}
+    requests, place = shape(share=600).requests, Place("main", 0)
+    bound = PodBound(PodId("p"), NodeName("a"), requests, GangId("ns/x"), place, Presence(device=1))
+    muster.apply(bound)
+    assert muster.nodes.devices.used(NodeName("a")) == [0, 600]
+    muster.apply(GangRemoved(GangId("ns/x")))
+    muster.apply(PodEnded(PodId("p"), 1.0))
+    assert muster.nodes.devices.used(NodeName("a")) == []
+
+
 def test_a_replacement_has_the_device_of_its_place() -> None:
     muster = scheduler(
         [node("a", gpu=2)], gang("ns/x", of=shape(share=600)), gang("ns/y", of=shape(share=600))

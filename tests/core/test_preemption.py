@@ -32,7 +32,20 @@ from muster.core.gang import (
 )
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
-from tests.core.words import GPU, amounts, assigns, bind, gang, node, pod, scheduler, shape, started, waits
+from tests.core.words import (
+    GPU,
+    amounts,
+    assigns,
+    bind,
+    gang,
+    node,
+    places,
+    pod,
+    scheduler,
+    shape,
+    started,
+    waits,
+)
 
 
 def running(made: Scheduler, *gangs: Gang, at: float = 1.0) -> None:
@@ -177,6 +190,26 @@ def test_checkpoints_and_the_cost_of_a_restart() -> None:
     made.apply(GangSubmitted(gang("last", count=8, priority=2)))
     (evict,) = evicts(made.decide(100.0))
     assert evict.victims == (Victim(GangId("slow"), frozenset(), 8 * 61.0),)
+
+
+def test_what_a_victim_was_promised_is_free_again_once_a_place_of_the_preemptor_is_filled() -> None:
+    made = scheduler([node("a")])
+    made.apply(GangSubmitted(gang("low", count=4, minimum=2)))
+    (assign,) = assigns(made.decide(1.0))
+    bind(made, assign, only=places(0, 1))
+    made.apply(GangSubmitted(gang("high", count=8, priority=1)))
+    decisions = made.decide(2.0)
+    assert ended(decisions) == ["low"]
+    made.apply(GangRemoved(GangId("low")))
+    end(made, "low", 2, at=3.0)
+    (assign,) = assigns(decisions)
+    bind(made, assign, only=places(0))
+    assert made.decide(3.0) == []  # no bind of a victim is on its way any more
+    bind(made, assign, only=places(*range(1, 8)))
+    made.apply(GangRemoved(GangId("high")))
+    end(made, "high", 8, at=4.0)
+    made.apply(GangSubmitted(gang("next", count=8)))
+    assert started(made.decide(4.0)) == ["next"]
 
 
 def test_surplus_goes_first_the_highest_index_first() -> None:

@@ -102,23 +102,30 @@ class Witness:
     reasons: dict[GangId, Explanation] = field(default_factory=dict)
     #: gangs that had a pod, a plan or a promise before
     begun: set[GangId] = field(default_factory=set)
-    #: gangs that have promises of a time when they asked something else of the topology
+    #: gangs that have promises of a time when they asked something else of the topology, or when a node of
+    #: theirs was elsewhere in it
     torn: set[GangId] = field(default_factory=set)
     layers: tuple[Layer, ...] = ()
     queues: dict[str, Queue] = field(default_factory=dict)
     #: pods that were told to end, and gangs that were as a whole: for whom
     leaving: dict[PodId, GangId] = field(default_factory=dict)
     ending: dict[GangId, GangId] = field(default_factory=dict)
+    #: pods that were told to end, for whom last: also when he is promised nothing just now. His later places
+    #: may count on their end, as their binds wait for it
+    called: dict[PodId, GangId] = field(default_factory=dict)
 
     def told(self, event: Event) -> None:
         match event:
             case NodeChanged():
+                before = self.nodes.get(event.name)
+                if before is None or before.labels != event.labels:
+                    self.torn |= {gang for (gang, _), at in self.promised.items() if at.node == event.name}
                 self.nodes[event.name] = event
             case NodeRemoved():
                 self.nodes.pop(event.name, None)
             case GangSubmitted():
-                before = self.gangs.get(event.gang.id)
-                if (before.gather if before else ()) != event.gang.gather:
+                known = self.gangs.get(event.gang.id)
+                if (known.gather if known else ()) != event.gang.gather:
                     self.torn.discard(event.gang.id)
                     if self._promises_of(event.gang.id):
                         self.torn.add(event.gang.id)
@@ -129,6 +136,7 @@ class Witness:
                 self.reasons.pop(event.gang, None)
                 self.begun.discard(event.gang)
                 self._give_up(self._promises_of(event.gang))
+                self._call_off(event.gang)
             case PodBound():
                 self.pods[event.pod] = event
                 if event.gang is not None:
@@ -136,10 +144,11 @@ class Witness:
                 if event.gang is not None and event.place is not None:
                     self.promised.pop((event.gang, event.place), None)
                 if event.gang in self.ending:
-                    self.leaving[event.pod] = self.ending[event.gang]
+                    self.leaving[event.pod] = self.called[event.pod] = self.ending[event.gang]
             case PodEnded():
                 self.pods.pop(event.pod, None)
                 self.leaving.pop(event.pod, None)
+                self.called.pop(event.pod, None)
             case PlacesRetired():
                 self.retired[event.gang] = event.places
             case PlanFound():
@@ -148,6 +157,7 @@ class Witness:
                 self._give_up((event.gang, place) for place in event.places)
             case CommitFailed():
                 self._give_up(self._promises_of(event.gang))
+                self._call_off(event.gang)
             case LayersChanged():
                 self.layers = event.layers
             case QueueChanged():
@@ -180,6 +190,7 @@ class Witness:
             if not self.waits(gang):
                 self.reasons.pop(gang, None)
         expecting = {gang for gang, _ in self.promised}
+        self.torn &= expecting
         self.leaving = {pod: gang for pod, gang in self.leaving.items() if gang in expecting}
         here = {pod.gang for pod in self.pods.values()}
         self.ending = {victim: g for victim, g in self.ending.items() if g in expecting and victim in here}
@@ -213,8 +224,8 @@ class Witness:
     def room(self, node: NodeName, beneficiary: GangId | None = None) -> Room:
         """What pods and promised places leave of a node: may be below zero.
 
-        Of a gang's places and the pods that end for it the node carries the greater, not both. When a
-        `beneficiary` is assigned places, whoever was told to end is taken to be gone.
+        Of a gang's places and the pods that end for it the node carries the greater, not both. Those that
+        were told to end for the `beneficiary`, who is assigned places now, are taken to be gone.
         """
         capacity = dict(self.nodes[node].capacity)
         room = Room(defaultdict(float, {"pods": float("inf"), **capacity}), {}, vague=False)
@@ -225,14 +236,14 @@ class Witness:
                 room.take(promise.requests, promise.device)
                 held[gang].update(_demand(promise.requests))
         for id_, pod in self.pods.items():
-            if pod.node != node:
+            if pod.node != node or (beneficiary is not None and self.called.get(id_) == beneficiary):
                 continue
             if id_ in self.leaving:
                 left[self.leaving[id_]].update(_demand(pod.requests))
             else:
                 room.take(pod.requests, pod.presence.device)
         for gang, amounts in left.items():
-            if beneficiary is not None or GPU_SHARE in amounts or GPU_SHARE in held[gang]:
+            if GPU_SHARE in amounts or GPU_SHARE in held[gang]:
                 continue  # what the latter have in common depends on devices: not counted at all
             for resource, amount in (amounts - held[gang]).items():
                 room.amounts[resource] -= amount
@@ -245,10 +256,11 @@ class Witness:
         """Whether any placement of what its minimum lacks exists. Exact; None: too hard to say."""
         known = self.gangs[gang]
         shapes = [s.shape for s in known.pod_sets]
-        if any(shape.gpu_share for shape in shapes) and (
-            len(set(shapes)) > 1 or any(room.vague for room in rooms.values())
-        ):
+        if any(shape.gpu_share for shape in shapes) and len(set(shapes)) > 1:
             return None
+        devices = any(resource in (GPU, GPU_SHARE) for shape in shapes for resource, _ in shape.requests)
+        if devices and any(room.vague for room in rooms.values()):
+            return None  # a share that is on no known device may have opened one
         if any(constrained(shape) for shape in shapes) or known.exclusive:
             return None
         if known.gather:
@@ -368,6 +380,7 @@ class Witness:
                 )
         for victim in evict.victims:
             self.leaving.update(dict.fromkeys(ended[victim.gang], gang.id))
+            self.called.update(dict.fromkeys(ended[victim.gang], gang.id))
             if not victim.pods:
                 self.ending[victim.gang] = gang.id
                 self._give_up(self._promises_of(victim.gang))
@@ -472,6 +485,10 @@ class Witness:
 
     def _promises_of(self, gang: GangId) -> list[tuple[GangId, Place]]:
         return sorted(key for key in self.promised if key[0] == gang)
+
+    def _call_off(self, beneficiary: GangId) -> None:
+        """Whoever was told to end for this gang stays, as far as it is concerned."""
+        self.called = {pod: gang for pod, gang in self.called.items() if gang != beneficiary}
 
     def _give_up(self, keys: Iterable[tuple[GangId, Place]]) -> None:
         for key in list(keys):

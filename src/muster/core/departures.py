@@ -170,9 +170,10 @@ class Departures:
             return True
         if state.back_off is not None and state.back_off.gang:
             return True
-        if not departure.pods and any(place in state.filled for place in departure.places):
-            departure.promised.clear()
-        return not departure.pods and not departure.promised
+        if departure.pods:
+            return False
+        # a bind of a victim can be on its way only as long as no place of the beneficiary is filled
+        return not departure.promised or any(place in state.filled for place in departure.places)
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
         """Returns the gangs that are concerned: what is still there of them is theirs again."""

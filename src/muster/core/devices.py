@@ -17,7 +17,8 @@ The amounts are kept by node name, as a column lasts only for one layout, and as
 for whole vectors of nodes at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, count
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -56,6 +57,17 @@ class Devices:
         """The lowest number that is not open."""
         used = self._used.get(node, [])
         return used.index(0) if 0 in used else len(used)
+
+    def spread(self, node: NodeName, thousandths: int) -> Iterator[tuple[int, int]]:
+        """Devices that take so many thousandths together, and how many each: the fullest first, then new."""
+        used = self._used.get(node, [])
+        opened = sorted((WHOLE - amount, i) for i, amount in enumerate(used) if 0 < amount < WHOLE)
+        new = (i for i in count() if i >= len(used) or not used[i])
+        for left, device in chain(opened, ((WHOLE, i) for i in new)):
+            if thousandths <= 0:
+                return
+            yield device, min(left, thousandths)
+            thousandths -= left
 
     def take(self, node: NodeName, share: int, device: int) -> None:
         """Use a share of this device, be it more than there is: what is on record is charged as it is."""

@@ -19,6 +19,7 @@ from muster.core.events import NOTHING, Presence
 from muster.core.gang import Amounts, NodeName
 from muster.core.nodes import Columns, Demand, Nodes
 from muster.core.presences import Presences, seen
+from muster.names import GPU_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +137,36 @@ class Ledger:
         times: int | npt.NDArray[np.int64] = 1,
         presence: Presence = NOTHING,
     ) -> None:
-        """Charge `times` pods to one column, or `times[i]` to each of several distinct ones."""
+        """Charge `times` pods to one column, or `times[i]` to each of several distinct ones.
+
+        Shares of GPUs are not given back by this: it does not know from which device.
+        """
         if share := self.nodes.share(demand):
             for column, pods in zip(
                 np.atleast_1d(columns).tolist(), np.atleast_1d(times).tolist(), strict=True
             ):
+                assert pods >= 0, "a share is given back to the device that it was taken from"
                 for _ in range(pods):
                     node = self.nodes.names[column]
                     self._note_share(node, share, self._choose(node, demand, share))
         self._note(columns, demand, times, presence)
 
+    def keep(self, share: Share, times: int = 1) -> None:
+        """Charge thousandths to a device (`times` -1: no longer): no pod."""
+        self._note_share(share.node, times * share.share, share.device)
+        self.charge(share.node, ((self.nodes.row(GPU_SHARE), share.share),), times)
+
     def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
-        """Devices that were taken since the mark, in order, by node and thousandths."""
+        """Devices that were taken since the mark, and not given back, in order, by node and thousandths."""
         taken: dict[tuple[NodeName, int], list[int]] = {}
         for entry in self._trial[mark.position :]:
-            if isinstance(entry, Share) and entry.share > 0:
-                taken.setdefault((entry.node, entry.share), []).append(entry.device)
+            if not isinstance(entry, Share):
+                continue
+            devices = taken.setdefault((entry.node, abs(entry.share)), [])
+            if entry.share > 0:
+                devices.append(entry.device)
+            elif entry.device in devices:
+                devices.remove(entry.device)
         return taken
 
     def _choose(self, node: NodeName, demand: Demand, share: int) -> int:

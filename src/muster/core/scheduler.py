@@ -228,7 +228,7 @@ class Scheduler:
         elif event.gang is not None and event.place is not None:
             state = self._state(event.gang)
             promise = state.holds.get(event.place)
-            if promise is not None and promise.node == event.node and promise.requests == event.requests:
+            if promise is not None and _keeps(event, promise):
                 # The promise is kept: what the place takes is charged already, and stays so.
                 del state.holds[event.place]
                 if event.presence.device is None:
@@ -684,6 +684,14 @@ class Scheduler:
 def _undone(state: GangState) -> bool:
     """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
     return state.back_off is not None and state.back_off.gang and not stands(state)
+
+
+def _keeps(event: PodBound, promise: Hold) -> bool:
+    """Whether the pod is what was promised, and where. Without a device on record it has the promised one."""
+    device = event.presence.device
+    if promise.node != event.node or promise.requests != event.requests:
+        return False
+    return device is None or device == promise.device
 
 
 def _with_device(event: PodBound, device: int | None) -> PodBound:

@@ -11,7 +11,7 @@ what runs (`reckon`). They say nothing of constraints between pods: those are lo
 chosen.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,12 +21,14 @@ import numpy.typing as npt
 from muster.core.decisions import Explanation
 from muster.core.ends import Ends, Room
 from muster.core.gang import Code, GangId, NodeName, Place
-from muster.core.ledger import Ledger
+from muster.core.ledger import Ledger, Share
 from muster.core.nodes import Columns, Nodes
 from muster.core.placement import Want
 
 #: Amounts, rows of the ledger × columns.
 Amounts = npt.NDArray[np.int64]
+#: What is charged for reservations: row, columns and amounts, or thousandths of a device.
+Withheld = tuple[int, Columns, Amounts] | Share
 
 
 @dataclass(slots=True, eq=False)
@@ -137,10 +139,10 @@ class Timetable:
                     return other
         return None
 
-    def withhold(self, start: float, until: float) -> list[tuple[int, Columns, Amounts]]:
+    def withhold(self, start: float, until: float) -> list[Withheld]:
         """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
 
-        Returns what was charged: row, columns, amounts.
+        Returns what was charged.
         """
         used = self._nodes.used
         standing = [each for each in self if each.until > start and each.at < until]
@@ -149,7 +151,9 @@ class Timetable:
         if len(standing) == 1 and standing[0].at >= start:
             (only,) = standing
             left = only.load - used[: len(only.load), only.columns]
-            return [self._charge(row, only.columns, left[row]) for row in _rows_above_zero(left)]
+            return [
+                each for row in _rows_above_zero(left) for each in self._charge(row, only.columns, left[row])
+            ]
         needed = np.zeros_like(used)
         going_on = np.zeros_like(used)
         for other in standing:
@@ -161,19 +165,31 @@ class Timetable:
                 needed[: len(other.load), other.columns] = np.maximum(mine, left)
         np.maximum(needed, going_on, out=needed)
         columns = np.arange(needed.shape[1])
-        return [self._charge(row, columns, needed[row]) for row in _rows_above_zero(needed)]
+        return [each for row in _rows_above_zero(needed) for each in self._charge(row, columns, needed[row])]
 
-    def _charge(self, row: int, columns: Columns, amounts: Amounts) -> tuple[int, Columns, Amounts]:
-        """Those of the amounts that are above zero."""
+    def return_(self, charged: Iterable[Withheld]) -> None:
+        """Undo `withhold`."""
+        for each in charged:
+            if isinstance(each, Share):
+                self._ledger.keep(each, -1)
+            else:
+                row, columns, amounts = each
+                self._ledger.take_at(columns, ((row, 1),), -amounts)
+
+    def _charge(self, row: int, columns: Columns, amounts: Amounts) -> list[Withheld]:
+        """Those of the amounts that are above zero. Shares of GPUs are charged device by device."""
         some = amounts > 0
         columns, amounts = columns[some], amounts[some]
-        self._ledger.take_at(columns, ((row, 1),), amounts)
-        return row, columns, amounts
-
-    def return_(self, charged: list[tuple[int, Columns, Amounts]]) -> None:
-        """Undo `withhold`."""
-        for row, columns, amounts in charged:
-            self._ledger.take_at(columns, ((row, 1),), -amounts)
+        if not self._nodes.share(((row, 1),)):
+            self._ledger.take_at(columns, ((row, 1),), amounts)
+            return [(row, columns, amounts)]
+        shares: list[Withheld] = []
+        for column, amount in zip(columns.tolist(), amounts.tolist(), strict=True):
+            node = self._nodes.names[column]
+            for device, thousandths in [*self._nodes.devices.spread(node, amount)]:
+                self._ledger.keep(share := Share(node, thousandths, device))
+                shares.append(share)
+        return shares
 
     def reckon(self, now: float) -> None:
         """Find all loads anew. Reservations whose nodes are gone, or will be too full, are dropped."""
