@@ -51,3 +51,13 @@ async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
     assert gpu.used == {"cpu": 1000, "memory": 128, "pods": 2}, "what has ended takes nothing"
     assert summary(gpu)["used"]["cpu"] == 1000
     assert away.used == {}
+
+
+async def test_shares_of_gpus_are_told_in_thousandths(client: LocalClient) -> None:
+    await node(client, "gpu")
+    meta = {"name": "share", "labels": {"muster.dev/gpu-share": "250"}}
+    containers = [{"name": "main", "image": "x"}]
+    await client.create(kinds.POD, "default", {"metadata": meta, "spec": {"containers": containers}})
+    await client.bind("default", "share", {"target": {"name": "gpu"}})
+    (view,) = await fetch(client)
+    assert view.used == {"muster.dev/gpu-share": 250, "pods": 1}

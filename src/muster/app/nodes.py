@@ -10,7 +10,7 @@ from muster.core.gang import NodeName
 from muster.kube.client import Client
 from muster.names import GPU_PRODUCT
 from muster.translate.nodes import node_changed
-from muster.translate.requests import requests
+from muster.translate.pods import asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ async def fetch(client: Client) -> list[NodeView]:
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if not pod.terminal:
-            used[pod.spec.node_name].update(dict(requests(pod.spec)))
+            used[pod.spec.node_name].update(dict(asked(pod).shape.requests))
             used[pod.spec.node_name]["pods"] += 1
     return sorted((_view(node, dict(used[node.metadata.name])) for node in nodes), key=lambda view: view.name)
 
@@ -51,7 +51,7 @@ def _view(node: Node, used: dict[str, int]) -> NodeView:
 
 
 def summary(node: NodeView) -> Object:
-    """A view as JSON, amounts in milli-CPU, MiB and pieces."""
+    """A view as JSON, amounts in milli-CPU, MiB, pieces, and thousandths for shares of GPUs."""
     return {
         "name": node.name,
         "state": node.state,

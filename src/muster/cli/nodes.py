@@ -12,10 +12,18 @@ def command(
     from muster.app import nodes
     from muster.app.cluster import Target, reading
     from muster.cli import show
+    from muster.names import GPU, GPU_SHARE
 
     async def fetch() -> list[nodes.NodeView]:
         async with reading(Target(kubeconfig, context)) as client:
             return await nodes.fetch(client)
+
+    def used(node: nodes.NodeView, name: str) -> str:
+        """Shares of GPUs count as the parts that they are."""
+        amount = node.used.get(name, 0)
+        if name == GPU and (shares := node.used.get(GPU_SHARE, 0)):
+            return f"{amount + shares / 1000:g}"
+        return quantity(name, amount)
 
     found = asyncio.run(fetch())
     if output is not Output.TABLE:
@@ -31,10 +39,7 @@ def command(
             [
                 node.name,
                 node.state,
-                *(
-                    f"{quantity(name, node.used.get(name, 0))}/{quantity(name, node.capacity.get(name, 0))}"
-                    for name in resources
-                ),
+                *(f"{used(node, name)}/{quantity(name, node.capacity.get(name, 0))}" for name in resources),
                 node.product,
             ]
             for node in found
