@@ -6,8 +6,11 @@
 Everything else is held at 10,000 nodes, 1,000 gangs, 1 queue and 1 shape.
 """
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor, log10
+from pathlib import Path
 from typing import Final
 
 from bench.core import GPU, cluster, gang, selection, timed
@@ -95,10 +98,60 @@ def _of_shape(number: int, shapes: int, count: int) -> Gang:
     )
 
 
+def plot(rows: Sequence[Series]) -> str:
+    """An SVG: how many along, how long up, both logarithmic; a line per series."""
+    width, height, left, low = 720, 400, 60, 360
+    most = max(size for one in rows for size, _ in one.points)
+    times = [_MICROSECONDS[one.unit] * value for one in rows for _, value in one.points]
+    bottom, top = floor(log10(min(times))), ceil(log10(max(times)))
+    along = (width - left - 230) / ceil(log10(most))
+    up = (low - 20) / (top - bottom)
+
+    def at(size: int, time: float) -> tuple[float, float]:
+        return left + along * log10(size), low - up * (log10(time) - bottom)
+
+    size = f'viewBox="0 0 {width} {height}" font-size="12" font-family="sans-serif" fill="#666"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+    ]
+    for power in range(bottom, top + 1):
+        _, y = at(1, 10.0**power)
+        parts.append(f'<path d="M{left} {y:.0f}H{width - 225}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{_told(10.0**power)}</text>')
+    for power in range(ceil(log10(most)) + 1):
+        x, _ = at(10**power, 1.0)
+        parts.append(f'<text x="{x:.0f}" y="{low + 18}" text-anchor="middle">{10**power:,}</text>')
+    ends = []
+    for one, colour in zip(rows, _COLOURS, strict=True):
+        points = [at(number, _MICROSECONDS[one.unit] * value) for number, value in one.points]
+        path = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        ends.append((points[-1][1] + 4, f"{one.name}, by {one.along}", colour))
+    lowest = 0.0
+    for y, name, colour in sorted(ends):
+        lowest = max(y, lowest + 15)  # names do not lie on each other
+        parts.append(f'<text x="{width - 215}" y="{lowest:.0f}" fill="{colour}">{name}</text>')
+    return "".join([*parts, "</svg>\n"])
+
+
+_MICROSECONDS: Final = {"µs": 1.0, "ms": 1e3}
+_COLOURS: Final = ("#1b6ca8", "#2a9d5c", "#b5651d", "#8e44ad", "#c0392b", "#555555")
+
+
+def _told(microseconds: float) -> str:
+    unit = next((u for u, size in (("s", 1e6), ("ms", 1e3)) if microseconds >= size), "µs")
+    return f"{microseconds / {'s': 1e6, 'ms': 1e3, 'µs': 1.0}[unit]:g} {unit}"
+
+
 def main() -> None:
+    rows = []
     for one in series():
+        rows.append(one)
         points = "   ".join(f"{size:,}: {value:,.1f}" for size, value in one.points)
         print(f"{one.name}, {one.unit}, by {one.along:8} {points}", flush=True)
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(plot(rows))
 
 
 if __name__ == "__main__":
