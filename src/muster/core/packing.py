@@ -144,9 +144,11 @@ class Pack(Order):
         def left_of(row: int) -> Ints:
             return self.nodes.free(row)[some] if free is None else free(row)
 
-        amount = dict(vector.demand)[vector.scarce]
-        left = left_of(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
-        key: Ints = np.minimum(left >> _coarse(amount), _LEFT_MAX)
+        amount = next(amount for row, amount in vector.demand if row == vector.scarce)
+        key: Ints = left_of(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
+        if coarse := _coarse(amount):
+            key >>= coarse
+        np.minimum(key, _LEFT_MAX, out=key)
         key <<= _SLOTS
         key |= np.minimum(slots, _SLOTS_MAX)
         if vector.basis:

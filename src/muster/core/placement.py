@@ -446,13 +446,13 @@ def tightest_group(
     and only they are put in order.
     """
     key, none = _keys(vector, excluded, within)
-    if len(key):  # most groups are small: the first node holds them all
+    if count <= _SMALL and len(key):  # most groups are small: the first node holds them all
         first = int(key.argmin())
         column = first if within is None else within.item(first)
         if key.item(first) != none and vector.slots.item(column) >= count:
             return np.array([column], np.intp), np.array([count], np.int64)
     threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else none
-    candidates = np.flatnonzero(key < threshold)
+    candidates = (key < threshold).nonzero()[0]
     if threshold != none:
         # Of the nodes at the threshold those with the smallest names, as argpartition would not.
         at_threshold = _first(key == threshold, count - len(candidates))
@@ -464,8 +464,8 @@ def tightest_group(
     if within is not None:
         ordered = within[ordered]
     times = vector.slots[ordered].astype(np.int64)
-    filled = np.cumsum(times)
-    cut = int(np.searchsorted(filled, count)) + 1
+    filled = times.cumsum()
+    cut = int(filled.searchsorted(count)) + 1
     ordered, times = ordered[:cut], times[:cut]
     if cut <= len(filled) and filled[cut - 1] > count:
         times[-1] -= filled[cut - 1] - count
@@ -475,10 +475,12 @@ def tightest_group(
 def _first(mask: Bools, count: int) -> Columns:
     """The first `count` columns of a mask that has so many."""
     head = mask[: _HEAD * count]
-    found = np.flatnonzero(head)
-    return (found if len(found) >= count else np.flatnonzero(mask))[:count]
+    found = head.nonzero()[0]
+    return (found if len(found) >= count else mask.nonzero()[0])[:count]
 
 
+#: Groups of so many pods may well go on one node.
+_SMALL: Final = 16
 #: To find the first n of many, so many times n are looked at before all are.
 _HEAD: Final = 16
 

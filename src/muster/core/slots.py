@@ -144,8 +144,9 @@ class Slots:
         nodes = self._nodes
         some = slice(None) if columns is None else columns
         eligible = mask[some]
-        slots = np.full(len(eligible), UNLIMITED, np.int32)
-        quotient = np.empty_like(slots)
+        slots = np.empty(len(eligible), np.int32)
+        slots.fill(UNLIMITED)
+        quotient = np.empty(len(eligible), np.int32)
         for row, amount in vector.demand:
             if amount > UNLIMITED:
                 slots[:] = 0
