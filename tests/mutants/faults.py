@@ -205,7 +205,7 @@ FAULTS: Final = (
         "victims are taken for ever",
         "preemption",
         "core/departures.py",
-        "        return not departure.pods and not departure.promised",
+        "        return not departure.promised or any(place in state.filled for place in departure.places)",
         "        return False",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
     ),
