@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -128,7 +129,11 @@ def cluster(tmp_path: Path, isolation: Isolation) -> Iterator[Cluster]:
     made = Cluster(tmp_path, isolation, [HERE], None)
     yield made
     made.store.close()
-    left = marked_processes(tmp_path)
+    bound = (
+        time.monotonic() + 2.0
+    )  # the kernel takes a killed namespace down a little after its first process
+    while (left := marked_processes(tmp_path)) and time.monotonic() < bound:
+        time.sleep(0.01)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)
