@@ -129,9 +129,8 @@ def cluster(tmp_path: Path, isolation: Isolation) -> Iterator[Cluster]:
     made = Cluster(tmp_path, isolation, [HERE], None)
     yield made
     made.store.close()
-    bound = (
-        time.monotonic() + 2.0
-    )  # the kernel takes a killed namespace down a little after its first process
+    # The kernel takes a killed namespace down a little after its first process.
+    bound = time.monotonic() + 2.0
     while (left := marked_processes(tmp_path)) and time.monotonic() < bound:
         time.sleep(0.01)
     for pid in left:
