@@ -14,7 +14,10 @@ from muster.core.decisions import Explanation
 from muster.core.events import CommitFailed, PlacesLost
 from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
-from muster.runtime.commit import NEVER, GangView, Limits, Memory, learn, minimum_met, step
+from muster.runtime.commit import step
+from muster.runtime.commit.outcomes import learn
+from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.view import NEVER, GangView, Limits, Memory
 from muster.runtime.plan import Plan, PlanTooLarge, Remade
 from muster.runtime.writes import (
     Bind,

@@ -19,7 +19,9 @@ from muster.core.decisions import Victim as CalledVictim
 from muster.core.events import CommitFailed, Event, PlacesLost, PodBound
 from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import Conflict
-from muster.runtime.commit import NEVER, GangView, Limits, Memory, Victim, learn, step
+from muster.runtime.commit import step
+from muster.runtime.commit.outcomes import learn
+from muster.runtime.commit.view import NEVER, GangView, Limits, Memory, Victim
 from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef
 from muster.runtime.writes import AnyKind, Expectation, Write, expectation
 from muster.translate.group import Group, Owner

@@ -31,7 +31,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import EPOCH
-from muster.runtime.commit import Limits
+from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer, Observed
 from muster.runtime.plan import Plan, PlanTooLarge, PodRef
 from muster.runtime.watched import WatchedMirror

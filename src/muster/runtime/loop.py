@@ -16,7 +16,7 @@ from muster.core.scheduler import Scheduler
 from muster.journal import Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
-from muster.runtime.commit import Limits
+from muster.runtime.commit.view import Limits
 from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
 from muster.runtime.topology import TopologyReports

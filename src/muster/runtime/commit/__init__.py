@@ -1,0 +1,149 @@
+"""What to do next for one gang: a pure function of what is seen, what is decided, and the time.
+
+    step(view, memory, now, limits) -> writes, events for the core, when to look again
+
+It is level-triggered: it never asks how a situation came about, only what is missing between what the
+core has assigned and what the cluster shows. That is why recovery is no code of its own: a new leader
+calls the same function on the same open plans and bound pods, and goes on where the old one stopped.
+The essay on why nothing is left half done is docs/committing.md; the order of writes is
+
+    GangPlan → victims → unsuspend, or wait for pods → binds → Gang status → delete the plan
+
+Rules that everything below keeps:
+
+- No bind, eviction or unsuspension without an open plan, except one bind that by itself completes a
+  gang: it is its own transaction (a gang of one, a single lost member).
+- A place is bound only while the plan and the core agree on its node. When they do not, the next
+  attempt is recorded first, then its predecessor is deleted.
+- The first bind waits until the minimum can be reached with the pods that are there.
+- A plan is deleted only when its gang is whole, when none of it is bound, when its owner has been
+  suspended, or when its members are of a kind that must not be deleted, and it says so (Degraded).
+"""
+
+from dataclasses import replace
+
+from muster.core.gang import PodId
+from muster.runtime.commit.attempts import record_attempt
+from muster.runtime.commit.ending import close, end, give_up, release, remake, suspendable
+from muster.runtime.commit.outcomes import places_lost
+from muster.runtime.commit.places import Places, benched, binds, minimum_met
+from muster.runtime.commit.status import tell
+from muster.runtime.commit.victims import end_victims
+from muster.runtime.commit.view import GangView, Limits, Memory, Step
+from muster.runtime.plan import Plan
+from muster.runtime.writes import DeletePlan, Unsuspend
+from muster.translate.group import Group
+from muster.translate.status import Phase
+
+
+def step(view: GangView, memory: Memory, now: float, limits: Limits) -> Step:
+    """The next writes for a gang; `now` is Unix time in seconds. Never raises."""
+    if now < memory.retry_at:
+        return Step(memory, wake=memory.retry_at)
+    late = [plan for plan in view.plans if plan.epoch < view.epoch and plan.uid not in memory.adopted]
+    superseded = [plan for plan in view.plans[:-1] if plan not in late]
+    if late or superseded:
+        return Step(memory, tuple(map(DeletePlan, [*late, *superseded])))
+    if view.plans and view.plans[-1].remade:
+        return remake(view, view.plans[-1], memory, now, limits)
+    if view.group is None or view.group.finished:
+        return end(view, memory, now)
+    if view.plans:
+        return _continue(view, view.group, view.plans[-1], memory, now, limits)
+    return _begin(view, view.group, memory, now, limits)
+
+
+def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Limits) -> Step:
+    """Nothing is under way: record a plan if there is something to do, or bind what needs none.
+
+    A gang that is re-created gets its places one by one, as its old pods let go of their nodes; it is
+    planned when what is assigned makes it whole, not once for each.
+    """
+    memory = replace(memory, progress=None, giving_up="", recordable=True)
+    places = Places(view, group, memory, now)
+    if minimum_met(group.gang, places.settled):
+        memory = replace(memory, failures=0)
+    if places.lost:
+        return Step(memory, events=(places_lost(view, places.lost, now, limits),))
+    suspended = group.owner is not None and group.owner.suspended
+    if suspended and not suspendable(view, group):
+        return tell(view, group, memory, now, limits)
+    enough = minimum_met(group.gang, places.settled | places.missing.keys())
+    if places.missing and enough and (suspended or view.called or places.bindable):
+        if _is_transaction(view, places, suspended):
+            return Step(memory, tuple(binds(view, places, memory.attempt, planned=False)))
+        return record_attempt(view, group, places, view.called, memory, now, limits)
+    told = tell(view, group, memory, now, limits)
+    return replace(told, wake=min(told.wake, places.unbenched))
+
+
+def _is_transaction(view: GangView, places: Places, suspended: bool) -> bool:
+    """One bind that makes a gang whole, or adds to a whole one, happens or does not: it needs no plan."""
+    return not suspended and not view.called and len(places.missing) == 1
+
+
+def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: float, limits: Limits) -> Step:
+    """Whatever is the next thing missing: a newer plan, victims, pods, binds, or the end of the plan."""
+    places = Places(view, group, memory, now, plan)
+    suspended = group.owner is not None and group.owner.suspended
+    whole = minimum_met(group.gang, places.settled)
+    if memory.giving_up and (suspended or not whole):
+        return release(view, group, plan, places, memory, now, limits)
+    if plan.unreadable and plan.epoch == view.epoch:  # another would not be read back either
+        return give_up(view, group, plan, places, plan.unreadable, memory, now, limits)
+    if places.lost:
+        return Step(memory, events=(places_lost(view, places.lost, now, limits),))
+
+    # 1. The core has decided otherwise since: record that first.
+    called = tuple(victim for victim in view.called if victim not in plan.victims)
+    moved = any(plan.nodes.get(place) != node for place, node in places.missing.items())
+    if called or (moved and minimum_met(group.gang, places.settled | places.missing.keys())):
+        leaving = tuple(victim.recorded for victim in view.victims if victim.pods)
+        return record_attempt(view, group, places, leaving + called, memory, now, limits)
+
+    progress = (-sum(len(victim.pods) for victim in view.victims), len(places.settled) + len(places.ready))
+    if memory.progress is None or progress > memory.progress:
+        memory = replace(memory, progress=progress, since=now)
+
+    # 2. Victims leave first.
+    if any(victim.pods for victim in view.victims):
+        if writes := tuple(end_victims(view.victims, view.id)):
+            return Step(memory, writes)
+        if now >= memory.since + limits.victims:
+            return give_up(view, group, plan, places, "victims did not leave", memory, now, limits)
+        told = tell(view, group, memory, now, limits)
+        return replace(told, wake=min(told.wake, memory.since + limits.victims))
+
+    # 3. Its pods may be made.
+    if group.owner is not None and group.owner.suspended:
+        if not group.owner.admission:
+            return give_up(view, group, plan, places, "its owner was suspended", memory, now, limits)
+        return Step(memory, (Unsuspend(group.namespace, group.owner),))
+
+    # 4. Binds, once they can reach the minimum.
+    if places.bindable and minimum_met(group.gang, places.settled | places.bindable.keys()):
+        return Step(memory, tuple(binds(view, places, plan.attempt)))
+
+    # 5. The end, good or bad.
+    unfilled = [place for place in plan.nodes if place in places.missing]
+    overdue = now >= memory.since + limits.patience
+    if whole and (overdue or not unfilled):
+        return close(view, group, plan, Phase.STANDING, None, replace(memory, failures=0), now)
+    if message := _hopeless(group, plan, places, memory, now):
+        return give_up(view, group, plan, places, message, memory, now, limits)
+    if overdue:
+        here, wanted = len(places.settled), len(plan.nodes)
+        message = f"{here} of {wanted} pods were bound within {limits.patience:.0f} s"
+        return give_up(view, group, plan, places, message, memory, now, limits)
+    told = tell(view, group, memory, now, limits)
+    return replace(told, wake=min(told.wake, memory.since + limits.patience, places.unbenched))
+
+
+def _hopeless(group: Group, plan: Plan, places: Places, memory: Memory, now: float) -> str:
+    """Why the minimum cannot be reached whatever comes: members that are refused everywhere."""
+    refused = {place: pod for place, pod in places.ready.items() if benched(memory, pod, now)}
+    hoped_for = (plan.nodes.keys() | places.settled | places.missing.keys()) - refused.keys()
+    if not refused or minimum_met(group.gang, hoped_for):
+        return ""
+    place, pod = min(refused.items(), key=lambda item: item[0])
+    return f"pod {pod.metadata.name} ({place}): {memory.refusals[PodId(pod.metadata.uid)].message}"

@@ -1,0 +1,112 @@
+"""What people read of a gang that is being committed: its record, its phase, its reason."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from muster.api.base import Object
+from muster.api.muster_v1alpha1 import GangSpec, GangStatus
+from muster.core.decisions import Explanation
+from muster.core.gang import Code
+from muster.runtime.commit.places import Places, minimum_met
+from muster.runtime.commit.view import GangView, Limits, Memory, Step
+from muster.runtime.writes import CreateGang, PatchGang, PatchGangStatus, PatchPodStatus, Write
+from muster.translate.group import Group
+from muster.translate.status import Phase, gang_record, gang_spec, gang_status, unschedulable
+
+
+def tell(view: GangView, group: Group, memory: Memory, now: float, limits: Limits) -> Step:
+    """Writes how the gang stands, if that has changed and was not written just now."""
+    write = _told(view, group, memory, now)
+    if write is None:
+        return Step(memory)
+    if now < memory.told_at + limits.tell:
+        return Step(memory, wake=memory.told_at + limits.tell)
+    if not isinstance(write, CreateGang):  # a new record says nothing yet: its first reason follows at once
+        memory = replace(memory, told_at=now)
+    return Step(memory, (write,))
+
+
+def status_patch(
+    view: GangView, group: Group, phase: Phase, explanation: Explanation | None, attempt: int
+) -> PatchGangStatus | None:
+    """The write that makes the record say this; None if it does, or if there is no record."""
+    if view.record is None:
+        return None
+    body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
+    wanted = msgspec.convert(_without_nulls(body["status"]), GangStatus)
+    is_now = view.record.status
+    if all(getattr(wanted, name) == getattr(is_now, name) for name in _TOLD):
+        return None
+    return PatchGangStatus(group.namespace, group.record, view.record.metadata.resource_version, body)
+
+
+def degraded(group: Group, places: Places, memory: Memory) -> Explanation:
+    awaited = places.missing.keys() - places.ready.keys()
+    if awaited and not memory.giving_up:
+        nodes = ", ".join(sorted({places.missing[place] for place in awaited}))
+        message = (
+            f"{len(awaited)} of its pods {'is' if len(awaited) == 1 else 'are'} gone, with no controller to "
+            f"make them anew; for others that ask for the same, places are held on {nodes}"
+        )
+        return Explanation(Code.MEMBERS_MISSING, "commit", message)
+    lacking = max(group.gang.min_count - len(places.settled), 0)
+    message = (
+        f"{len(places.filled)} of at least {group.gang.min_count} pods run and {lacking} are lacking"
+        f"{f' ({memory.giving_up})' if memory.giving_up else ''}; they have no controller that would make "
+        "them anew, so muster does not delete them. What is lacking has first claim on what gets free"
+    )
+    return Explanation(Code.COMMIT_FAILED, "commit", message)
+
+
+def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | None:
+    places = Places(view, group, memory, now)
+    if not group.source.kind:  # a gang of one has no record: its pod says it
+        pod = next((pod for pod in places.ready.values()), None)
+        if pod is None or view.explanation is None or view.assigned:
+            return None
+        body = unschedulable(pod, view.explanation, datetime.fromtimestamp(now, UTC))
+        return PatchPodStatus(pod, body) if body else None
+    phase, explanation = _phase(view, group, places, memory)
+    if view.record is None:
+        known = explanation is not None or phase is not Phase.WAITING
+        return CreateGang(group.namespace, group.record, gang_record(group)) if known else None
+    spec = gang_spec(group)
+    if msgspec.convert(spec, GangSpec) != view.record.spec:
+        version = view.record.metadata.resource_version
+        return PatchGang(group.namespace, group.record, version, {"spec": spec})
+    return status_patch(view, group, phase, explanation, max(memory.attempt, view.record.status.attempt))
+
+
+def _phase(view: GangView, group: Group, places: Places, memory: Memory) -> tuple[Phase, Explanation | None]:
+    if view.plans and view.plans[-1].remade:
+        message = f"its pods are made anew: {view.plans[-1].why}"
+        return Phase.WAITING, Explanation(Code.COMMIT_FAILED, "commit", message)
+    if view.plans:
+        leaving = sum(len(victim.pods) for victim in view.victims)
+        if leaving:
+            message = f"its places are promised; {leaving} pods that make room for it are leaving"
+            return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
+        return (Phase.STARTING if places.filled else Phase.HELD), None
+    if minimum_met(group.gang, places.settled):
+        return Phase.STANDING, None
+    if places.filled and not group.controlled:
+        return Phase.DEGRADED, view.explanation or degraded(group, places, memory)
+    if places.missing:  # some of them, perhaps, while what else it lacks is still taken
+        return Phase.HELD, view.explanation
+    return Phase.WAITING, view.explanation
+
+
+#: Of what a status write says, what makes it worth a write.
+_TOLD: Final = ("phase", "reason", "explanation", "attempt", "warnings")
+
+
+def _without_nulls(patch: Object) -> Object:
+    """What a merge patch leaves in the object."""
+    return {
+        key: _without_nulls(value) if isinstance(value, dict) else value
+        for key, value in patch.items()
+        if value is not None
+    }

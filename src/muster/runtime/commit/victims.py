@@ -1,0 +1,57 @@
+"""Ending victims: whole gangs in one write where their owner can be suspended, pods one by one elsewhere."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.core.gang import GangId
+from muster.runtime.commit.view import Victim
+from muster.runtime.plan import Leaving
+from muster.runtime.writes import DeletePlan, EvictPod, PatchGangStatus, Suspend, Write
+from muster.translate.pods import live
+from muster.translate.status import preemption
+
+#: Entries of a Gang's `status.preemptions`; the oldest go first.
+MOST_PREEMPTIONS: Final = 20
+
+
+def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
+    """What is still to be done to end them; nothing while they are all on their way."""
+    for victim in victims:
+        alive = [pod for pod in victim.pods if live(pod)]
+        owner = victim.owner
+        if not alive or (owner is not None and owner.suspended):
+            continue
+        if (told := _preempted(victim.record, victim.recorded, by)) is not None:
+            yield told
+        if victim.recorded.whole:
+            yield from map(DeletePlan, victim.plans)
+        if owner is not None:
+            yield Suspend(alive[0].metadata.namespace, owner)
+        else:
+            yield from (EvictPod(pod, f"makes room for {by}") for pod in alive)
+
+
+def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
+    """Those of which some pods are gone or going, so that the rest must follow."""
+    for victim in victims:
+        if 0 < sum(map(live, victim.pods)) < len(victim.recorded.pods):
+            yield victim
+
+
+def _preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchGangStatus | None:
+    """Notes in the victim's record who ended it, when and at what loss; None if that is there already.
+
+    It is written before the victim is ended, and says the same whoever writes it, so that neither a crash nor
+    another leader loses it or tells it twice.
+    """
+    if record is None:
+        return None
+    pods = None if victim.whole else len(victim.pods)
+    entry = preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
+    known = record.status.preemptions
+    if entry in known:
+        return None
+    meta = record.metadata
+    body = {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], entry]}}
+    return PatchGangStatus(meta.namespace, meta.name, meta.resource_version, body)
