@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from muster.core.admission import Admission
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Code, GangId, Gate
-from muster.core.gangs import BackOff, GangState, Wants
+from muster.core.gangs import BackOff, GangState
 from muster.core.nodes import Nodes
 from muster.core.order import Lines, Turns, first_claim
 from muster.core.placement import Want
 from muster.core.presences import Presences
 from muster.core.queues import Queues
 from muster.core.quotas import Quotas
+from muster.core.wants import Wants
 from tests.core.words import gang
 
 

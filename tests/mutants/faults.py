@@ -68,16 +68,16 @@ FAULTS: Final = (
     Fault(
         "a hold is not charged",
         "oversubscription",
-        "core/scheduler.py",
-        "device = self.ledger.take(known.node, requests, device, who)",
+        "core/facts.py",
+        "device = self._ledger.take(known.node, requests, device, who)",
         "pass",
         _EVENTS,
     ),
     Fault(
         "a pod that moves is charged twice",
         "oversubscription",
-        "core/scheduler.py",
-        "        self.ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)\n",
+        "core/facts.py",
+        "        self._ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)\n",
         "",
         _EVENTS,
     ),
@@ -100,7 +100,7 @@ FAULTS: Final = (
     Fault(
         "the gang's minimum counts one less",
         "all or nothing",
-        "core/gangs.py",
+        "core/wants.py",
         "        overall = max(gang.min_count - sum(done), 0)",
         "        overall = max(gang.min_count - 1 - sum(done), 0)",
         _EVENTS,
@@ -108,7 +108,7 @@ FAULTS: Final = (
     Fault(
         "pod sets' own minima are forgotten",
         "all or nothing",
-        "core/gangs.py",
+        "core/wants.py",
         "        needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]",
         "        needs = [0 for p, d in zip(gang.pod_sets, done, strict=True)]",
         _EVENTS,
@@ -116,7 +116,7 @@ FAULTS: Final = (
     Fault(
         "gated gangs are placed",
         "all or nothing",
-        "core/gangs.py",
+        "core/wants.py",
         "        if gang.gate is not None:\n            return\n        told",
         "        told",
         _EVENTS,
@@ -308,7 +308,7 @@ FAULTS: Final = (
     Fault(
         "gangs are served in the order of their hashes",
         "determinism",
-        "core/gangs.py",
+        "core/wants.py",
         "        state.rank = (-gang.priority, gang.submitted, state.id)",
         "        state.rank = (-gang.priority, gang.submitted, GangId(str(hash(state.id))))",
         ("tests/core/test_determinism.py",),

@@ -19,11 +19,12 @@ from typing import Final
 
 from muster.core.decisions import Explanation
 from muster.core.gang import Code, Gang
-from muster.core.gangs import GangState, Wants
+from muster.core.gangs import GangState
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
 from muster.core.queues import ROOT, Account, Queues, counted
 from muster.core.quotas import Quotas
+from muster.core.wants import Wants
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class Rules:
 class Want:
     """What a gang still wants; `need` is its minimum over all parts, at least the sum of theirs.
 
-    Equal wants are one object (`gangs.py` sees to it), so that what was found out about one holds for
+    Equal wants are one object (`wants.py` sees to it), so that what was found out about one holds for
     all: ten thousand identical pods are tried once per cycle.
     """
 

@@ -1,0 +1,271 @@
+"""What the scheduler is told: facts, in any order in which watches can produce them.
+
+A fact changes what is known about one gang, one pod or one node, charges the ledger at once, and touches the
+gangs that it concerns. What follows from it (what a gang lacks now, what its queue uses) is worked out
+later, once per cycle (`settlement.py`). A fact that is told twice changes nothing.
+
+A pod that ends leaves its place held for its replacement, if its gang goes on; a pod that comes fills its
+place, wherever it is. Where it is what was promised, the charge of the promise becomes the pod's.
+"""
+
+from dataclasses import replace
+from math import inf
+
+from muster.core.events import (
+    BudgetChanged,
+    BudgetRemoved,
+    CommitFailed,
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    NodeRemoved,
+    PlacesLost,
+    PlacesRetired,
+    PlanFound,
+    PodBound,
+    PodEnded,
+    QueueChanged,
+    QueueRemoved,
+    QuotaChanged,
+    QuotaRemoved,
+)
+from muster.core.exclusion import Exclusion
+from muster.core.gang import Place, PodId
+from muster.core.gangs import (
+    BackOff,
+    Gangs,
+    GangState,
+    Hold,
+    fill,
+    give_back,
+    hold,
+    occupy,
+    pod_set_of,
+    presence,
+    stands,
+    vacate,
+)
+from muster.core.ledger import Ledger
+from muster.core.misfits import Misfits
+from muster.core.preemption import Preemption
+from muster.core.queues import Queues
+from muster.core.quotas import Quotas
+from muster.core.topology import Topology
+
+
+class Facts:
+    """Takes events in."""
+
+    def __init__(
+        self,
+        hold: float,
+        ledger: Ledger,
+        topology: Topology,
+        gangs: Gangs,
+        pods: dict[PodId, PodBound],
+        exclusion: Exclusion,
+        queues: Queues,
+        quotas: Quotas,
+        preemption: Preemption,
+        misfits: Misfits,
+    ) -> None:
+        """`hold`: as in `Config`."""
+        self._hold, self._ledger, self._nodes, self._topology = hold, ledger, ledger.nodes, topology
+        self._gangs, self._pods, self._exclusion = gangs, pods, exclusion
+        self._queues, self._quotas = queues, quotas
+        self._preemption, self._misfits = preemption, misfits
+
+    def apply(self, event: Event) -> None:
+        """Take one fact in. Told twice, it changes nothing."""
+        match event:
+            case PodBound():
+                self._pod_bound(event)
+            case PodEnded():
+                self._pod_ended(event)
+            case NodeChanged():
+                if self._nodes.change(event):
+                    self._end_endless_back_offs()
+            case NodeRemoved():
+                if self._nodes.remove(event.name):
+                    self._gangs.touched |= {s.id for s in self._gangs.values() if event.name in s.nodes}
+            case GangSubmitted():
+                self._gang_submitted(event)
+            case GangRemoved():
+                self._gang_removed(event)
+            case PlacesRetired():
+                self._places_retired(event)
+            case PlanFound():
+                self._plan_found(event)
+            case PlacesLost():
+                self._places_lost(event)
+            case CommitFailed():
+                self._commit_failed(event)
+            case LayersChanged():
+                if self._topology.change(event.layers):
+                    self._misfits.clear()
+            case QueueChanged():
+                if self._queues.change(event.queue):
+                    self._gangs.touched.update(self._gangs)  # what they ask for may count now, or no longer
+            case BudgetChanged() | BudgetRemoved():
+                if self._preemption.budgets.apply(event):
+                    self._preemption.forget()
+            case QueueRemoved():
+                if self._queues.remove(event.name):
+                    self._gangs.touched.update(self._gangs)
+            case QuotaChanged():
+                self._quotas.change((event.namespace, event.name), event.room)
+            case QuotaRemoved():
+                self._quotas.remove((event.namespace, event.name))
+
+    def _pod_bound(self, event: PodBound) -> None:
+        known = self._pods.get(event.pod)
+        if known is not None:
+            if event.presence.device is None and (known.node, known.requests) == (event.node, event.requests):
+                event = _with_device(event, known.presence.device)
+            if known == event:
+                return
+        elif event.gang is not None and event.place is not None:
+            state = self._gangs.touch(event.gang)
+            promise = state.holds.get(event.place)
+            if promise is not None and _keeps(event, promise):
+                # The promise is kept: what the place takes is charged already, and stays so.
+                del state.holds[event.place]
+                if event.presence.device is None:
+                    event = _with_device(event, promise.device)
+                self._ledger.rename(event.node, promise.presence, event.presence)
+                self._pods[event.pod] = event
+                fill(state, event.pod, event.place, event.at)
+                self._preemption.departures.pod_bound(event.pod, event.gang)
+                return
+        vacated = self._remove_pod(known) if known is not None else None
+        device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
+        self._pods[event.pod] = _with_device(event, device)
+        if event.gang is None:
+            self._exclusion.foreign[event.node] += 1
+        else:
+            state = self._gangs.touch(event.gang)
+            if event.place is not None:
+                give_back(state, [event.place], self._ledger)
+            fill(state, event.pod, event.place, event.at)
+            self._preemption.departures.pod_bound(event.pod, event.gang)
+            if event.place is None and vacated is not None and known is not None and known.gang == event.gang:
+                state.leaving[event.pod] = vacated
+            occupy(state, event.node, event.requests, 1)
+
+    def _pod_ended(self, event: PodEnded) -> None:
+        known = self._pods.get(event.pod)
+        if known is None:
+            return
+        leaves = self._preemption.departures.pod_ended(event.pod)
+        vacated = self._remove_pod(known)
+        if vacated is None or known.gang is None or leaves:
+            return
+        state = self._gangs[known.gang]
+        if state.gang is None:
+            return
+        pod_set = pod_set_of(state, vacated)
+        if pod_set is None or _undone(state):
+            return
+        if vacated not in state.holds and known.node in self._nodes.facts:
+            requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
+            device = known.presence.device if requests == known.requests else None
+            device = self._ledger.take(known.node, requests, device, who)
+            until = event.at + self._hold
+            hold(state, vacated, Hold(known.node, requests, False, until, device, who))
+
+    def _remove_pod(self, pod: PodBound) -> Place | None:
+        """Returns the place that nobody fills now."""
+        del self._pods[pod.pod]
+        self._ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)
+        if pod.gang is None:
+            self._exclusion.foreign[pod.node] -= 1
+            return None
+        self._gangs.touched.add(pod.gang)
+        state = self._gangs[pod.gang]
+        occupy(state, pod.node, pod.requests, -1)
+        return vacate(state, pod.pod)
+
+    def _gang_submitted(self, event: GangSubmitted) -> None:
+        state = self._gangs.touch(event.gang.id)
+        gang = event.gang
+        if state.gang is not None:
+            gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
+        if gang == state.gang:
+            return
+        state.gang = gang
+        for place, promise in state.holds.items():
+            if (pod_set := pod_set_of(state, place)) is not None:
+                self._ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))
+                promise.presence = who
+        state.lapsed.clear()
+        if state.back_off is not None and state.back_off.until == inf:
+            state.back_off = None
+
+    def _gang_removed(self, event: GangRemoved) -> None:
+        state = self._gangs.touch(event.gang)
+        self._preemption.departures.give_up(event.gang)
+        give_back(state, list(state.holds), self._ledger)
+        state.gang = state.back_off = state.explanation = None
+        state.retired = frozenset()
+        state.planned.clear()
+        state.leaving.clear()
+
+    def _places_retired(self, event: PlacesRetired) -> None:
+        state = self._gangs.touch(event.gang)
+        state.retired = event.places
+        state.stamp += 1
+        for retired in event.places:
+            state.planned.pop(retired, None)
+
+    def _plan_found(self, event: PlanFound) -> None:
+        state = self._gangs.touch(event.gang)
+        for place, node in event.nodes.items():
+            if not (place in state.filled or place in state.holds or place in state.retired):
+                state.planned[place] = node
+        for victim in event.victims:
+            self._preemption.found(event.gang, victim)
+
+    def _places_lost(self, event: PlacesLost) -> None:
+        state = self._gangs.touch(event.gang)
+        give_back(state, event.places, self._ledger)
+        for lost in event.places:
+            state.planned.pop(lost, None)
+        old = state.back_off
+        excluded = event.excluded | (old.excluded if old is not None else frozenset())
+        until = max(event.until, old.until) if old is not None else event.until
+        state.back_off = BackOff(until, "", excluded, gang=False)
+
+    def _commit_failed(self, event: CommitFailed) -> None:
+        state = self._gangs.touch(event.gang)
+        self._preemption.departures.give_up(event.gang)
+        give_back(state, list(state.holds), self._ledger)
+        state.planned.clear()
+        state.back_off = BackOff(event.until, event.message, event.excluded, gang=True)
+
+    def _end_endless_back_offs(self) -> None:
+        for gang in self._gangs.timed:
+            state = self._gangs[gang]
+            if state.back_off is not None and state.back_off.until == inf:
+                state.back_off = None
+                self._gangs.touched.add(gang)
+
+
+def _undone(state: GangState) -> bool:
+    """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
+    return state.back_off is not None and state.back_off.gang and not stands(state)
+
+
+def _keeps(event: PodBound, promise: Hold) -> bool:
+    """Whether the pod is what was promised, and where. Without a device on record it has the promised one."""
+    device = event.presence.device
+    if promise.node != event.node or promise.requests != event.requests:
+        return False
+    return device is None or device == promise.device
+
+
+def _with_device(event: PodBound, device: int | None) -> PodBound:
+    if device == event.presence.device:
+        return event
+    return replace(event, presence=replace(event.presence, device=device))

@@ -1,0 +1,58 @@
+"""In which order those are served who may pass somebody that waits: theirs, or the shortest first.
+
+Only those that stay within their queue's entitlement change places among themselves; whoever has begun, or
+would carry a queue over, comes where he came before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from muster.core.admission import Admission
+from muster.core.backfill import Reservations
+from muster.core.gang import Gang, GangId
+from muster.core.order import Standing, Turn
+from muster.core.placement import Want
+from muster.core.queues import Queues
+
+
+def shortest_first(
+    turns: Iterable[Turn],
+    reservations: Reservations,
+    queues: Queues,
+    admission: Admission,
+    duration: Callable[[Gang], float],
+) -> Iterator[Turn]:
+    """The same turns; once somebody waits for his reservation, the others come by rising duration."""
+    passing: list[Turn] = []
+    for turn in turns:
+        if reservations.made and turn.standing is Standing.WITHIN:
+            passing.append(turn)
+            continue
+        yield from _by_duration(passing, queues, admission, duration)
+        passing.clear()
+        yield turn
+    yield from _by_duration(passing, queues, admission, duration)
+
+
+def _by_duration(
+    turns: Iterable[Turn], queues: Queues, admission: Admission, duration: Callable[[Gang], float]
+) -> Iterator[Turn]:
+    """What each may have is found out anew once somebody has started."""
+    moves = queues.moves
+
+    def key(turn: Turn) -> tuple[float, tuple[int, float, GangId]]:
+        assert turn.state.gang is not None
+        return duration(turn.state.gang), turn.state.rank
+
+    for turn in sorted(turns, key=key):
+        state = turn.state
+        if queues.moves == moves:
+            yield turn
+            continue
+        assert state.gang is not None
+        account = queues.find(state.gang.queue)
+        answer = admission.within(state, account) if account is not None else None
+        if isinstance(answer, Want):
+            yield replace(turn, offer=admission.offer(state, answer))
+        else:
+            state.refusal = answer

@@ -1,0 +1,137 @@
+"""What follows from the facts: brought up to date once per cycle, for the gangs that were touched.
+
+Of each: what it lacks and where it stands in line for that, what its queue and its quotas are charged, when
+it ends, when it needs attention again. Whoever starts is settled at once as well, within the cycle, because
+the next gang's turn depends on what its queue uses then.
+
+Holds end here, too. A place that a pod has left is held for its replacement for a while, and so is, once
+its gang stands, one that was promised with the start and not filled.
+"""
+
+from collections.abc import Iterable
+
+from muster.core.decisions import Release
+from muster.core.ends import Ends
+from muster.core.exclusion import Exclusion
+from muster.core.gang import GangId
+from muster.core.gangs import Gangs, GangState, give_back, stands, unwanted
+from muster.core.ledger import Ledger
+from muster.core.order import Lines
+from muster.core.preemption import Preemption
+from muster.core.queues import Queues
+from muster.core.quotas import Quotas
+from muster.core.wants import Wants
+
+
+class Settlement:
+    def __init__(
+        self,
+        hold: float,
+        ledger: Ledger,
+        gangs: Gangs,
+        exclusion: Exclusion,
+        wants: Wants,
+        ends: Ends,
+        queues: Queues,
+        quotas: Quotas,
+        preemption: Preemption,
+        lines: Lines,
+    ) -> None:
+        """`hold`: as in `Config`."""
+        self._hold, self._ledger, self._gangs = hold, ledger, gangs
+        self._exclusion, self._wants, self._ends = exclusion, wants, ends
+        self._queues, self._quotas, self._preemption = queues, quotas, preemption
+        self._lines = lines
+        #: time of the last cycle
+        self.now = 0.0
+        #: touched gangs that have been accounted for, and nothing has changed about them since
+        self._accounted: set[GangId] = set()
+        #: `Presences.carried` as of which gangs know who keeps them off
+        self._carried = 0
+
+    def release(self, now: float) -> tuple[set[GangId], list[Release]]:
+        """Give back what is held no longer: gangs whose hold has run out just now, and promises that end."""
+        self.now = now
+        lapsed: set[GangId] = set()
+        releases = []
+        due = (gang for gang, time in self._gangs.timed.items() if time <= now)
+        for gang in sorted(self._gangs.touched.union(due)):
+            state = self._gangs[gang]
+            if state.holds:
+                if stands(state):
+                    self._limit_holds(state, now)
+                run_out = [p for p, h in state.holds.items() if h.until is not None and h.until <= now]
+                if run_out:
+                    lapsed.add(gang)
+                    state.lapsed.update(run_out)
+                told = give_back(state, {*run_out, *unwanted(state, self._ledger.nodes.facts)}, self._ledger)
+                if told:
+                    releases.append(Release(gang, frozenset(told)))
+                if run_out or told:
+                    self._gangs.touched.add(gang)
+            if state.back_off is not None and state.back_off.until <= now:
+                state.back_off = None
+                self._gangs.touched.add(gang)
+        return lapsed, releases
+
+    def touch_concerned(self) -> None:
+        """Anti-affinity may have turned up that keeps gangs off: what they want is not what it was."""
+        carried = self._ledger.presences.carried
+        if carried != self._carried:
+            self._carried = carried
+            self._gangs.touched |= {s.id for s in self._gangs.values() if self._wants.newly_concerned(s)}
+
+    def settle(self) -> None:
+        """Bring all that has been touched up to date."""
+        gangs, touched = self._gangs, self._gangs.touched
+        touched |= self._preemption.settle(touched) & gangs.keys()
+        for gang in touched:
+            state = gangs[gang]
+            if gang not in self._accounted:
+                self._account(state)
+            if state.want is not None or (state.gang is not None and state.gang.gate is not None):
+                self._lines.put(state)
+            else:
+                self._lines.drop(gang)
+                state.explanation = None
+            if deadlines := state.deadlines:
+                gangs.timed[gang] = min(deadlines)
+            else:
+                gangs.timed.pop(gang, None)
+            if state.forgettable:
+                del gangs[gang]
+                gangs.timed.pop(gang, None)
+        touched.clear()
+        self._accounted.clear()
+
+    def started(self, state: GangState) -> None:
+        """It has been given places in this cycle."""
+        self._gangs.touched.add(state.id)
+        self._account(state)
+        if state.want is None and not self._preemption.departures:
+            self._accounted.add(state.id)
+
+    def evicted(self, gangs: Iterable[GangId]) -> None:
+        """They have lost places, or all they had, in this cycle."""
+        for gang in gangs:
+            self._gangs.touched.add(gang)
+            self._accounted.discard(gang)
+            self._account(self._gangs[gang])
+
+    def _limit_holds(self, state: GangState, now: float) -> None:
+        """The start is over: places that were promised with it are held a while longer, not for ever."""
+        for promise in state.holds.values():
+            if promise.told and promise.until is None:
+                promise.until = now + self._hold
+
+    def _account(self, state: GangState) -> None:
+        """What it lacks, when it ends, and what its queue uses, as it is now."""
+        if not state.begun:
+            state.bound = state.assigned = None
+        elif state.started is None and (state.pods or state.holds):
+            state.assigned = self.now  # this cycle starts it, or nobody knows since when it is there
+        self._ends.note(state)
+        self._exclusion.settle(state)
+        self._wants.settle(state)
+        self._queues.settle(state, self._preemption.departures.of(state))
+        self._quotas.settle(state)

@@ -1,0 +1,210 @@
+"""One gang's turn: from what it may have to its Assign, or to a note of why there is none.
+
+What can be told without a trial is told first: who backs off or leaves himself, whom a reservation holds up,
+what is known not to fit. Then the ledger gets a mark. What the gang holds untold, and what leaves for it, is
+lifted; it is fitted; if it does not fit and victims might help, it is fitted without them. Either all of it
+lasts (the places are held, the victims are told to go) or the ledger is rolled back to the mark.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from muster.core.backfill import Reservations
+from muster.core.decisions import Assign, Decision, Wait
+from muster.core.events import PodBound
+from muster.core.exact import Verdict
+from muster.core.fit import Claim, Fit
+from muster.core.gang import Amounts, NodeName, Place, PodId
+from muster.core.gangs import Gangs, GangState, Hold, occupy, pod_set_of, presence
+from muster.core.ledger import Ledger
+from muster.core.misfits import Misfits
+from muster.core.nodes import Columns
+from muster.core.order import Standing, Turn
+from muster.core.placement import Want
+from muster.core.preemption import Preemption, leaves_for, waits_for
+from muster.core.settlement import Settlement
+from muster.core.timetable import Reservation
+from muster.core.victims import Found
+from muster.core.wants import Wants
+
+
+class Starts:
+    def __init__(
+        self,
+        hold: float,
+        ledger: Ledger,
+        gangs: Gangs,
+        pods: Mapping[PodId, PodBound],
+        wants: Wants,
+        fit: Fit,
+        misfits: Misfits,
+        preemption: Preemption,
+        reservations: Reservations,
+        settlement: Settlement,
+    ) -> None:
+        """`hold`: as in `Config`."""
+        self._hold, self._ledger, self._nodes = hold, ledger, ledger.nodes
+        self._gangs, self._pods, self._wants = gangs, pods, wants
+        self._fit, self._misfits = fit, misfits
+        self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
+
+    def hopeless(self, state: GangState, want: Want, over: bool) -> bool:
+        """Whether it is known that this, which is all or a part of what it wants, cannot start.
+
+        `over`: it would carry its queue over, and gets no reservation for that.
+        """
+        if (refusal := self._reservations.refusal(state, want)) is not None:
+            state.refusal = state.refusal or refusal
+            return True
+        if not state.plain or want not in self._misfits or self._preemption.helps(state, want):
+            return False
+        return over or not (state.waits and self._reservations.wanted)
+
+    def place(self, turn: Turn, now: float) -> list[Decision]:
+        """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
+        state, want = turn.state, turn.offer.want
+        if self._passed_over(state, want):
+            return []
+        plain = state.plain and state.id not in self._preemption.departures
+        misfit = plain and want in self._misfits
+        reserves = state.waits and turn.standing is not Standing.OVER
+        helps = self._preemption.helps(state, want)
+        if misfit and not helps and not (reserves and self._reservations.wanted):
+            return []
+        untold = {p: promise for p, promise in state.holds.items() if not promise.told}
+        claim = self._claim(state, want, turn.offer.vacant, untold)
+        if misfit and not helps:
+            self._reservations.wait(state, claim)
+            return []
+        mark = self._ledger.mark()
+        for promise in untold.values():
+            self._ledger.give(promise.node, promise.requests, promise.device, promise.presence)
+        self._preemption.departures.lift(state.id)
+        placed = self._misfits.verdicts[want] if misfit else self._reservations.fit(state, claim)
+        found = None
+        if not isinstance(placed, dict | Reservation) and self._preemption.helps(state, want):
+            found = self._preemption.find(state, claim)
+            if found is not None:
+                placed = self._fit_without(state, found, claim)
+        if not isinstance(placed, dict) or not (placed or untold):
+            self._ledger.rollback(mark)
+            if isinstance(placed, Reservation):
+                state.refusal = placed.refusal
+            elif plain or want.bound:
+                self._misfits.note(want, placed if isinstance(placed, Verdict) else None)
+            if reserves and self._reservations.wanted:
+                self._reservations.wait(state, claim)
+            return []
+        devices = self._fit.devices(want, placed, mark)
+        self._ledger.commit(mark)
+        evict = self._preemption.evict(state, found) if found is not None else None
+        assign = self._assign(state, placed, devices, untold, now)
+        self._preemption.departures.lower(state.id)
+        if evict is None or assign is None:
+            return [assign] if assign is not None else []
+        self._settlement.evicted(victim.gang for victim in evict.victims)
+        return [evict, assign, Wait(state.id, waits_for(evict.victims))]
+
+    def claim(self, state: GangState, want: Want) -> Claim:
+        """What this gang would be placed with, all of its vacant places."""
+        return self._claim(state, want, state.vacant, {})
+
+    def _passed_over(self, state: GangState, want: Want) -> bool:
+        """Whether it is not its turn after all, whatever room there is."""
+        if self._wants.newly_concerned(state):
+            # Somebody who keeps it off has come in this very cycle: it is served in the next.
+            self._gangs.touched.add(state.id)
+            self._misfits.company = True
+            return True
+        if state.back_off is not None and state.back_off.gang:
+            return True
+        if beneficiary := self._preemption.departures.whole.get(state.id):
+            state.refusal = leaves_for(beneficiary)
+            return True
+        if (refusal := self._reservations.refusal(state, want)) is not None:
+            state.refusal = refusal
+            return True
+        return False
+
+    def _fit_without(
+        self, state: GangState, found: Found, claim: Claim
+    ) -> dict[Place, int] | Verdict | Reservation:
+        """Where it fits once the victims that were found for it are gone, as they are from here on."""
+        for charged in self._preemption.freed(found.victims):
+            self._ledger.give(*charged)
+        placed = self._reservations.fit(state, replace(claim, search=False))
+        if isinstance(placed, Verdict):  # it took an exact search: its answer is known
+            preferred = {**claim.preferred, **found.placed}
+            return self._reservations.fit(state, replace(claim, preferred=preferred))
+        return placed
+
+    def _claim(
+        self, state: GangState, want: Want, vacant: Sequence[Sequence[int]], untold: Mapping[Place, Hold]
+    ) -> Claim:
+        assert state.gang is not None
+        ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
+        if not state.begun and state.back_off is None:
+            return Claim(want, vacant, ranks=ranks, presences=state.presences)
+        column = self._nodes.column
+        nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
+        nodes.update({p: promise.node for p, promise in state.holds.items() if promise.told})
+        return Claim(
+            want,
+            vacant,
+            preferred=self._preferred(state, untold),
+            settled={p: column[node] for p, node in nodes.items() if node in column},
+            excluded=self._avoided(state),
+            ranks=ranks,
+            presences=state.presences,
+        )
+
+    def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
+        """Columns of the places that have a node of their own: held since they were vacated, or planned."""
+        nodes = {p: node for p, node in state.planned.items() if p not in state.holds}
+        nodes.update({p: promise.node for p, promise in untold.items()})
+        return {
+            p: self._nodes.column[node]
+            for p, node in nodes.items()
+            if node in self._nodes.column and pod_set_of(state, p) is not None
+        }
+
+    def _avoided(self, state: GangState) -> Columns | None:
+        columns = [self._nodes.column[node] for node in state.avoids if node in self._nodes.column]
+        return np.array(sorted(columns), np.intp) if columns else None
+
+    def _assign(
+        self,
+        state: GangState,
+        placed: Mapping[Place, int],
+        devices: Mapping[Place, int],
+        untold: Mapping[Place, Hold],
+        now: float,
+    ) -> Assign | None:
+        """Hold what was placed. The ledger is charged with it already, and no longer with `untold`."""
+        assert state.gang is not None
+        for place, promise in untold.items():
+            del state.holds[place]
+            occupy(state, promise.node, promise.requests, -1)
+        if untold:
+            self._misfits.clear()  # a place that moved has left room behind
+            self._fit.exact.room_freed()
+        asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
+        fresh = now + self._hold if state.pods else None
+        names, together = self._nodes.names, Counter[tuple[NodeName, Amounts]]()
+        for place, column in placed.items():
+            until = untold[place].until if place in untold else fresh
+            requests, who = asked[place.pod_set]
+            node = names[column]
+            state.holds[place] = Hold(node, requests, True, until, devices.get(place), who)
+            together[node, requests] += 1
+        for (node, requests), times in together.items():
+            occupy(state, node, requests, times)
+        state.planned.clear()
+        state.lapsed -= placed.keys()
+        self._settlement.started(state)
+        if not placed:
+            return None
+        return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}, devices)
