@@ -21,10 +21,10 @@ import numpy as np
 
 from muster.core.events import NodeChanged, PodBound
 from muster.core.exact import Answer, Exact, Rung, Verdict
+from muster.core.exact.solver import Program, optimum
 from muster.core.gang import Amounts, NodeName, PodId, Shape
 from muster.core.placement import Part, Want, place
 from muster.core.scheduler import Scheduler
-from muster.core.solver import Program, optimum
 
 GPU: Final = "nvidia.com/gpu"
 #: cores, GiB and GPUs of a pod

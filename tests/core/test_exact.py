@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from muster.core import exact, solver
+from muster.core import exact
 from muster.core.events import GangSubmitted, PodEnded
-from muster.core.exact import Answer, Exact, Rung, Verdict
+from muster.core.exact import Answer, Exact, Rung, Verdict, proofs, solver
+from muster.core.exact.solver import Integral, Optimum, Program
 from muster.core.gang import Code, GangId, Place, PodSet
 from muster.core.nodes import Columns
 from muster.core.placement import Part, Want, place
 from muster.core.scheduler import Scheduler
-from muster.core.solver import Integral, Optimum, Program
 from tests.core.test_placement import Cluster, exactly_fits, one
 from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
@@ -112,7 +112,7 @@ def test_answers_agree_with_an_exhaustive_search() -> None:
 @pytest.mark.parametrize("helpless", ["rounding", "relaxation"])
 def test_so_does_the_search_alone(monkeypatch: pytest.MonkeyPatch, helpless: str) -> None:
     if helpless == "rounding":
-        monkeypatch.setattr(exact, "_rounded", lambda *args: None)
+        monkeypatch.setattr(exact, "rounded", lambda *args: None)
     else:
         monkeypatch.setattr(solver, "optimum", lambda program: None)
     found = answers(range(500))
@@ -166,7 +166,7 @@ def test_a_proof_is_said_to_be_one() -> None:
 
 @pytest.mark.parametrize("bound", ["PATTERNS", "_ROWS"])
 def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(f"muster.core.patterns.{bound}", 1)
+    monkeypatch.setattr(f"muster.core.exact.patterns.{bound}", 1)
     muster = four_and_five()
     (wait,) = waits(muster.decide(0.0))
     assert wait.explanation.code is Code.FRAGMENTED
@@ -175,14 +175,14 @@ def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_little_of_a_resource_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("muster.core.solver.optimum")
+    monkeypatch.delattr("muster.core.exact.solver.optimum")
     sets = (((3, 1), 2, 2), ((2, 1), 2, 2))
     answer = ask(Cluster((4, 64), (5, 64)), wanted(sets, 4))
     assert answer == Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
 
 
 def test_pods_of_one_shape_need_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("muster.core.solver.optimum")
+    monkeypatch.delattr("muster.core.exact.solver.optimum")
     want = Want((one(1, LARGE, name="a"), one(2, LARGE, name="b")), 3)
     assert ask(Cluster((5, 64), (5, 64)), want) == Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
 
@@ -263,7 +263,7 @@ def test_wants_take_turns() -> None:
 
 def test_in_a_cluster_at_rest_each_want_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = count_solves(monkeypatch)
-    monkeypatch.setattr(exact, "PROOFS", 2)
+    monkeypatch.setattr(proofs, "PROOFS", 2)
     labels = [{"pool": str(i)} for i in range(7)]
     muster = Scheduler()
     for i, label in enumerate(labels):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import muster
-from muster.core.solver import Program, integral, optimum
+from muster.core.exact.solver import Program, integral, optimum
 
 
 def program(cost: list[float], at_least: float, most: float = 10.0) -> Program:
@@ -50,4 +50,4 @@ def test_the_core_starts_without_it_and_one_module_names_it() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     root = Path(muster.__file__).parent
     naming = [str(p.relative_to(root)) for p in root.rglob("*.py") if "import highspy" in p.read_text()]
-    assert naming == ["core/solver.py"]
+    assert naming == ["core/exact/solver.py"]

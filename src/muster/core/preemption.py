@@ -26,7 +26,6 @@ from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.departures import Charged, Departures
 from muster.core.eligibility import Eligibility
 from muster.core.events import PodBound
-from muster.core.exact import Turns
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Code, Gang, GangId, PodId
 from muster.core.gangs import GangState, occupy
@@ -35,6 +34,7 @@ from muster.core.limits import Limits, limits
 from muster.core.nodes import Nodes
 from muster.core.placement import Want
 from muster.core.queues import Queues
+from muster.core.turns import Turns
 from muster.core.victims import Found, Search
 
 #: Wants per cycle for which victims are looked for.

@@ -43,6 +43,10 @@ class Classes:
     columns: list[Columns]
     patterns: list[Longs]
 
+    def __len__(self) -> int:
+        """Patterns of all classes."""
+        return sum(map(len, self.patterns))
+
 
 class Patterns:
     """Finds the classes of nodes for groups of pods, and remembers the patterns of each kind of node."""

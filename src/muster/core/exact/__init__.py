@@ -1,0 +1,263 @@
+"""An exact answer where greedy placement finds none: does any placement of the gang's minimum exist?
+
+Greedy placement is exact for one shape. For several it sometimes misses a placement, and it can never say
+that there is none. So when it has failed there are three more rungs:
+
+1. *totals*: of some resource, or of some pod set's slots, less is there than the minimum takes. A proof.
+2. *relaxation*: a linear program over patterns (`patterns.py`) that may use half a node one way and half
+   of it another. If not even that holds the minimum, no placement does. The proof is a price for each
+   group of pods (`proofs.py`). The solver only suggests the prices; they are rounded, and the comparison is
+   made in integers, so that no rounding error can turn a yes into a no.
+3. *search*: the same program in whole numbers, with a budget of `SEARCH` nodes of the search tree; first only
+   for what is left when the relaxation's solution is rounded down, then for the whole. What it
+   finds is charged to the ledger, and taken only if it fits there.
+
+The bound of rung 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
+almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer stays open.
+
+Proofs stay at hand (`refutes`). New problems are solved for at most `TURNS` wants per cycle; further ones
+take turns in later cycles.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from muster.core.exact import solver
+from muster.core.exact.patterns import Classes, Longs, Patterns
+from muster.core.exact.problem import Problem
+from muster.core.exact.program import LACKING, on_nodes, program, rounded, search
+from muster.core.exact.proofs import Proof, Proofs
+from muster.core.gang import Place
+from muster.core.ledger import Ledger
+from muster.core.nodes import Columns, Ints, Nodes
+from muster.core.placement import Trial, Want
+from muster.core.slots import Slots
+from muster.core.turns import Turns
+
+#: Wants per cycle for which problems are solved.
+TURNS: Final = 4
+
+
+class Rung(Enum):
+    """How far the question went."""
+
+    GREEDY = "greedy"
+    TOTALS = "totals"
+    RELAXATION = "relaxation"
+    SEARCH = "search"
+
+
+class Answer(Enum):
+    #: proven in integers
+    NONE_EXISTS = "none exists"
+    #: the search ended without one; it reckons in floating point, so this is no proof
+    NONE_LEFT = "none left"
+    #: the budget was used up, there were too many patterns, or it was not this gang's turn
+    NONE_FOUND = "none found"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A no, and what stands behind it."""
+
+    rung: Rung
+    answer: Answer
+    #: level and number of the one domain (`topology.py`) in which the gang has to stay
+    home: tuple[int, int] | None = None
+
+    @property
+    def proven(self) -> bool:
+        return self.answer is Answer.NONE_EXISTS
+
+    @property
+    def open(self) -> bool:
+        """There may be one, and another look at what is free may find it, even if there is less of it."""
+        return self.answer is Answer.NONE_FOUND
+
+    @property
+    def postponed(self) -> bool:
+        """Only greedy placement was tried: another want's turn."""
+        return self.rung is Rung.GREEDY and not self.proven
+
+
+class Exact:
+    """The rungs above greedy, on one ledger."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._slots = slots
+        self._patterns = Patterns(nodes)
+        self._proofs = Proofs(nodes, slots, self._patterns)
+        self._turns = Turns(TURNS)
+        #: problems that whoever asks several times about one want (a search for victims) may solve besides
+        self.lent = 0
+
+    def next_cycle(self) -> None:
+        self._turns.next_cycle()
+        self._proofs.next_cycle()
+
+    @property
+    def behind(self) -> bool:
+        """Some wants have not had their turn."""
+        return self._turns.behind
+
+    def place(
+        self,
+        want: Want,
+        vacant: Sequence[Sequence[int]],
+        preferred: Mapping[Place, int],
+        excluded: Columns | None,
+        granted: bool = False,
+    ) -> dict[Place, int] | Verdict:
+        """As `placement.place`, which has found nothing: places → columns, charged to the ledger, or why not.
+
+        Places with a node of their own keep it if the minimum can be placed so; otherwise as many do as
+        happen to. `granted`: it is this want's turn, as `turn` has said; else that is asked here.
+        """
+        if len({part.shape for part in want.parts}) == 1:
+            return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+        problem = Problem.of(want, [0] * len(want.parts), self._slots)
+        caps = problem.caps(self._slots, excluded)
+        if problem.exceeds(self._nodes, caps):
+            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+        if len(problem.groups) == 1 and not preferred:
+            return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+        if not (granted or self.turn(want)):
+            return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
+        if preferred:
+            placed = self._place_around(want, vacant, preferred, excluded)
+            if placed is not None:
+                return placed
+        counts = self._solve(problem, caps, want if excluded is None and not preferred else None)
+        if isinstance(counts, Verdict):
+            return counts
+        trial = Trial(want.parts, excluded, self._ledger, self._slots)
+        placed = self._carry_out(trial, problem, counts, vacant, preferred)
+        return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if placed is None else placed
+
+    def lacks_room(self, want: Want, excluded: Columns | None) -> Verdict | None:
+        """A proof that the minimum finds no room even without constraints; None: not proven."""
+        problem = Problem.of(want, [0] * len(want.parts), self._slots)
+        caps = problem.caps(self._slots, excluded)
+        if problem.exceeds(self._nodes, caps):
+            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+        if len(problem.groups) == 1:
+            return None
+        found = self._relax(problem, caps, want if excluded is None else None)
+        return found if isinstance(found, Verdict) and found.proven else None
+
+    def turn(self, want: Want) -> bool:
+        """Whether problems may be solved for this want in this cycle. Asked once per cycle."""
+        if self.lent > 0:
+            self.lent -= 1
+            return True
+        return self._turns.take(want)
+
+    def refutes(self, want: Want) -> Verdict | None:
+        """An earlier proof that this want does not fit, if it still holds."""
+        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS) if self._proofs.refutes(want) else None
+
+    def room_freed(self) -> None:
+        """Room is left behind within a cycle: what was proven may hold no longer."""
+        self._proofs.room_freed()
+
+    def _place_around(
+        self,
+        want: Want,
+        vacant: Sequence[Sequence[int]],
+        preferred: Mapping[Place, int],
+        excluded: Columns | None,
+    ) -> dict[Place, int] | None:
+        """With every place on its own node that fits there."""
+        mark = self._ledger.mark()
+        trial = Trial(want.parts, excluded, self._ledger, self._slots)
+        for place, column in sorted(preferred.items()):
+            trial.prefer(place, column)
+        problem = Problem.of(want, trial.placed, self._slots)
+        caps = problem.caps(self._slots, excluded)
+        placed = None
+        if not problem.exceeds(self._nodes, caps):
+            counts = self._solve(problem, caps, None)
+            if not isinstance(counts, Verdict):
+                placed = self._carry_out(trial, problem, counts, vacant, {})
+        if placed is None:
+            self._ledger.rollback(mark)
+        else:
+            self._ledger.commit(mark)
+        return placed
+
+    def _solve(self, problem: Problem, caps: Ints, remember: Want | None) -> Longs | Verdict:
+        """Groups × nodes: pods that together hold the minimum. A proof is kept for the want to `remember`."""
+        relaxed = self._relax(problem, caps, remember)
+        if isinstance(relaxed, Verdict):
+            return relaxed
+        classes, x = relaxed
+        if x is not None:
+            counts = rounded(problem, classes, x, caps.shape)
+            if counts is not None:
+                return counts
+        uses, exhausted = search(problem, classes)
+        if uses is None:
+            return Verdict(Rung.SEARCH, Answer.NONE_LEFT if exhausted else Answer.NONE_FOUND)
+        counts = on_nodes(classes, uses, caps.shape)
+        return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if counts is None else counts
+
+    def _relax(
+        self, problem: Problem, caps: Ints, remember: Want | None
+    ) -> Verdict | tuple[Classes, solver.Floats | None]:
+        """The relaxation's solution, if it has one; or a proof, which is kept for the want to `remember`."""
+        classes = self._patterns.classes([g.demand for g in problem.groups], caps)
+        if classes is None:
+            return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
+        relaxed = solver.optimum(program(problem, classes, relaxed=True))
+        if relaxed is None:
+            return classes, None
+        if relaxed.cost <= LACKING:
+            return classes, relaxed.x
+        proof = Proof.of(problem, classes, relaxed.prices, len(self._nodes))
+        if not proof.holds:
+            return classes, None
+        if remember is not None:
+            self._proofs.keep(remember, proof)
+        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS)
+
+    def _carry_out(
+        self,
+        trial: Trial,
+        problem: Problem,
+        counts: Longs,
+        vacant: Sequence[Sequence[int]],
+        preferred: Mapping[Place, int],
+    ) -> dict[Place, int] | None:
+        """Charge the minimum as found, then as many more as fit. None, and nothing charged, if wrong."""
+        targets = problem.targets(counts.sum(axis=1).tolist())
+        if targets is None:
+            return None
+        mark = self._ledger.mark()
+        later = []
+        for place, column in sorted(preferred.items()):
+            p = next(p for p, part in enumerate(trial.parts) if part.pod_set == place.pod_set)
+            g = problem.group_of.get(p)
+            if g is not None and targets[p] and counts[g, column] and trial.prefer(place, column):
+                targets[p] -= 1
+                counts[g, column] -= 1
+            else:
+                later.append((place, column))
+        for g, group in enumerate(problem.groups):
+            columns = np.repeat(np.arange(counts.shape[1]), counts[g])
+            for p in group.parts:
+                mine, columns = columns[: targets[p]], columns[targets[p] :]
+                if len(mine) < targets[p] or not trial.put(p, mine):
+                    self._ledger.rollback(mark)
+                    return None
+        for place, column in later:
+            trial.prefer(place, column)
+        for p in trial.order:
+            trial.fill(p, trial.parts[p].count)
+        self._ledger.commit(mark)
+        return trial.places(vacant)

@@ -1,0 +1,149 @@
+"""Proofs that a want does not fit, kept at hand while they hold.
+
+A proof is a price for each group of pods: all nodes together, each filled with whatever brings most, bring
+less than the minimum is worth. When nodes change, only what those nodes can bring is worked out anew, so that
+gangs that wait in a full cluster cost next to nothing.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from muster.core.exact.patterns import Classes, Longs, Patterns
+from muster.core.exact.problem import Problem
+from muster.core.exact.solver import Floats
+from muster.core.nodes import Columns, Nodes
+from muster.core.placement import Want
+from muster.core.slots import Slots
+
+#: Proofs kept at hand; each has a cell per node.
+PROOFS: Final = 64
+#: Prices are integers up to this.
+_PRICE: Final = 2**30
+
+
+@dataclass(slots=True, eq=False)
+class Proof:
+    """At these prices the minimum is worth at least `least`, and all nodes together bring only `total`."""
+
+    problem: Problem
+    prices: Longs
+    least: int
+    #: the most that each node can bring, and the sum
+    brings: Longs
+    total: int
+    #: columns that have changed since
+    stale: set[int] = field(default_factory=set)
+    #: the cycle in which it was last asked for
+    asked: int = 0
+
+    @staticmethod
+    def of(problem: Problem, classes: Classes, shadow: Floats, nodes: int) -> "Proof":
+        """What the prices that the solver suggests show for so many nodes, reckoned in integers."""
+        suggested = np.maximum(shadow[len(classes.columns) :][: len(problem.groups)], 0.0)
+        prices = np.rint(suggested / max(suggested.max(), 1e-12) * _PRICE).astype(np.int64)
+        brings = np.zeros(nodes, np.int64)
+        for columns, patterns in zip(classes.columns, classes.patterns, strict=True):
+            brings[columns] = (patterns @ prices).max()
+        return Proof(problem, prices, problem.least(prices.tolist()), brings, sum(brings.tolist()))
+
+    @property
+    def holds(self) -> bool:
+        return self.total < self.least
+
+
+class Proofs:
+    """The proofs at hand, by want."""
+
+    def __init__(self, nodes: Nodes, slots: Slots, patterns: Patterns) -> None:
+        self._nodes = nodes
+        self._slots = slots
+        self._patterns = patterns
+        self._proofs: dict[Want, Proof] = {}
+        self._seen: Seen | None = None
+        self._cycle = 0
+
+    def next_cycle(self) -> None:
+        self._cycle += 1
+        self.room_freed()
+
+    def refutes(self, want: Want) -> bool:
+        """Whether there is a proof that this want does not fit, and it still holds."""
+        proof = self._proofs.get(want)
+        if proof is None:
+            return False
+        proof.asked = self._cycle
+        if self._catch_up(proof) and proof.holds:
+            return True
+        del self._proofs[want]
+        return False
+
+    def keep(self, want: Want, proof: Proof) -> None:
+        proof.asked = self._cycle
+        if len(self._proofs) >= PROOFS:
+            # Proofs that nobody asks for any more make room; others stay, or all would be lost in turn.
+            for old in [w for w, p in self._proofs.items() if p.asked < self._cycle - 1]:
+                del self._proofs[old]
+        if len(self._proofs) < PROOFS:
+            now = Seen(self._nodes)
+            if self._seen is None:
+                self._seen = now
+            elif (self._seen.layout, self._seen.free.shape) != (now.layout, now.free.shape):
+                return
+            proof.stale |= self._seen.differences(now)
+            self._proofs[want] = proof
+
+    def room_freed(self) -> None:
+        """Note for all proofs which nodes have changed since the last time.
+
+        Called at the start of a cycle, and when room is left behind within one: placements take room away
+        and leave proofs true. The log of changes would not do, as greedy trials run it over.
+        """
+        if not self._proofs:
+            self._seen = None
+            return
+        nodes, seen = self._nodes, self._seen
+        now = Seen(nodes)
+        facts = nodes.fact_changes.since(seen.facts) if seen is not None else None
+        if seen is None or facts is None or seen.layout != now.layout or seen.free.shape != now.free.shape:
+            self._proofs.clear()
+            self._seen = None
+            return
+        changed = {*seen.differences(now), *facts}
+        for proof in self._proofs.values():
+            proof.stale |= changed
+        self._seen = now
+
+    def _catch_up(self, proof: Proof) -> bool:
+        """Work out what changed nodes bring now. False if that is not known."""
+        if proof.stale:
+            columns = np.array(sorted(proof.stale), np.intp)
+            brings = self._brings(proof, columns)
+            if brings is None:
+                return False
+            proof.total += int(brings.sum()) - int(proof.brings[columns].sum())
+            proof.brings[columns] = brings
+            proof.stale.clear()
+        return True
+
+    def _brings(self, proof: Proof, columns: Columns) -> Longs | None:
+        """The most that each of these nodes can bring at the prices of the proof."""
+        caps = proof.problem.caps(self._slots, None, columns)
+        listed = self._patterns.of([g.demand for g in proof.problem.groups], caps, columns)
+        if listed is None:
+            return None
+        return np.array([(patterns @ proof.prices).max(initial=0) for patterns in listed], np.int64)
+
+
+class Seen:
+    """What was free when proofs were last told what has changed."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.layout = nodes.layout
+        self.facts = nodes.fact_changes.end
+        self.free = np.array([nodes.free(row) for row in nodes.resources.values()])
+
+    def differences(self, other: "Seen") -> set[int]:
+        """Columns; both of one layout."""
+        return set(np.flatnonzero((self.free != other.free).any(axis=0)).tolist())
