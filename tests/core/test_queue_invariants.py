@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from muster.core.eligibility import Eligibility
 from muster.core.events import GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
 from muster.core.gang import Code, GangId, PodSet, Queue, QueueOrder
-from muster.core.queues import Account, counted
+from muster.core.queues.account import Account
+from muster.core.queues.amounts import counted
 from muster.core.scheduler import Scheduler
 from muster.core.slots import Slots
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape

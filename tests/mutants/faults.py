@@ -124,7 +124,7 @@ FAULTS: Final = (
     Fault(
         "a hard cap counts at the queue itself only",
         "quota",
-        "core/queues.py",
+        "core/queues/__init__.py",
         "in account.path:\n            for resource, amount in counted(demand) if",
         "in account.path[:1]:\n            for resource, amount in counted(demand) if",
         ("tests/core/test_queues.py",),
@@ -132,9 +132,9 @@ FAULTS: Final = (
     Fault(
         "what a queue uses is not given back",
         "quota",
-        "core/queues.py",
-        "                _add(above.used, charge.used, sign)",
-        "                _add(above.used, charge.used, max(sign, 0))",
+        "core/queues/__init__.py",
+        "                add(above.used, charge.used, sign)",
+        "                add(above.used, charge.used, max(sign, 0))",
         ("tests/core/test_queues.py",),
     ),
     Fault(

@@ -12,7 +12,8 @@ from muster.api.base import Object
 from muster.api.quantity import show
 from muster.app.observe import observe
 from muster.core.gang import Amounts
-from muster.core.queues import Account, Queues
+from muster.core.queues import Queues
+from muster.core.queues.account import Account
 from muster.core.scheduler import Scheduler
 from muster.kube.client import Client
 from muster.names import GPU, GPU_SHARE

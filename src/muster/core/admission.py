@@ -22,7 +22,9 @@ from muster.core.gang import Code, Gang
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
-from muster.core.queues import ROOT, Account, Queues, counted
+from muster.core.queues import Queues
+from muster.core.queues.account import ROOT, Account
+from muster.core.queues.amounts import counted
 from muster.core.quotas import Quotas
 from muster.core.wants import Wants
 

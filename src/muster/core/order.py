@@ -36,7 +36,8 @@ from muster.core.decisions import Explanation
 from muster.core.gang import Gang, GangId, QueueOrder
 from muster.core.gangs import GangState
 from muster.core.placement import Want
-from muster.core.queues import Account, Queues
+from muster.core.queues import Queues
+from muster.core.queues.account import Account
 
 #: Rank or, in a queue of order fifo, age and id; no two of a line are equal.
 _Key = tuple[Any, ...]  # Any: ranks and ages are never compared with each other

@@ -10,7 +10,8 @@ from muster.api.muster_v1alpha1 import Queue
 from muster.core.events import QueueChanged
 from muster.core.gang import Amounts, QueueOrder
 from muster.core.gang import Queue as Rules
-from muster.core.queues import Account, Queues
+from muster.core.queues import Queues
+from muster.core.queues.account import Account
 from muster.names import GPU, GPU_SHARE
 
 #: Condition of a queue that takes part; False with a reason while it does not.

@@ -1,4 +1,4 @@
-"""How much of a parent's entitlement each of its queues is entitled to, of one resource.
+"""How much of its parent's entitlement each queue is entitled to, per resource, from the root down.
 
 The rule (docs/queues.md): a queue with a `deserved` amount is entitled to that. The others are entitled to
 their guarantee, and divide what is left by weight: like water that is poured into vessels as wide as
@@ -13,6 +13,8 @@ guarantees are cut last: promises of one kind are cut in proportion.
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from muster.core.queues.account import Account
 
 
 class Terms(NamedTuple):
@@ -29,6 +31,62 @@ class Terms(NamedTuple):
 
     def capped(self, amount: int) -> int:
         return amount if self.capability is None else min(amount, self.capability)
+
+
+def entitle(root: Account) -> None:
+    """Divides what the root is entitled to among the queues below it, by resource."""
+    _divide_below(root, _Asked())
+
+
+def _divide_below(parent: Account, asked: "_Asked") -> None:
+    shares = {child.name: dict[str, int]() for child in parent.children}
+    below = [child.used for child in parent.children]
+    claims = [(child, asked.of(child)) for child in parent.children]
+    for resource, entitled in parent.entitled.items():
+        own = 0
+        if parent.parent is not None:
+            own = parent.used.get(resource, 0) - sum(used.get(resource, 0) for used in below)
+        terms = {child.name: _terms(child, resource, claim) for child, claim in claims}
+        for name, share in divide(max(entitled - own, 0), terms).items():
+            shares[name][resource] = share
+    for child in parent.children:
+        if child.entitled != shares[child.name]:
+            child.entitled = shares[child.name]
+        child.version += 1
+        if child.children:
+            _divide_below(child, asked)
+
+
+class _Asked:
+    """What queues use and wait for, as far as their caps let them; found once per division."""
+
+    def __init__(self) -> None:
+        self._known: dict[Account, dict[str, int]] = {}
+
+    def of(self, account: Account) -> dict[str, int]:
+        known = self._known.get(account)
+        if known is None:
+            known = dict(account.used)
+            for resource, amount in account.wanted.items():
+                known[resource] = known.get(resource, 0) + amount
+            for child in account.children:
+                used = child.used
+                for resource, amount in self.of(child).items():
+                    known[resource] = known.get(resource, 0) + amount - used.get(resource, 0)
+            for resource, cap in account.caps.items():
+                known[resource] = max(min(known.get(resource, 0), cap), account.used.get(resource, 0))
+            self._known[account] = known
+        return known
+
+
+def _terms(account: Account, resource: str, asked: Mapping[str, int]) -> Terms:
+    return Terms(
+        account.rules.weight,
+        asked.get(resource, 0),
+        account.kept.get(resource, 0),
+        account.deserved.get(resource),
+        account.caps.get(resource),
+    )
 
 
 def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:

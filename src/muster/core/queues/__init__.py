@@ -35,84 +35,25 @@ Source of the rules: docs/queues.md. Volcano's `capacity` plugin (deserved, guar
 Kueue's hierarchical cohorts (least common ancestor) have the same shape.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from muster.core.eligibility import Eligibility, Obstacle
-from muster.core.entitlement import Terms, divide
 from muster.core.explain.amounts import bare, show
 from muster.core.gang import Amounts, Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.gangs import GangState
-from muster.core.nodes import PODS, Nodes
+from muster.core.nodes import Nodes
 from muster.core.placement import Want
-from muster.names import GPU, GPU_SHARE
-
-ROOT: Final = "root"
-DEFAULT: Final = "default"
+from muster.core.queues.account import DEFAULT, ROOT, Account
+from muster.core.queues.amounts import add, counted
+from muster.core.queues.demand import least, most
+from muster.core.queues.entitlement import entitle
+from muster.core.queues.faults import faults_of
+from muster.names import GPU_SHARE
 
 _UNUSABLE: Final = np.uint8(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
-
-
-@dataclass(slots=True, eq=False)
-class Account:
-    """One queue of the tree. `used` counts all below it; other sums are its own gangs'."""
-
-    rules: Queue
-    parent: "Account | None" = None
-    children: list["Account"] = field(default_factory=list)
-    #: itself and those above it, without the root; of a faulty queue only itself
-    path: tuple["Account", ...] = ()
-    fault: str = ""
-    used: dict[str, int] = field(default_factory=dict)
-    wanted: dict[str, int] = field(default_factory=dict)
-    entitled: dict[str, int] = field(default_factory=dict)
-    #: gangs at or below it that have begun; its own that wait for their minimum
-    standing: int = 0
-    waiting: int = 0
-    #: what its gangs use by namespace, if its order is fair
-    by_namespace: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: number of the last start that carried it over its entitlement
-    carried_over: int = -1
-    #: counts changes of what the checks of its gangs depend on
-    version: int = 0
-    #: the rules' amounts, to be looked up
-    caps: dict[str, int] = field(init=False)
-    kept: dict[str, int] = field(init=False)
-    deserved: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.caps, self.kept = dict(counted(self.rules.capability)), dict(counted(self.rules.guarantee))
-        self.deserved = dict(counted(self.rules.deserved or ()))
-
-    @property
-    def name(self) -> str:
-        return self.rules.name
-
-    def share(self, more: Amounts = ()) -> float:
-        """max over resources of (used + more) / entitled; what is used without being entitled to is infinite.
-
-        Equal fractions are equal numbers: IEEE division rounds correctly on every machine.
-        """
-        used = self.used
-        if more:
-            used = {**used, **{r: used.get(r, 0) + amount for r, amount in more}}
-        return self._share(used)
-
-    def share_of(self, namespace: str) -> float:
-        """The same of what one namespace uses: its dominant share. Only in a queue of order fair."""
-        return self._share(self.by_namespace.get(namespace, {}))
-
-    def _share(self, used: Mapping[str, int]) -> float:
-        share = 0.0
-        for resource, amount in used.items():
-            if amount > 0:
-                whole = self.entitled.get(resource, 0)
-                share = max(share, amount / whole if whole else float("inf"))
-        return share
 
 
 class _Charge(NamedTuple):
@@ -184,7 +125,7 @@ class Queues:
                 account.parent = self.root if parent == ROOT else self.accounts[parent]
                 account.parent.children.append(account)
         for account in self.accounts.values():
-            account.path = (account, *_above(account))
+            account.path = (account, *account.above())
         self._planted, self._entitled = True, False
         self.plantings += 1
         self._capacity_as_of = (-1, -1)
@@ -225,14 +166,14 @@ class Queues:
         account = self.accounts.get(charge.queue)
         if account is not None:
             account.waiting += sign * charge.waits
-            _add(account.wanted, charge.wanted, sign)
+            add(account.wanted, charge.wanted, sign)
             if account.rules.order is QueueOrder.FAIR:
-                _add(account.by_namespace.setdefault(charge.namespace, {}), charge.used, sign)
+                add(account.by_namespace.setdefault(charge.namespace, {}), charge.used, sign)
             for above in account.path:
                 above.standing += sign * charge.stands
-                _add(above.used, charge.used, sign)
+                add(above.used, charge.used, sign)
                 above.version += 1
-        _add(self.root.used, charge.used, sign)
+        add(self.root.used, charge.used, sign)
         self.moves += 1
         self._entitled = False
 
@@ -240,15 +181,15 @@ class Queues:
         """Charge (1) or free (-1) amounts as if gangs of this queue had begun or ended to use them."""
         account, amounts = self.find(queue), counted(amounts)
         for above in account.path if account is not None else ():
-            _add(above.used, amounts, sign)
+            add(above.used, amounts, sign)
             above.version += 1
-        _add(self.root.used, amounts, sign)
+        add(self.root.used, amounts, sign)
 
     def demand(self, want: Want) -> tuple[Amounts, Amounts]:
         """What the minimum of a want takes at least, and what all of it takes; `pods` included."""
         known = self._demands.get(want)
         if known is None:
-            known = self._demands[want] = (_least(want), _most(want))
+            known = self._demands[want] = (least(want), most(want))
         return known
 
     # Entitlement
@@ -262,7 +203,7 @@ class Queues:
             self._capacity_as_of, self._entitled = as_of, False
             self.root.entitled = self._usable()
         if not self._entitled:
-            self._divide(self.root, _Asked())
+            entitle(self.root)
             self._entitled = True
             self.divisions += 1
 
@@ -273,24 +214,6 @@ class Queues:
         sums = {r: int(nodes.capacity(row)[usable].sum(dtype=np.int64)) for r, row in nodes.resources.items()}
         sums.pop(GPU_SHARE, None)  # what is free of it is read off the devices
         return dict(counted(tuple(sums.items())))
-
-    def _divide(self, parent: Account, asked: "_Asked") -> None:
-        shares = {child.name: dict[str, int]() for child in parent.children}
-        below = [child.used for child in parent.children]
-        claims = [(child, asked.of(child)) for child in parent.children]
-        for resource, entitled in parent.entitled.items():
-            own = 0
-            if parent is not self.root:
-                own = parent.used.get(resource, 0) - sum(used.get(resource, 0) for used in below)
-            terms = {child.name: _terms(child, resource, claim) for child, claim in claims}
-            for name, share in divide(max(entitled - own, 0), terms).items():
-                shares[name][resource] = share
-        for child in parent.children:
-            if child.entitled != shares[child.name]:
-                child.entitled = shares[child.name]
-            child.version += 1
-            if child.children:
-                self._divide(child, asked)
 
     # What a queue may do
 
@@ -423,167 +346,6 @@ class Queues:
             account.used.get(r, 0) + amount > account.entitled.get(r, 0) < everything.get(r, 0)
             for r, amount in demand
         )
-
-
-def counted(amounts: Amounts) -> Amounts:
-    """The same with GPUs and shares of GPUs as one: thousandths."""
-    gpus = 0
-    for resource, amount in amounts:
-        if resource == GPU:
-            gpus += 1000 * amount
-        elif resource == GPU_SHARE:
-            gpus += amount
-    if not gpus:
-        return amounts
-    others = [(r, amount) for r, amount in amounts if r not in (GPU, GPU_SHARE)]
-    return tuple(sorted([*others, (GPU_SHARE, gpus)]))
-
-
-def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
-    """What is wrong with queues, by name: a queue below a faulty one is faulty, too.
-
-    Guarantees are kept in order of name: of several that are too much together, the last are at fault.
-    """
-    faults: dict[str, str] = {}
-    for name in sorted(rules):
-        if found := _fault(rules[name]) or _cycle(name, rules):
-            faults[name] = found
-    for name in sorted(rules):
-        parent = rules[name].parent
-        if name not in faults and parent != ROOT and parent not in rules:
-            faults[name] = f"its parent {parent} does not exist"
-    promised: dict[str, dict[str, int]] = {}
-    for name in sorted(rules):
-        parent = rules[name].parent
-        if name in faults or parent == ROOT or parent not in rules:
-            continue
-        so_far = promised.setdefault(parent, {})
-        limits = {**dict(counted(rules[parent].capability)), **dict(counted(rules[parent].guarantee))}
-        for resource, amount in counted(rules[name].guarantee):
-            if resource in limits and so_far.get(resource, 0) + amount > limits[resource]:
-                kept = dict(counted(rules[parent].guarantee))
-                what = "guarantee" if resource in kept else "capability"
-                whole, others = bare(resource, limits[resource]), bare(resource, so_far.get(resource, 0))
-                faults[name] = (
-                    f"its guarantee of {show(resource, amount)} is more than is left of the {what} of its "
-                    f"parent {parent}, {whole}, of which {others} are guaranteed to others below it"
-                )
-        if name not in faults:
-            _add(so_far, counted(rules[name].guarantee), 1)
-    for name in sorted(rules):
-        if name not in faults:
-            above = next((a for a in _ancestors(name, rules) if a in faults), None)
-            if above is not None:
-                faults[name] = f"{above}, above it, is invalid: {faults[above]}"
-    return faults
-
-
-def _fault(queue: Queue) -> str:
-    """What is wrong with a queue on its own."""
-    if queue.fault:
-        return queue.fault
-    if queue.name == ROOT:
-        return "root is the name of what all queues are below; choose another"
-    if queue.weight < 1:
-        return f"its weight is {queue.weight}; write 1 or more"
-    caps, kept = dict(counted(queue.capability)), dict(counted(queue.guarantee))
-    deserved = counted(queue.deserved or ())
-    for what, amounts in (("guarantee", counted(queue.guarantee)), ("deserved", deserved)):
-        for resource, amount in amounts:
-            if resource in caps and amount > caps[resource]:
-                cap = show(resource, caps[resource])
-                return f"its {what} of {bare(resource, amount)} is above its capability of {cap}"
-    for resource, amount in deserved:
-        if amount < kept.get(resource, 0):
-            least = show(resource, kept[resource])
-            return f"it deserves {bare(resource, amount)}, less than its guarantee of {least}"
-    return ""
-
-
-def _cycle(name: str, rules: Mapping[str, Queue]) -> str:
-    seen = [name]
-    for above in _ancestors(name, rules):
-        seen.append(above)
-        if above == name:
-            return f"queues are in a cycle: {' is below '.join(seen)}"
-    return ""
-
-
-def _ancestors(name: str, rules: Mapping[str, Queue]) -> Iterator[str]:
-    """The queues above one, each once; ends where the tree does, or where a cycle closes."""
-    seen: set[str] = set()
-    while name in rules and (name := rules[name].parent) != ROOT and name not in seen:
-        seen.add(name)
-        yield name
-
-
-def _above(account: Account) -> Iterator[Account]:
-    parent = account.parent
-    while parent is not None and parent.parent is not None:
-        yield parent
-        parent = parent.parent
-
-
-class _Asked:
-    """What queues use and wait for, as far as their caps let them; found once per division."""
-
-    def __init__(self) -> None:
-        self._known: dict[Account, dict[str, int]] = {}
-
-    def of(self, account: Account) -> dict[str, int]:
-        known = self._known.get(account)
-        if known is None:
-            known = dict(account.used)
-            for resource, amount in account.wanted.items():
-                known[resource] = known.get(resource, 0) + amount
-            for child in account.children:
-                used = child.used
-                for resource, amount in self.of(child).items():
-                    known[resource] = known.get(resource, 0) + amount - used.get(resource, 0)
-            for resource, cap in account.caps.items():
-                known[resource] = max(min(known.get(resource, 0), cap), account.used.get(resource, 0))
-            self._known[account] = known
-        return known
-
-
-def _terms(account: Account, resource: str, asked: Mapping[str, int]) -> Terms:
-    return Terms(
-        account.rules.weight,
-        asked.get(resource, 0),
-        account.kept.get(resource, 0),
-        account.deserved.get(resource),
-        account.caps.get(resource),
-    )
-
-
-def _least(want: Want) -> Amounts:
-    """Of each resource what the minimum takes, whichever places it is made of."""
-    rest = want.need - sum(part.need for part in want.parts)
-    least: dict[str, int] = {PODS: want.need}
-    for part in want.parts:
-        _add(least, tuple((r, part.need * q) for r, q in part.shape.requests if r != PODS), 1)
-    if rest > 0:
-        open_ = [dict(part.shape.requests) for part in want.parts if part.count > part.need]
-        for resource in {r for requests in open_ for r in requests if r != PODS}:
-            cheapest = min(requests.get(resource, 0) for requests in open_)
-            least[resource] = least.get(resource, 0) + rest * cheapest
-    return counted(tuple(sorted((r, amount) for r, amount in least.items() if amount)))
-
-
-def _most(want: Want) -> Amounts:
-    most: dict[str, int] = {PODS: sum(part.count for part in want.parts)}
-    for part in want.parts:
-        _add(most, tuple((r, part.count * q) for r, q in part.shape.requests if r != PODS), 1)
-    return counted(tuple(sorted((r, amount) for r, amount in most.items() if amount)))
-
-
-def _add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:
-    for resource, amount in amounts:
-        total = sums.get(resource, 0) + sign * amount
-        if total:
-            sums[resource] = total
-        else:
-            sums.pop(resource, None)
 
 
 def _only(what: str, names: tuple[str, ...]) -> str:

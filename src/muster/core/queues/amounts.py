@@ -1,0 +1,31 @@
+"""Amounts as queues count them: whole GPUs and shares of GPUs are one resource.
+
+`nvidia.com/gpu` of nodes and pods becomes thousandths, under `muster.dev/gpu-share`.
+"""
+
+from muster.core.gang import Amounts
+from muster.names import GPU, GPU_SHARE
+
+
+def counted(amounts: Amounts) -> Amounts:
+    """The same with GPUs and shares of GPUs as one: thousandths."""
+    gpus = 0
+    for resource, amount in amounts:
+        if resource == GPU:
+            gpus += 1000 * amount
+        elif resource == GPU_SHARE:
+            gpus += amount
+    if not gpus:
+        return amounts
+    others = [(r, amount) for r, amount in amounts if r not in (GPU, GPU_SHARE)]
+    return tuple(sorted([*others, (GPU_SHARE, gpus)]))
+
+
+def add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:
+    """Adds (1) or subtracts (-1) amounts; nothing of a resource is no entry."""
+    for resource, amount in amounts:
+        total = sums.get(resource, 0) + sign * amount
+        if total:
+            sums[resource] = total
+        else:
+            sums.pop(resource, None)

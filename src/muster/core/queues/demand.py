@@ -1,0 +1,27 @@
+"""What a want takes of each resource: at least, and in all. `pods` included, GPUs in thousandths."""
+
+from muster.core.gang import Amounts
+from muster.core.nodes import PODS
+from muster.core.placement import Want
+from muster.core.queues.amounts import add, counted
+
+
+def least(want: Want) -> Amounts:
+    """Of each resource what the minimum takes, whichever places it is made of."""
+    rest = want.need - sum(part.need for part in want.parts)
+    sums: dict[str, int] = {PODS: want.need}
+    for part in want.parts:
+        add(sums, tuple((r, part.need * q) for r, q in part.shape.requests if r != PODS), 1)
+    if rest > 0:
+        open_ = [dict(part.shape.requests) for part in want.parts if part.count > part.need]
+        for resource in {r for requests in open_ for r in requests if r != PODS}:
+            cheapest = min(requests.get(resource, 0) for requests in open_)
+            sums[resource] = sums.get(resource, 0) + rest * cheapest
+    return counted(tuple(sorted((r, amount) for r, amount in sums.items() if amount)))
+
+
+def most(want: Want) -> Amounts:
+    sums: dict[str, int] = {PODS: sum(part.count for part in want.parts)}
+    for part in want.parts:
+        add(sums, tuple((r, part.count * q) for r, q in part.shape.requests if r != PODS), 1)
+    return counted(tuple(sorted((r, amount) for r, amount in sums.items() if amount)))
