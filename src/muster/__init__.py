@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from muster import core as core
     from muster.api.base import Object
-    from muster.app.plan import Decision
+    from muster.app.plan.decisions import Decision
     from muster.sim.report import Report
     from muster.workloads.jobfile import Mode
 

@@ -7,7 +7,8 @@ import pytest
 
 from muster import names
 from muster.api.base import Object
-from muster.app.plan import Delay, Outcome, Plan, latest, plan
+from muster.app.plan import Plan, latest, plan
+from muster.app.plan.decisions import Delay, Outcome
 from muster.core.gang import GangId, NodeName, Place
 from muster.names import GPU
 from muster.runtime.mirror import WATCHED, Mirror

@@ -23,7 +23,7 @@ from muster.core.gang import (
 from muster.translate import bare, job, jobset, podgroup
 from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.podgroup import pod_set_name
+from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked, pod_bound
 from tests.translate.cluster import job as job_of
 from tests.translate.cluster import jobset as jobset_of

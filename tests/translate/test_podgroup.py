@@ -13,7 +13,8 @@ from muster.core.gang import Code, Gate, Place
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.podgroup import pod_set_name, read
+from muster.translate.podgroup import read
+from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked
 from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, template, world
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.app.cluster import Target
-    from muster.app.plan import Decision, Plan
+    from muster.app.plan import Plan
+    from muster.app.plan.decisions import Decision
     from muster.workloads.snapshot import Objects
 
 Files = Annotated[
@@ -193,7 +194,7 @@ def _print(found: "Plan") -> None:
 
 def _print_edit(found: "Plan") -> None:
     """What is different from the cluster as it is; nothing was proposed that could be decided about."""
-    from muster.app.plan import Outcome
+    from muster.app.plan.decisions import Outcome
     from muster.cli import show
 
     rows = []

@@ -48,6 +48,7 @@ from muster.translate import bare, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
+from muster.translate.podgroup.reading import KINDS
 from muster.translate.surroundings import claim_names, selects_namespaces
 from muster.translate.world import World
 
@@ -59,7 +60,7 @@ _READ: dict[Dialect, Callable[[GroupKey, World, Group | None], Group | None]] = 
     Dialect.POD: bare.read,
 }
 _RANK = list(Dialect)
-_POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in podgroup.KINDS.items()}
+_POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in KINDS.items()}
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
@@ -287,5 +288,5 @@ def _exists(key: GroupKey, world: World) -> bool:
         return (parent := world.jobs.get(name)) is not None and job.is_gang(parent, world)
     if key.dialect is Dialect.POD:
         return (pod := world.pods.get(name)) is not None and group_of(pod, world) == key
-    kind = podgroup.KINDS[key.dialect]
+    kind = KINDS[key.dialect]
     return name in world.pod_groups(kind) or bool(world.pods_in(kind, *name))

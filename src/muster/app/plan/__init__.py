@@ -1,0 +1,126 @@
+"""What would happen: the scheduler itself, asked about a cluster as it is and some objects more.
+
+A mirror is filled with the objects of the cluster and with those that are proposed; a new scheduler is told
+and asked what a live one would be. Nothing is written anywhere. Objects that controllers would make of a
+proposed one at once are thought of as made: a gang is planned from its templates, as one that
+`muster submit` creates, and the pods of an independent Job or JobSet are named after the places they fill.
+
+What is in the cluster already is not proposed again: such a job or pod is planned as it stands there. Any
+other object (a Queue, a PodGroup) takes the place of its namesake.
+
+Where somebody in the cluster waits, the same is asked of the cluster as it is, and from both answers the
+clock is let run on (`forecast.py`): whose start comes later is delayed by what is proposed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+import msgspec
+
+from muster.api.core_v1 import Pod
+from muster.app.forecast import starts
+from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions
+from muster.app.plan.picture import Picture
+from muster.app.plan.proposal import propose
+from muster.core.decisions import Decision as Decided
+from muster.core.events import Event
+from muster.core.gang import GangId
+from muster.core.scheduler import Config, Scheduler
+from muster.workloads.snapshot import Objects
+
+#: Gangs of each queue that are told what would start them.
+REMEDIES: Final = 20
+#: Cycles in which exact searches that were put off have their turn.
+CYCLES: Final = 100
+
+
+@dataclass(slots=True)
+class Plan:
+    """A decision per gang that was proposed, then one per waiting gang of the cluster, in deciding order."""
+
+    decisions: list[Decision]
+    #: how many of them were proposed
+    proposed: int
+    #: when that is, seconds since the epoch
+    now: float
+    #: of gangs of the cluster: those that start, or make room for themselves, without what is proposed
+    before: Mapping[str, Outcome] = field(default_factory=dict)
+    #: what there is to say about the objects
+    notes: list[str] = field(default_factory=list)
+
+
+def plan(
+    proposed: Objects, cluster: Objects, now: float | None = None, schedulers: frozenset[str] | None = None
+) -> Plan:
+    """`now` in seconds since the epoch; None: the newest time that the cluster's objects tell.
+
+    `schedulers`: values of `spec.schedulerName` that make a pod ours; None = all.
+    """
+    at = latest(cluster) if now is None else now
+    notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
+    picture = Picture(schedulers)
+    picture.put_all(cluster)
+    as_it_is = picture.events(at)
+    own, refusals = propose(picture, proposed, at, notes)
+    core = _scheduler(Config(remedies=REMEDIES), [*as_it_is, *picture.events(at)])
+    decided = _decide(core, at)
+    found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
+    waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
+    if waiting:
+        then = starts(core, decided, at, waiting)
+        _compare(found, waiting, then, _scheduler(Config(explain=False), as_it_is))
+    return found
+
+
+def _scheduler(config: Config, events: Iterable[Event]) -> Scheduler:
+    core = Scheduler(config)
+    for event in events:
+        core.apply(event)
+    return core
+
+
+def _decide(core: Scheduler, now: float) -> list[Decided]:
+    decisions = core.decide(now)
+    for _ in range(CYCLES):
+        if not core.fit.exact.behind:
+            break
+        decisions += core.decide(now)
+    return decisions
+
+
+def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], core: Scheduler) -> None:
+    """Says what is different from the cluster as it is; delays are told with the first gang that starts."""
+    decided = _decide(core, found.now)
+    told = Told(decided)
+    found.before = {
+        str(gang): Outcome.PREEMPT if gang in told.evictions else Outcome.PLACE for gang in told.assigned
+    }
+    before = starts(core, decided, found.now, waiting)
+    delays = [
+        Delay(str(gang), None if gang not in then else then[gang] - at)
+        for gang, at in sorted(before.items())
+        if then.get(gang, inf) > at
+    ]
+    causes = [n for n, each in enumerate(found.decisions[: found.proposed]) if each.assignments]
+    if delays and causes:
+        found.decisions[causes[0]] = msgspec.structs.replace(found.decisions[causes[0]], delays=delays)
+
+
+def latest(objects: Objects) -> float:
+    """The newest time of creation or start; 0 if none tells one."""
+    times = [resource.metadata.creation_timestamp for resource in objects.items.values()]
+    times += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
+    return max((time.timestamp() for time in times if time is not None), default=0.0)
+
+
+def _notes(objects: Objects, where: str) -> Iterator[str]:
+    if objects.ignored:
+        count = sum(objects.ignored.values())
+        some = ", ".join(f"{n} × {what}" for what, n in objects.ignored.most_common(5))
+        yield f"left out: {count} object{'s' * (count != 1)} of other kinds {where}: {some}" + (
+            " and others" if len(objects.ignored) > 5 else ""
+        )
+    if objects.repeated:
+        yield f"objects that come more than once {where}: {objects.repeated}; the last of each counts"

@@ -1,0 +1,140 @@
+"""What was decided, in the words of docs/names.md."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from muster.api.base import Object
+from muster.core.decisions import Assign, Evict, Explanation
+from muster.core.decisions import Decision as Decided
+from muster.core.gang import Code, GangId, Gate, Place
+from muster.core.gangs import stands
+from muster.core.scheduler import Scheduler
+from muster.translate.group import Group
+from muster.translate.status import explained
+
+
+class Outcome(StrEnum):
+    PLACE = "place"
+    PREEMPT = "preempt"
+    WAIT = "wait"
+    INVALID = "invalid"
+
+
+class Cost(msgspec.Struct, frozen=True, rename="camel"):
+    """What evicting the victims would lose."""
+
+    gpu_seconds: float = 0.0
+
+
+class Delay(msgspec.Struct, frozen=True):
+    """Another gang, and the seconds by which it would start later; None: it is not known when it would."""
+
+    gang: str
+    by: float | None
+
+
+class Decision(msgspec.Struct, frozen=True, rename="camel"):
+    """What would become of one gang (docs/names.md); `reason` is an explanation as JSON."""
+
+    gang: str
+    outcome: Outcome
+    #: `namespace/pod` → node; places of templates are `namespace/group/podset-index`
+    assignments: dict[str, str] = {}
+    #: `namespace/pod`
+    victims: list[str] = []
+    cost: Cost = Cost()
+    reason: Object | None = None
+    delays: list[Delay] = []
+
+
+def decisions(
+    decided: Sequence[Decided],
+    core: Scheduler,
+    groups: Mapping[GangId, Group],
+    own: set[str],
+    refusals: Mapping[GangId, Gate],
+) -> tuple[list[Decision], int]:
+    """Those of proposed gangs first, and how many these are."""
+    told = Told(decided)
+    states = core.gangs
+    served = [state.id for state in core.served if state.id in groups]
+    order = dict.fromkeys([*served, *sorted(groups)])  # those that lack nothing come last
+    ours = {gang for gang in order if _is_of(groups[gang], own)}
+    first, rest = [], []
+    for gang, gate in refusals.items():
+        first.append(_decision_of(gang, {}, told, Explanation(gate.code, "gate", gate.message)))
+    for gang in order:
+        state = states.get(gang)
+        reason = state.explanation if state is not None else None
+        if gang in ours:
+            reason = reason or _gated(groups[gang])
+            first.append(_decision_of(gang, groups, told, reason))
+        elif gang in told.assigned or (reason is not None and state is not None and not stands(state)):
+            rest.append(_decision_of(gang, groups, told, reason))
+    return [*first, *rest], len(first)
+
+
+def _gated(group: Group) -> Explanation | None:
+    """Of a gang without places, which the scheduler has nothing to say about: why it must not start."""
+    gate = group.gang.gate
+    if gate is None or any(member.pod.spec.node_name for member in group.members.values()):
+        return None
+    return Explanation(gate.code, "gate", gate.message)
+
+
+class Told:
+    """Decisions by the gang that they are for."""
+
+    def __init__(self, decided: Iterable[Decided]) -> None:
+        self.assigned: dict[GangId, dict[Place, str]] = {}
+        self.evictions: dict[GangId, list[Evict]] = {}
+        for decision in decided:
+            match decision:
+                case Assign(gang=gang, nodes=nodes):
+                    self.assigned.setdefault(gang, {}).update(nodes)
+                case Evict(beneficiary=gang):
+                    self.evictions.setdefault(gang, []).append(decision)
+
+
+def _is_of(group: Group, uids: set[str]) -> bool:
+    return group.source.uid in uids or not uids.isdisjoint(group.members)
+
+
+def _decision_of(
+    gang: GangId, groups: Mapping[GangId, Group], told: Told, reason: Explanation | None
+) -> Decision:
+    evictions, assigned = told.evictions.get(gang, []), told.assigned.get(gang)
+    if evictions:
+        outcome = Outcome.PREEMPT
+    elif assigned or reason is None:
+        outcome = Outcome.PLACE
+    else:
+        outcome = Outcome.INVALID if reason.code is Code.INVALID else Outcome.WAIT
+    return Decision(
+        gang=str(gang),
+        outcome=outcome,
+        assignments=_assignments(groups[gang], assigned) if assigned else {},
+        victims=sorted({pod for evict in evictions for pod in _victims(evict, groups)}),
+        cost=Cost(sum(evict.work_lost for evict in evictions)),
+        # who is placed may still be told to wait, for victims to go
+        reason=None if reason is None or evictions or assigned else explained(reason),
+    )
+
+
+def _assignments(group: Group, assigned: Mapping[Place, str]) -> dict[str, str]:
+    pods = {member.place: member.pod.key for member in group.members.values()}
+    template = f"{group.namespace}/{group.source.name}"
+    return {
+        pods.get(place, f"{template}/{place.pod_set}-{place.index}"): assigned[place]
+        for place in sorted(assigned)
+    }
+
+
+def _victims(evict: Evict, groups: Mapping[GangId, Group]) -> Iterator[str]:
+    for victim in evict.victims:
+        group = groups.get(victim.gang)
+        for uid, member in group.members.items() if group is not None else ():
+            if member.pod.spec.node_name and (not victim.pods or uid in victim.pods):
+                yield member.pod.key

@@ -1,0 +1,150 @@
+"""What is proposed, put into the picture as controllers would make it at once."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from muster import names
+from muster.api import kinds
+from muster.api.base import Object, ObjectMeta, Resource
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.fields import InvalidObject, convert
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.app.plan.picture import Picture
+from muster.core.gang import Code, GangId, Gate
+from muster.translate import job, jobset
+from muster.translate.world import World
+from muster.workloads import demand
+from muster.workloads.snapshot import Name, Objects
+
+
+def propose(
+    picture: Picture, proposed: Objects, now: float, notes: list[str]
+) -> tuple[set[str], dict[GangId, Gate]]:
+    """Puts proposed objects in. Returns their uids, and jobs of which no pod would be made, with why."""
+    # later than anything there: who waits already comes first
+    created = datetime.fromtimestamp(now, UTC) + timedelta(microseconds=1)
+    uids: set[str] = set()
+    refusals: dict[GangId, Gate] = {}
+    there = []
+    fresh = Objects()
+    for name, resource in proposed.items.items():
+        old = picture.known.get(name)
+        if old is not None and isinstance(resource, Pod | Job | JobSet):
+            there.append(resource.key)
+            uids.add(old.metadata.uid)
+            continue
+        resource = _successor(old, resource) if old is not None else _created(resource, created)
+        uids.add(resource.metadata.uid)
+        fresh.items[name] = resource
+    if there:
+        shown = ", ".join(sorted(there)[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "")
+        notes.append(f"in the cluster already, and planned as they stand there: {shown}")
+    jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
+    picture.put_all(Objects({name: each for name, each in fresh.items.items() if name not in jobs}))
+    for name, owner in jobs.items():
+        if _is_gang(owner, picture.mirror.world):
+            picture.put(name, _admitted(owner))
+        elif owner.spec.suspend:
+            refusals[GangId(owner.key)] = Gate(
+                Code.GATED, "spec.suspend is true; set it to false to let it start"
+            )
+        else:
+            try:
+                pods = [*_pods(name, owner)]
+            except InvalidObject as error:
+                refusals[GangId(owner.key)] = Gate(Code.INVALID, str(error))
+                continue
+            for pod in pods:
+                uids.add(pod.metadata.uid)
+                picture.put((kinds.POD, pod.metadata.namespace, pod.metadata.name), pod)
+    return uids, refusals
+
+
+def _created(resource: Resource, now: datetime) -> Resource:
+    meta = resource.metadata
+    if meta.creation_timestamp is not None:
+        return resource
+    return msgspec.structs.replace(resource, metadata=msgspec.structs.replace(meta, creation_timestamp=now))
+
+
+def _successor(old: Resource, new: Resource) -> Resource:
+    """An edit: the same object, with a new spec."""
+    was = old.metadata
+    meta = msgspec.structs.replace(
+        new.metadata,
+        uid=was.uid,
+        resource_version=was.resource_version,
+        creation_timestamp=was.creation_timestamp,
+    )
+    status = getattr(old, "status", None)
+    return msgspec.structs.replace(new, metadata=meta, **({} if status is None else {"status": status}))
+
+
+def _is_gang(owner: Job | JobSet, world: World) -> bool:
+    if isinstance(owner, JobSet):
+        return bool(jobset.keys(owner, world))
+    return job.is_gang(owner, world)
+
+
+def _admitted(owner: Job | JobSet) -> Job | JobSet:
+    """As `muster submit` creates it, so that it is planned from its templates; the user's suspend stays."""
+    if owner.spec.suspend:
+        return owner
+    labels = {**owner.metadata.labels, names.ADMISSION: "gang"}
+    return msgspec.structs.replace(
+        owner,
+        metadata=msgspec.structs.replace(owner.metadata, labels=labels),
+        spec=msgspec.structs.replace(owner.spec, suspend=True),
+    )
+
+
+def _pods(name: Name, owner: Job | JobSet) -> Iterator[Pod]:
+    """The pods that are made at once, each with the name of its place."""
+    kind, namespace, group = name
+    value: Object = {**msgspec.to_builtins(owner), "kind": kind.kind}
+    for pod_set in demand.pod_sets(value):
+        if pod_set.stage and not _first(owner, pod_set.stage):
+            continue
+        set_name = pod_set.name if isinstance(owner, JobSet) else job.MAIN
+        template: Mapping[str, Any] = pod_set.template  # Any: JSON
+        metadata = _inheriting(template.get("metadata") or {}, owner.metadata)
+        for index in range(pod_set.count):
+            pod = f"{group}/{set_name}-{index}"
+            yield convert(
+                {
+                    "metadata": {
+                        **metadata,
+                        "name": pod,
+                        "namespace": namespace,
+                        "uid": f"{kind.kind}/{namespace}/{pod}",
+                        "creationTimestamp": owner.metadata.creation_timestamp,
+                    },
+                    "spec": template.get("spec", {}),
+                },
+                Pod,
+            )
+
+
+def _inheriting(metadata: Mapping[str, Any], owner: ObjectMeta) -> dict[str, Any]:  # Any: JSON
+    """A pod's metadata, with the marks of its Job or JobSet, which speaks for it where it says nothing."""
+    own = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    marks = {key: value for key, value in (owner.annotations | owner.labels).items() if key in _INHERITED}
+    fresh = {key: value for key, value in marks.items() if key not in own}
+    return {**metadata, "annotations": {**(metadata.get("annotations") or {}), **fresh}}
+
+
+#: Marks of a Job or JobSet that hold for its independent pods, too.
+_INHERITED: Final = (names.QUEUE, names.HOLD, names.PRIORITY)
+
+
+def _first(owner: Job | JobSet, stage: str) -> bool:
+    """Whether a replicated job of an order starts before any other has."""
+    assert isinstance(owner, JobSet), "only JobSets have stages"
+    replicated = owner.spec.replicated_jobs
+    if owner.spec.startup_policy.startup_policy_order == "InOrder":
+        return replicated[0].name == stage
+    return not next(each.depends_on for each in replicated if each.name == stage)

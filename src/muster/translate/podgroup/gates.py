@@ -1,0 +1,93 @@
+"""Why a gang of PodGroups must not start yet."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from muster.api.base import Kind
+from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.scheduling import PodGroup
+from muster.core.gang import Code, Gate
+from muster.translate import ganggroup, marks
+from muster.translate.demand import MOST_PLACES
+from muster.translate.identity import GroupKey
+from muster.translate.podgroup.members import Pods
+from muster.translate.podgroup.reading import KINDS, Reading
+from muster.translate.pods import asked
+from muster.translate.priority import chosen, priority
+from muster.translate.world import World
+
+
+def gate_of(key: GroupKey, one: Reading, several: bool, world: World) -> Gate | None:
+    wanted = one.wanted - one.places.awaited
+    gate = (
+        _refused(one.group, one.pods, wanted, world)
+        or _held(one.group)
+        or _missing(key, one.group, one.pods, wanted)
+    )
+    if gate is None or not several:
+        return gate
+    return replace(gate, message=f"PodGroup {'/'.join(one.name)}: {gate.message}")
+
+
+def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World) -> Gate | None:
+    """What is wrong with the lists of a GangGroup."""
+    for group in groups:
+        if why := ganggroup.error(group):
+            return Gate(Code.INVALID, f"PodGroup {group.key}: {why}")
+    wanted = sorted({name for group in groups for name in ganggroup.named(group)})
+    if len(wanted) < 2:
+        return None
+    there = world.pod_groups(kind)
+    for name in wanted:
+        called = "/".join(name)
+        if name not in there:
+            return Gate(Code.MEMBERS_MISSING, f"there is no PodGroup {called} yet, which its GangGroup names")
+        if list(ganggroup.named(there[name])) != wanted:
+            message = f"its PodGroups differ in {GROUPS}: {called} does not name all of {len(wanted)}"
+            return Gate(Code.INVALID, message)
+    return None
+
+
+def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> Gate | None:
+    if group is not None:
+        if gate := marks.refusal(group.metadata):
+            return gate
+        if isinstance(number := chosen([group.metadata], world), Gate):
+            return number
+        if wanted < 1:
+            return Gate(Code.INVALID, f"spec.minMember is {wanted}; write how many pods must run together")
+    if len(pods.ready) + len(pods.ended) > MOST_PLACES:
+        return Gate(Code.INVALID, f"more than {MOST_PLACES} pods name it; make several groups of them")
+    for pod in pods.ready:
+        if pod.spec.node_name:
+            continue
+        number = priority(pod.spec, world)
+        gate = (
+            marks.refusal(pod.metadata, of_pods=True)
+            or asked(pod, world).refusal
+            or (number if isinstance(number, Gate) else None)
+        )
+        if gate is not None:
+            return Gate(gate.code, f"pod {pod.metadata.name}: {gate.message}")
+    return None
+
+
+def _held(group: PodGroup | None) -> Gate | None:
+    return marks.hold(group.metadata) if group is not None else None
+
+
+def _missing(key: GroupKey, group: PodGroup | None, pods: Pods, wanted: int) -> Gate | None:
+    there = len(pods.ready) + len(pods.ended)
+    if group is None:
+        return Gate(
+            Code.MEMBERS_MISSING,
+            f"there is no PodGroup {key.name} of {KINDS[key.dialect].group}, which its pods name "
+            f"({there + len(pods.gated)} so far)",
+        )
+    if there >= wanted:
+        return None
+    if there + len(pods.gated) >= wanted:
+        return Gate(
+            Code.GATED, f"{len(pods.gated)} of its pods have scheduling gates; {wanted} must have none"
+        )
+    return Gate(Code.MEMBERS_MISSING, f"{there} of {wanted} pods exist")

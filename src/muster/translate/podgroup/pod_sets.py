@@ -1,0 +1,78 @@
+"""The pod sets of bare pods: pods of equal shape, named after that shape for ever.
+
+The name is of the shape and not of a pod or a number: pods come and go, and the places that are written on
+bound pods must mean the same for ever. Pods that look at labels which they carry themselves (to spread, or to
+keep each other off) are alike only if they are alike in those.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from muster.api.core_v1 import Pod
+from muster.core.gang import Labels, NodeTerm, Requirement, Shape, Toleration
+
+PODS: Final = "pods"
+
+
+@lru_cache(maxsize=4096)
+def pod_set_name(shape: Shape, labels: Labels = (), *, namespaces: bool = False) -> str:
+    """The same for the same shape, for ever: it is written on bound pods.
+
+    `labels` are those of its own that it looks at. The namespaces that its terms mean come and go, so they
+    only count where two sets of a gang differ in nothing else.
+    """
+    text = _told(shape if namespaces else _anywhere(shape)) + (repr(labels) if labels else "")
+    return f"{PODS}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+#: Fields that stand in names since there were names; others only if they have not their default.
+_ALWAYS: Final = {
+    Shape: ("requests", "selector", "affinity", "tolerations"),
+    Toleration: ("key", "value", "effect"),
+    NodeTerm: ("labels", "fields"),
+    Requirement: ("key", "operator", "values"),
+}
+
+
+def _told(value: object) -> str:
+    """As `repr` would, without fields that have their default: new ones change no name."""
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_told, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    always = _ALWAYS.get(type(value), ())
+    said = (
+        f"{field.name}={_told(found)}"
+        for field in fields(value)
+        if (found := getattr(value, field.name)) != field.default or field.name in always
+    )
+    return f"{type(value).__name__}({', '.join(said)})"
+
+
+def _anywhere(shape: Shape) -> Shape:
+    return replace(
+        shape,
+        near=tuple(replace(term, namespaces=None) for term in shape.near),
+        apart=tuple(replace(term, namespaces=None) for term in shape.apart),
+        drawn=tuple((weight, replace(term, namespaces=None)) for weight, term in shape.drawn),
+    )
+
+
+def own_labels(shape: Shape, labels: Mapping[str, str]) -> Labels:
+    """Of a pod's own labels those that its terms look at."""
+    terms = [term.labels for term in (*shape.near, *shape.apart, *(term for _, term in shape.drawn))]
+    terms += [spread.labels for spread in shape.spread]
+    keys = {requirement.key for requirements in terms for requirement in requirements}
+    return tuple(sorted((key, labels[key]) for key in keys if key in labels))
+
+
+def common(pods: Sequence[Pod]) -> Labels:
+    """The labels that are the same on all of these pods."""
+    same = set(pods[0].metadata.labels.items())
+    for pod in pods[1:]:
+        same &= pod.metadata.labels.items()
+    return tuple(sorted(same))
