@@ -86,7 +86,7 @@ def replay(
     trace: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]",
     policy: str = "pack",
     *,
-    format: str = "muster",
+    format: str | None = None,
     seeds: Iterable[int] = (42,),
     nodes: str = "",
     load: float | None = None,
@@ -98,10 +98,10 @@ def replay(
 ) -> "Report":
     """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
 
-    The arguments are the options of `muster replay`; `passes` is its `--pass`. With more than one process
-    (`jobs`) a program must guard its main part with `if __name__ == "__main__"`. The report's `metrics` have
-    `mean`, `std` and `per_seed`. Raises `muster.sim.trace.TraceError`, a ValueError, with file, line and
-    column.
+    The arguments are the options of `muster replay`; `passes` is its `--pass`. Without a `format` the files
+    tell it. With more than one process (`jobs`) a program must guard its main part with
+    `if __name__ == "__main__"`. The report's `metrics` have `mean`, `std` and `per_seed`. Raises
+    `muster.sim.trace.TraceError`, a ValueError, with file, line and column.
     """
     from pathlib import Path
 
@@ -113,7 +113,7 @@ def replay(
     paths = [trace] if isinstance(trace, str | os.PathLike) else list(trace)
     asked = experiment.Experiment(
         readers.open_trace(
-            readers.Format(format),
+            None if format is None else readers.Format(format),
             [Path(path) for path in paths],
             nodes=as_nodes(nodespec.read(nodes)) if nodes else [],
             estimates=traces.Estimates(estimates),

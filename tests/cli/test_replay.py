@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.scheduler import Scheduler
 from muster.journal import Began, Cycle, Journal
 from muster.sim.metrics import NAMES
-from muster.sim.readers.openb import PODS
+from muster.sim.readers.openb import NODES, PODS
 from tests.sim.traces import swf, write
 
 Run = Callable[..., tuple[int, str, str]]
@@ -108,6 +109,46 @@ def test_philly_on_nodes_that_are_given(run: Run) -> None:
     metrics = json.loads(out)["metrics"]
     # the job of 8 takes both nodes, and waits ten seconds for the one of 4
     assert (metrics["wait_mean"]["mean"], metrics["makespan"]["mean"]) == (5, 80)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "t.swf",
+        "bom.swf",
+        "jobs.swf --nodes cpu=10",
+        "openb_node_list_gpu_node.csv pods.csv",
+        "philly.csv --nodes 2xnvidia.com/gpu=4",
+        "nodes.csv jobs.csv",
+        "jobs.json",
+        "journal",
+    ],
+)
+def test_a_trace_tells_its_own_format(run: Run, journal: Path, words: str) -> None:
+    write(Path("bom.swf"), "\ufeff" + swf(*JOBS))
+    write(Path("jobs.swf"), swf(*JOBS).split("\n", 1)[1])
+    write(Path("openb_node_list_gpu_node.csv"), f"{','.join(NODES)}\nn,8000,1024,1,V100\n")
+    write(Path("nodes.csv"), "cpu,node\n4,n\n")
+    write(Path("jobs.csv"), "submit,job,run,cpu\n0,a,1,1\n")
+    write(Path("jobs.json"), ' {"node": "n"}\n{"job": "a", "submit": 0, "run": 1}\n')
+    code, out, err = run(*words.split(), "-o", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["policy"] in ("pack", "easy")
+
+
+def test_a_trace_may_come_through_pipes(tmp_path: Path) -> None:
+    write(tmp_path / "jobs.csv", "job,submit,run,cpu\na,0,1,1\nb,0,1,1\n")
+    os.mkfifo(tmp_path / "nodes")
+    command = [sys.executable, "-m", "muster", "replay", "-", "jobs.csv", "nodes"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write('{"node": "m", "resources": {"cpu": 1}}\n')
+        process.stdin.close()
+        write(tmp_path / "nodes", "node,cpu\nn,3\n")
+        assert process.stdout.readline() == "2 jobs on 2 nodes, 4 cpu\n"
 
 
 def test_pods_and_memory_of_the_given_nodes_limit_nobody(run: Run) -> None:
@@ -206,7 +247,17 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("t.swf t.swf t.swf --format openb", "t.swf, t.swf, t.swf: expected one list of pods"),
         ("pods.csv --format openb", "there is no openb_node_list_gpu_node.csv beside it; name the list"),
         ("t.swf --format xml", "'xml' is not one of"),
-        ("t.swf", "Missing option '--format'"),
+        ("what.txt", "what.txt: no format begins with 'what, now'; expected swf (18 numbers a line, comm"),
+        ("empty.gz", "empty.gz: is empty; expected a trace"),
+        ("nosuch", "nosuch: cannot be read: No such file or directory"),
+        (".", ".: cannot be read: Is a directory"),
+        ("t.swf philly.csv", "t.swf is swf, philly.csv is philly; the files of a trace are of one format"),
+        ("t.swf --report nosuch/r.html", "--report nosuch/r.html: there is no directory nosuch; name a file"),
+        ("t.swf --report .", "--report .: is a directory; name a file to write"),
+        (
+            "twice.csv --nodes cpu=4",
+            "twice.csv, line 3: default/a is submitted again at 1 while it waits or runs",
+        ),
         ("--format swf", "Missing argument 'TRACE"),
         ("t.swf t.swf --format swf", "--format swf is one file; got 2"),
         ("t.swf --format swf --order sjbf", "--order sjbf: nothing is reserved under pack"),
@@ -224,6 +275,9 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
 def test_bad_input_is_one_clear_error(run: Run, words: str, said: str) -> None:
     write(Path("one.swf"), swf(JOBS[0]))
     write(Path("j.csv"), "job,submit,run\na,0,1\n")
+    write(Path("twice.csv"), "job,submit,run\na,0,5\na,1,5\n")
+    write(Path("what.txt"), "what, now\n")
+    write(Path("empty.gz"), "\n", compressed=True)
     code, out, err = run(*words.split())
     assert (code, out) == (2, "")
     assert said in " ".join(err.replace("│", " ").split())
@@ -254,3 +308,4 @@ def test_a_replay_on_a_terminal_shows_a_bar_and_ends_cleanly_when_interrupted(tm
         assert process.stdout.read() == ""
     os.close(ours)
     assert b"Traceback" not in seen
+    assert re.search(rb"interrupted after [0-9,]+ of 60,000 jobs\r\n$", seen)

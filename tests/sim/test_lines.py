@@ -48,6 +48,11 @@ def test_bytes_that_are_no_text_are_read_as_something_that_is_no_number(tmp_path
         number(text, "there", 0)
 
 
+def test_a_mark_of_byte_order_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n")
+    assert list(lines(tmp_path / "t")) == [(1, "a"), (2, "\ufeffb")]
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="nosuch: cannot be read: No such file"):
         list(lines(tmp_path / "nosuch"))

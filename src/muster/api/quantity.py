@@ -73,7 +73,7 @@ def capacity(resource: str, quantity: str | int | float) -> int:
 def show(resource: str, amount: int) -> str:
     """An amount in integer units as people write it: 1500 milli-CPU are "1.5", 2048 MiB "2Gi"."""
     if resource == "cpu":
-        return f"{amount / 1000:g}"
+        return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
     if unit(resource) == 2**20:
         for suffix, size in (("Ti", 2**20), ("Gi", 2**10)):
             if amount and amount % size == 0:

@@ -1,7 +1,9 @@
-"""`muster replay TRACE --format F`: a trace through the scheduler itself, in virtual time."""
+"""`muster replay TRACE…`: a trace through the scheduler itself, in virtual time."""
 
 import sys
+from contextlib import contextmanager
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -54,8 +56,13 @@ EVERY: Final = 200
 
 
 def command(
-    trace: Annotated[list[str], typer.Argument(metavar="TRACE…", help="A trace; gzip is recognised.")],
-    format: Annotated[Format, typer.Option("--format", help="What the trace is written in.")],
+    trace: Annotated[
+        list[str],
+        typer.Argument(metavar="TRACE…", help="A trace, or its files; gzip is recognised. - is stdin."),
+    ],
+    format: Annotated[
+        Format | None, typer.Option("--format", help="What it is written in; by default, as it begins.")
+    ] = None,
     policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Who decides.")] = "",
     order: Annotated[
         Order | None,
@@ -88,13 +95,13 @@ def command(
     ] = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
-    from pathlib import Path
-
+    from muster.sim import readers
     from muster.sim.readers.native import is_journal
-    from muster.sim.trace import TraceError
 
-    paths = [Path(each) for each in trace]
-    try:
+    if report is not None:
+        _writable(report)
+    with _files(trace) as paths:
+        format = format or Format(readers.told_by(paths))
         if format is Format.MUSTER and any(map(is_journal, paths)):
             given = {
                 "--order": order is not None,
@@ -112,7 +119,7 @@ def command(
                 raise Failure(f"a journal is decided again by itself; got {len(paths)} files", BAD_INPUT)
             _recheck(paths[0], policy or LIVE, output)
         else:
-            from muster.sim import engine, experiment, readers
+            from muster.sim import engine, experiment
             from muster.sim import trace as traces
 
             found = readers.open_trace(
@@ -136,8 +143,40 @@ def command(
                 output,
                 report,
             )
-    except TraceError as error:
-        raise Failure(str(error), BAD_INPUT) from None
+
+
+def _writable(report: str) -> None:
+    """Said before the replay rather than after it."""
+    from pathlib import Path
+
+    path = Path(report)
+    if path.is_dir() or not path.parent.is_dir():
+        why = "is a directory" if path.is_dir() else f"there is no directory {path.parent}"
+        raise Failure(f"--report {report}: {why}; name a file to write", BAD_INPUT)
+
+
+@contextmanager
+def _files(names: list[str]) -> "Iterator[list[Path]]":
+    """Their paths; what comes through a pipe is a file meanwhile, for a trace is read several times."""
+    from pathlib import Path
+    from shutil import copyfileobj
+    from tempfile import TemporaryDirectory
+
+    from muster.sim.trace import TraceError
+
+    with TemporaryDirectory(prefix="muster-") as spool:
+        paths = []
+        for number, name in enumerate(names):
+            path = Path("/dev/stdin" if name == "-" else name)
+            if name == "-" or path.is_fifo():
+                path, pipe = Path(spool, "stdin" if name == "-" else f"pipe-{number}"), path
+                with pipe.open("rb") as source, path.open("wb") as copy:
+                    copyfileobj(source, copy)
+            paths.append(path)
+        try:
+            yield paths
+        except TraceError as error:
+            raise Failure(str(error), BAD_INPUT) from None
 
 
 def _refuse(options: list[str]) -> None:
@@ -205,7 +244,8 @@ def _replay(asked: "Experiment", jobs: int, output: Output, report: str | None) 
     from muster.sim import experiment
     from muster.sim.page import page
 
-    surveyed = experiment.prepare(asked)
+    with Progress("jobs read") as progress:
+        surveyed = experiment.prepare(asked, progress.step)
     total = surveyed.jobs * (len(asked.seeds) if asked.draws else 1)
     with Progress("jobs", total) as progress:
 
@@ -219,7 +259,8 @@ def _replay(asked: "Experiment", jobs: int, output: Output, report: str | None) 
     headline = _headline(asked.trace, surveyed, asked.load)
     if report is not None:
         title = f"A replay under {asked.policy}"
-        Path(report).write_text(page(title, headline, asked.trace.resource, found, tuple(notes)))
+        written = page(title, headline, asked.trace.resource, found, tuple(notes))
+        Path(report).write_text(written, encoding="utf-8")
     if output is not Output.TABLE:
         metrics = {
             name: {"mean": figure.mean, "std": figure.std, "per_seed": figure.per_seed}
@@ -252,12 +293,14 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
 
 
 def _headline(trace: "Trace", survey: "Survey", load: float | None) -> str:
+    from muster.cli.show import plural
     from muster.sim.trace import WHOLE, capacity
 
     total = capacity(trace.nodes, trace.resource)
-    nodes = f"{len(trace.nodes)} node{'s' * (len(trace.nodes) != 1)}"
+    there = f"{plural(survey.jobs, 'job')} on {plural(len(trace.nodes), 'node')}"
     offered = survey.offered(total) if load is None else load
-    return f"{survey.jobs} jobs on {nodes}, {total / WHOLE:g} {trace.resource}, offered load {offered:.3f}"
+    said = f", offered load {offered:.3f}" if isfinite(offered) else ""  # all at once
+    return f"{there}, {total / WHOLE:g} {trace.resource}{said}"
 
 
 def _table(trace: "Trace", report: "Report") -> tuple[list[str], list[list[str]]]:
@@ -299,7 +342,7 @@ class Progress:
 
     def __init__(self, unit: str, total: int | None = None) -> None:
         self._unit, self._total = unit, total
-        self._calls = 0
+        self._calls = self._done = 0
 
     def __enter__(self) -> "Progress":
         from rich.console import Console
@@ -317,16 +360,24 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(self._unit, total=self._total)
-        self._bar.start()
+        try:
+            self._bar.start()
+        except KeyboardInterrupt:  # the cursor is hidden by now
+            self.__exit__(KeyboardInterrupt, None, None)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         self._bar.stop()
+        if kind is KeyboardInterrupt:
+            of = f" of {self._total:,}" if self._total is not None else ""
+            print(f"interrupted after {self._done:,}{of} {self._unit}", file=sys.stderr)
 
     def step(self, done: int | None = None) -> None:
         """Called once per cycle; shown now and then."""
         self._calls += 1
         if self._calls % EVERY == 0:
-            self._bar.update(self._task, completed=self._calls if done is None else done)
+            self._done = self._calls if done is None else done
+            self._bar.update(self._task, completed=self._done)

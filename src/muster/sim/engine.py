@@ -217,7 +217,11 @@ class _Cluster:
 
     def submit(self, job: Job) -> None:
         if job.id in self.waiting or job.id in self._running:
-            raise TraceError(f"{job.id} is submitted again at {job.submitted:g} while it waits or runs")
+            where = f"{job.where}: " if job.where else ""
+            raise TraceError(
+                f"{where}{job.id} is submitted again at {job.submitted:g} while it waits or runs; give it "
+                f"a name of its own"
+            )
         self._recorder.job_submitted(job, job.submitted)
         self._queue(_Waiting(job))
         if not job.waits:

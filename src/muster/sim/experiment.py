@@ -56,13 +56,13 @@ class Experiment:
         return policies.policy(self.policy, shortest_first=self.shortest_first)
 
 
-def prepare(experiment: Experiment) -> Survey:
-    """Finds out whether it can be carried out. Raises TraceError."""
+def prepare(experiment: Experiment, turn: Callable[[int], None] = lambda read: None) -> Survey:
+    """Finds out whether it can be carried out; `turn` is told how many jobs are read. Raises TraceError."""
     policies.policy(experiment.policy, shortest_first=experiment.shortest_first)
     load = experiment.load
     if load is not None and not 0 < load <= MOST_LOAD:
         raise TraceError(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}")
-    surveyed = survey(experiment.trace)
+    surveyed = survey(experiment.trace, turn)
     if load is not None and not experiment.trace.tunes and surveyed.last == surveyed.first:
         raise TraceError("--load: all jobs arrive at one time; there is nothing between them")
     return surveyed

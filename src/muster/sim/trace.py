@@ -8,7 +8,7 @@ for a survey: what is wrong with line 400,000 is said before a long replay, not 
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
@@ -68,6 +68,8 @@ class Job:
     failures: tuple[float, ...] = ()
     #: whether it waits if it cannot start at once; else it is dropped then
     waits: bool = True
+    #: file and line, for errors
+    where: str = field(default="", compare=False)
 
     @property
     def places(self) -> int:
@@ -171,8 +173,8 @@ class Survey:
         return self.work / (capacity * span) if span > 0 else float("inf")
 
 
-def survey(trace: Trace) -> Survey:
-    """Reads a trace once. Raises TraceError, also if it has no job."""
+def survey(trace: Trace, turn: Callable[[int], None] = lambda read: None) -> Survey:
+    """Reads a trace once, and tells how many jobs it has read. Raises TraceError, also if it has no job."""
     tally = Tally()
     count, first, last, work, total = 0, 0.0, 0.0, 0.0, 0
     for job in trace.jobs(tally):
@@ -180,6 +182,7 @@ def survey(trace: Trace) -> Survey:
         count, last = count + 1, job.submitted
         work += job.size * job.run_time if job.size else 0.0
         total += job.size
+        turn(count)
     if not count:
         left_out = [f"{n} × {reason}" for reason, n in sorted(tally.filtered.items())]
         left_out += [f"{tally.bad} × unreadable, first: {tally.first_bad}"] if tally.bad else []

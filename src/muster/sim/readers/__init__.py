@@ -16,19 +16,23 @@ class Format(StrEnum):
 
 
 def open_trace(
-    format: Format,
+    format: Format | None,
     paths: Sequence[Path],
     *,
     nodes: Sequence[NodeChanged] = (),
     estimates: Estimates = Estimates.USER,
     skip_bad: bool = False,
 ) -> Trace:
-    """`nodes` stand for the machine of a trace that has none. Raises TraceError."""
+    """`nodes` stand for the machine of a trace that has none; without a format, the files tell theirs.
+
+    Raises TraceError.
+    """
     from muster.sim.readers.native import Native
     from muster.sim.readers.openb import Openb
     from muster.sim.readers.philly import Philly
     from muster.sim.readers.swf import Swf
 
+    format = format or told_by(paths)
     if format is Format.MUSTER:
         return Native(paths, nodes, skip_bad)
     if format is Format.OPENB:
@@ -38,3 +42,36 @@ def open_trace(
     if format is Format.SWF:
         return Swf(paths[0], nodes, estimates, skip_bad)
     return Philly(paths[0], nodes, skip_bad)
+
+
+def told_by(paths: Sequence[Path]) -> Format:
+    """The format that these files begin like: their first lines cannot be taken for another's.
+
+    Raises TraceError.
+    """
+    from muster.sim.readers import native, openb, philly, swf
+    from muster.sim.readers.lines import first, shown
+
+    begins = {
+        Format.SWF: swf.begins,
+        Format.PHILLY: philly.begins,
+        Format.OPENB: openb.begins,
+        Format.MUSTER: native.begins,
+    }
+    found: dict[Format, Path] = {}
+    for path in paths:
+        text = first(path)
+        if not text:
+            raise TraceError(f"{path}: is empty; expected a trace")
+        format = next((format for format, like in begins.items() if like(text)), None)
+        if format is None:
+            raise TraceError(
+                f"{path}: no format begins with {shown(text)}; expected swf (18 numbers a line, comments "
+                f"with ;), philly ({','.join(philly.HEADER)}), openb ({','.join(openb.PODS[:4])},…) or "
+                "muster (JSON, or a table of jobs or nodes); else name it: --format"
+            )
+        found.setdefault(format, path)
+    if len(found) > 1:
+        each = ", ".join(f"{path} is {format}" for format, path in found.items())
+        raise TraceError(f"{each}; the files of a trace are of one format")
+    return next(iter(found))

@@ -57,8 +57,8 @@ def records(path: Path) -> Iterator[Told]:
         try:
             done = table.line(_fields(text, where), where)
         except TraceError as error:
-            table.drop()
-            yield where, error
+            lost = table.broken(text)
+            yield from filter(None, (table.last(), (where, error), lost))
             continue
         if done is not None:
             yield done
@@ -66,6 +66,12 @@ def records(path: Path) -> Iterator[Told]:
         raise TraceError(f"{path}: is empty; expected a header such as job,submit,run,pods,gpus")
     if (last := table.last()) is not None:
         yield last
+
+
+def begins(text: str) -> bool:
+    """Whether this is the header of one of the tables."""
+    columns = {column.strip() for column in text.split(",")}
+    return "node" in columns or {"job", "submit"} <= columns
 
 
 def _fields(text: str, where: str) -> list[str]:
@@ -116,8 +122,9 @@ class _Table:
     def last(self) -> Told | None:
         return None
 
-    def drop(self) -> None:
-        """The record under way has a line that cannot be read."""
+    def broken(self, text: str) -> Told | None:
+        """The record under way, if a line that cannot be read may be part of it: it is left out."""
+        return None
 
     def _record(self, type_: type[Record], value: Mapping[str, Any], where: str) -> Record:  # Any: JSON
         try:
@@ -127,7 +134,9 @@ class _Table:
             raise TraceError(f"{where}{self._column(path.rstrip('`'))}: {message}") from None
 
     def _column(self, path: str) -> str:
-        """`, column 3 (pods_min)`, of a path such as `.pods[0].min`."""
+        """`, column 3 (pods_min)`, of a path such as `.pods[0].min`; nothing of the record itself."""
+        if not path:
+            return ""
         last = path.rpartition(".")[2].partition("[")[0]
         names = {new: old for old, new in _POD_SET.items()} if path.startswith(".pods[") else {}
         snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in last)
@@ -161,7 +170,7 @@ class _Jobs(_Table):
         pods: dict[str, Any] = {new: row.pop(old) for old, new in _POD_SET.items() if old in row}  # Any: JSON
         pods["resources"] = resources
         if "submit" not in row:
-            if not self._job or row.get("job", self._job["job"]) != self._job["job"]:
+            if not self._job or row.get("job", "") not in ("", self._job.get("job", "")):
                 raise TraceError(f"{where}: submit is empty, and the line above is of another job")
             extra = sorted(row.keys() - {"job"})
             if extra:
@@ -184,14 +193,20 @@ class _Jobs(_Table):
         if not self._job:
             return None
         where, job = self._where, self._job
-        self.drop()
+        self._job = {}
         try:
             return where, self._record(JobRecord, job, where)
         except TraceError as error:
             return where, error
 
-    def drop(self) -> None:
+    def broken(self, text: str) -> Told | None:
+        """Part of the job above are lines that name no other one."""
+        fields, column = text.split(","), self._header.index("job")
+        name = fields[column].strip() if column < len(fields) else ""
+        if not self._job or (name not in ("", self._job.get("job", "")) and '"' not in text):
+            return None
         self._job = {}
+        return self._where, TraceError(f"{self._where}: a line of this job, below, cannot be read")
 
 
 def _resources(row: dict[str, str]) -> dict[str, str]:

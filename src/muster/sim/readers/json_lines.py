@@ -13,10 +13,13 @@ import msgspec
 
 from muster.sim.readers.lines import lines
 from muster.sim.readers.records import (
+    GatherRecord,
     JobRecord,
+    LayerRecord,
     LayersRecord,
     NodeRecord,
     OutageRecord,
+    PodSetRecord,
     QueueRecord,
     Record,
 )
@@ -32,6 +35,11 @@ _KINDS: Final[dict[str, msgspec.json.Decoder[Record]]] = {
         ("at", OutageRecord),
         ("node", NodeRecord),
     )
+}
+_INNER: Final[dict[str, type[Record]]] = {
+    "pods": PodSetRecord,
+    "gather": GatherRecord,
+    "layers": LayerRecord,
 }
 _KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _JOB: Final = re.compile(r'\s*\{\s*"job"\s*:')
@@ -49,20 +57,24 @@ def records(path: Path) -> Iterator[tuple[str, Record | TraceError]]:
 
 
 def _record(text: str, where: str) -> Record:
+    kind = "job"
     try:
-        if _JOB.match(text):  # nearly every line
-            return _KINDS["job"].decode(text)
-        keys = _KEYS.decode(text)
-        for key, decoder in _KINDS.items():
-            if key in keys:
-                return decoder.decode(text)
+        if not _JOB.match(text):  # as nearly every line does
+            keys = _KEYS.decode(text)
+            kind = next((key for key in _KINDS if key in keys), "")
+        if kind:
+            return _KINDS[kind].decode(text)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
+        if message.startswith("Object contains unknown field"):
+            type_ = _INNER.get(field.partition("[")[0], _KINDS[kind].type)
+            message += f"; known are {', '.join(type_.__struct_encode_fields__)}"
         raise TraceError(f"{where}{', ' if field else ''}{field}: {message}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         message, _, position = str(error).removeprefix("JSON is malformed: ").rpartition(" (byte ")
-        column = f", column {int(position.rstrip(')')) + 1}" if message else ""
+        at = int(position.rstrip(")")) if message else len(text)  # where it breaks off
+        column = "" if isinstance(error, RecursionError) else f", column {at + 1}"
         raise TraceError(
             f"{where}{column}: not JSON: {message or error}; expected one object per line"
         ) from None

@@ -3,6 +3,7 @@
 Whether a file is gzip is seen from its first bytes, not from its name. One line is in memory at a time.
 """
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 number += 1
                 if len(line) > LONGEST:
                     raise TraceError(f"{path}, line {number}: longer than {LONGEST} bytes; is this a trace?")
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")
     except EOFError:
         raise TraceError(
@@ -38,6 +41,11 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TraceError(f"{path}: the gzip data is damaged after line {number} ({error})") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def first(path: Path) -> str:
+    """The first line that is not blank, "" if there is none; what a file is written in shows there."""
+    return next((text for _, text in lines(path) if text.strip()), "")
 
 
 def _open(path: Path) -> IO[bytes]:

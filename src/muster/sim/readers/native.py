@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from muster.core.events import NodeChanged, QueueChanged
-from muster.core.gang import NodeName
+from muster.core.gang import NodeName, Queue
+from muster.core.queues import DEFAULT, faults_of
+from muster.core.topology import CLUSTER, NODE
 from muster.names import GPU
 from muster.sim.readers import csv_lines, json_lines
-from muster.sim.readers.lines import lines
+from muster.sim.readers.lines import first
 from muster.sim.readers.records import (
     MOST,
     JobRecord,
@@ -31,8 +33,6 @@ from muster.sim.readers.records import (
 from muster.sim.trace import Job, Outage, Tally, Trace, TraceError, capacity
 
 CPU: Final = "cpu"
-#: Queues that need not be written.
-_THERE: Final = ("root", "default")
 
 
 class Native(Trace):
@@ -44,7 +44,7 @@ class Native(Trace):
         found: dict[NodeName, NodeChanged] = {node.name: node for node in given}
         queues: dict[str, tuple[QueueChanged, str]] = {}
         outages: list[tuple[Outage, str]] = []
-        self._layers: tuple[str, ...] = ()
+        self._layers: tuple[str, ...] = (CLUSTER, NODE)
         for path in paths:
             for where, record in _records(path):
                 match record:
@@ -60,9 +60,10 @@ class Native(Trace):
                             raise TraceError(f"{where}: queue {record.queue} comes twice")
                         queues[record.queue] = (queue(record, where), where)
                     case LayersRecord():
-                        told = layers(record)
-                        self._layers = tuple(layer.name for layer in told.layers)
-                        self.rules = (*self.rules, told)
+                        if self.rules:
+                            raise TraceError(f"{where}: layers come twice; write all in one line")
+                        self.rules = (layers(record, where),)
+                        self._layers = (*(layer.name for layer in record.layers), *self._layers)
                     case OutageRecord():
                         outages.append((outage(record), where))
         if not found:
@@ -70,8 +71,11 @@ class Native(Trace):
                 f"{paths[0]}: it has no nodes; write them before the jobs, or give them, for example "
                 f'--nodes "4 x cpu=32,{GPU}=8"'
             )
-        self._queues = {*_THERE, *queues}
-        self.rules = (*self.rules, *_in_order(queues))
+        rules = {DEFAULT: Queue(DEFAULT), **{name: told.queue for name, (told, _) in queues.items()}}
+        for name, fault in faults_of(rules).items():
+            raise TraceError(f"{queues[name][1]}: queue {name}: {fault}")
+        self._queues, self._inner = rules.keys(), {each.parent for each in rules.values()}
+        self.rules = (*self.rules, *(queues[name][0] for name in sorted(queues)))
         self.nodes = [found[name] for name in sorted(found)]
         for each, where in outages:
             if each.node not in found:
@@ -124,39 +128,28 @@ class Native(Trace):
             )
         if found.queue not in self._queues:
             raise TraceError(f"{where}, queue: there is no queue {found.queue}")
+        if found.queue in self._inner:
+            raise TraceError(f"{where}, queue: {found.queue} has queues below it; name one of them")
         wanted = [*(each.layer for each in found.gather), *filter(None, [found.exclusive])]
         unknown = [layer for layer in wanted if layer not in self._layers]
         if unknown:
-            known = f"there is {', '.join(self._layers)}" if self._layers else "there are no layers"
-            raise TraceError(f"{where}: layer {unknown[0]} is unknown; {known}")
+            raise TraceError(f"{where}: layer {unknown[0]} is unknown; there is {', '.join(self._layers)}")
         return found
 
 
 def is_journal(path: Path) -> bool:
     """Whether a file is the journal of a scheduler, by its first line."""
     try:
-        first = next((text for _, text in lines(path) if text.strip()), "")
+        text = first(path)
     except TraceError:
         return True  # whoever reads it says what is wrong with it
-    return first.startswith('{"at":') and '"is":' in first and '"what":' in first
+    return text.startswith('{"at":') and '"is":' in text and '"what":' in text
+
+
+def begins(text: str) -> bool:
+    """Whether a trace of our own, or a journal, may begin with this line."""
+    return text.lstrip().startswith("{") or csv_lines.begins(text)
 
 
 def _records(path: Path) -> Iterator[csv_lines.Told]:
-    first = next((text for _, text in lines(path) if text.strip()), "")
-    return json_lines.records(path) if first.lstrip().startswith("{") else csv_lines.records(path)
-
-
-def _in_order(queues: dict[str, tuple[QueueChanged, str]]) -> Iterator[QueueChanged]:
-    """Parents first. Raises TraceError for one that is not there, and for a circle."""
-    done = {*_THERE} - queues.keys()
-    left = dict(queues)
-    while left:
-        ready = [name for name, (told, _) in left.items() if told.queue.parent in done]
-        for name in ready:
-            done.add(name)
-            yield left.pop(name)[0]
-        if not ready:
-            told, where = next(iter(left.values()))
-            parent = told.queue.parent
-            why = "its parents go in a circle" if parent in left else f"there is no queue {parent}"
-            raise TraceError(f"{where}, parent: {told.queue.name} is below {parent}; {why}")
+    return json_lines.records(path) if first(path).lstrip().startswith("{") else csv_lines.records(path)

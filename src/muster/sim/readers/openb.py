@@ -31,7 +31,7 @@ from muster.core.devices import WHOLE
 from muster.core.events import NodeChanged
 from muster.core.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodSet, Requirement, Shape
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
-from muster.sim.readers.lines import lines, number, shown
+from muster.sim.readers.lines import first, lines, number, shown
 from muster.sim.trace import Job, Tally, Trace, TraceError
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -80,7 +80,7 @@ class Openb(Trace):
 
         Raises TraceError.
         """
-        by_header = {_header(path): path for path in paths}
+        by_header = {tuple(first(path).split(",")): path for path in paths}
         if PODS not in by_header or len(by_header) < len(paths) or not by_header.keys() <= {PODS, NODES}:
             names = ", ".join(map(str, paths))
             raise TraceError(f"{names}: expected one list of pods ({','.join(PODS[:6])},…), and one of nodes")
@@ -138,8 +138,9 @@ class Openb(Trace):
                 tally.drop(error)
 
 
-def _header(path: Path) -> tuple[str, ...]:
-    return next((tuple(text.split(",")) for _, text in lines(path)), ())
+def begins(text: str) -> bool:
+    """Whether this is the header of one of the two lists."""
+    return tuple(text.split(",")) in (PODS, NODES)
 
 
 def _table(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:

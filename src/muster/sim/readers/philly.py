@@ -85,6 +85,11 @@ class Philly(Trace):
                 tally.drop(error)
 
 
+def begins(text: str) -> bool:
+    """Whether this is the table's header."""
+    return tuple(text.split(",")) == HEADER
+
+
 def _row(fields: list[str], where: str) -> tuple[float, float, int]:
     if len(fields) != len(HEADER):
         raise TraceError(f"{where}: {len(fields)} columns; expected {len(HEADER)}: {','.join(HEADER)}")

@@ -26,6 +26,7 @@ from muster.core.gang import (
     Shape,
     Strategy,
 )
+from muster.core.topology import CLUSTER, NODE
 from muster.names import GPU_SHARE
 from muster.sim.readers.lines import LARGEST, shown
 from muster.sim.trace import WHOLE, Job, Outage, TraceError, size
@@ -153,7 +154,11 @@ def queue(record: QueueRecord, where: str) -> QueueChanged:
     )
 
 
-def layers(record: LayersRecord) -> LayersChanged:
+def layers(record: LayersRecord, where: str) -> LayersChanged:
+    names = [layer.name for layer in record.layers]
+    for number, name in enumerate(names):
+        if name in (CLUSTER, NODE, *names[:number]):
+            raise TraceError(f"{where}, layers[{number}].name: {shown(name)} is there already")
     return LayersChanged(tuple(Layer(layer.name, tuple(layer.keys)) for layer in record.layers))
 
 
@@ -198,6 +203,7 @@ def job(record: JobRecord, resource: str, where: str) -> Job:
         ),
         exclusive=record.exclusive,
         failures=tuple(record.failures),
+        where=where,
     )
 
 
@@ -236,7 +242,8 @@ def _amounts(
         except ValueError as error:
             raise TraceError(f"{where}.{resource}: {error}") from None
         if not 0 <= amount <= _LARGEST_AMOUNT:
-            raise TraceError(f"{where}.{resource}: {shown(str(text))} is out of range")
+            most = quantity.show(resource, _LARGEST_AMOUNT)
+            raise TraceError(f"{where}.{resource}: {shown(str(text))} is out of range; expected 0 to {most}")
         if amount:
             amounts[resource] = amount
     return tuple(sorted(amounts.items()))

@@ -122,6 +122,16 @@ class Swf(Trace):
         return None
 
 
+def begins(text: str) -> bool:
+    """Whether this is a comment, or a job."""
+    fields = text.split()
+    return text.lstrip().startswith(";") or (len(fields) == len(COLUMNS) and all(map(_numeric, fields)))
+
+
+def _numeric(text: str) -> bool:
+    return text.removeprefix("-").replace(".", "", 1).isdecimal()
+
+
 @cache
 def _pod_sets(processors: int) -> tuple[PodSet, ...]:
     """Bounded by the machine's size. One object per size: that is how the core knows equal gangs."""
