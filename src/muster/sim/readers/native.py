@@ -11,7 +11,8 @@ from typing import Final
 
 from muster.core.events import NodeChanged, QueueChanged
 from muster.core.gang import NodeName, Queue
-from muster.core.queues import DEFAULT, faults_of
+from muster.core.queues.account import DEFAULT
+from muster.core.queues.faults import faults_of
 from muster.core.topology import CLUSTER, NODE
 from muster.names import GPU
 from muster.sim.readers import csv_lines, json_lines
