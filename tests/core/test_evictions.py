@@ -8,7 +8,8 @@ Meanwhile gangs come, end, and are given up, and time passes. Whatever happens:
    by its queue's entitlement;
 3. no gang is left below its minimum by an eviction;
 4. nobody is ended for nothing: in the end every beneficiary runs, or has been taken away;
-5. in the end there is an end: without further events nothing is decided any more.
+5. no queue ever has more than its hard caps;
+6. in the end there is an end: without further events nothing is decided any more.
 """
 
 import random
@@ -38,6 +39,8 @@ ROOM = 4
 NODES = [NodeName(f"n{i}") for i in range(3)]
 GANGS = [GangId(f"ns/g{i}") for i in range(8)]
 QUEUES = ["a", "b"]
+#: GPUs and gangs that both queues together may have
+CAPS = [(99, 99), (99, 99), (8, 99), (99, 3), (6, 2)]
 
 
 class Machine(RuleBasedStateMachine):
@@ -47,8 +50,7 @@ class Machine(RuleBasedStateMachine):
         self.muster = Scheduler(Config(hold=20.0))
         for name in NODES:
             self.muster.apply(node(name, gpu=ROOM))
-        self.muster.apply(QueueChanged(Queue("a", weight=2)))
-        self.muster.apply(QueueChanged(Queue("b")))
+        self.cap, self.most = 99, 99
         self.gangs: dict[GangId, Gang] = {}
         self.serial = 0
         self.budget: int | None = None
@@ -65,9 +67,14 @@ class Machine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 4), min_size=3, max_size=5),
         surplus=st.integers(0, 2),
         queue=st.sampled_from(QUEUES),
+        caps=st.sampled_from(CAPS),
     )
-    def begins(self, sizes: list[int], surplus: int, queue: str) -> None:
-        """The cluster is full, or nearly so, of whatever can be ended."""
+    def begins(self, sizes: list[int], surplus: int, queue: str, caps: tuple[int, int]) -> None:
+        """The cluster is full, or nearly so, of whatever can be ended; or its queue is."""
+        self.cap, self.most = caps
+        rules = Queue("top", capability=((GPU, self.cap),), max_gangs=self.most)
+        for each in (rules, Queue("a", "top", weight=2), Queue("b", "top")):
+            self.muster.apply(QueueChanged(each))
         for name, pods in zip(GANGS, sizes, strict=False):
             self.submit(name, pods, 1, surplus, 0, queue, "")
         self.decides(0.0)
@@ -229,6 +236,12 @@ class Machine(RuleBasedStateMachine):
         assert all(amount <= ROOM for amount in used.values()), used
 
     @invariant()
+    def no_queue_has_more_than_it_may(self) -> None:
+        bound = self.muster.pods.values()
+        assert sum(dict(pod.requests)[GPU] for pod in bound) <= self.cap
+        assert len({pod.gang for pod in bound}) <= self.most
+
+    @invariant()
     def who_has_started_waits_for_nobody(self) -> None:
         for name in [*self.pending]:
             if stands(self.muster.gangs[name]):
@@ -241,6 +254,7 @@ class Machine(RuleBasedStateMachine):
                     self.end(pod)
             self.binds()
             self.no_node_is_overfull()
+            self.no_queue_has_more_than_it_may()
             self.who_has_started_waits_for_nobody()
             decisions = self.muster.decide(self.now)
             changed = [d for d in decisions if isinstance(d, Assign | Evict)]
@@ -266,7 +280,10 @@ def history(seed: int) -> Machine:
     rng = random.Random(seed)
     machine = Machine()
     machine.begins(
-        [rng.randint(1, 4) for _ in range(rng.randint(3, 5))], rng.randint(0, 2), rng.choice(QUEUES)
+        [rng.randint(1, 4) for _ in range(rng.randint(3, 5))],
+        rng.randint(0, 2),
+        rng.choice(QUEUES),
+        rng.choice(CAPS),
     )
     for _ in range(30):
         match rng.choice(
@@ -291,6 +308,7 @@ def history(seed: int) -> Machine:
             case "budget":
                 machine.budget_changes(rng.choice([0, 4, 8, 99]))
         machine.no_node_is_overfull()
+        machine.no_queue_has_more_than_it_may()
         machine.who_has_started_waits_for_nobody()
     machine.teardown()
     return machine

@@ -6,7 +6,7 @@ from collections.abc import Container
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.admission import Admission
+from muster.core.admission import Admission, Full
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Code, GangId, Gate
 from muster.core.gangs import BackOff, GangState
@@ -38,7 +38,7 @@ class Order:
     def turns(self, lapsed: set[GangId], hopeless: Container[Want]) -> Turns:
         self._queues.entitle()
 
-        def is_hopeless(state: GangState, want: Want, over: bool) -> bool:
+        def is_hopeless(state: GangState, want: Want | Full, over: bool) -> bool:
             return state.plain and want in hopeless
 
         return Turns(self.lines, self._queues, self._admission, lapsed, is_hopeless, seen=False)

@@ -494,3 +494,134 @@ def test_two_queues_do_not_take_from_each_other_in_turn() -> None:
     running_now = sorted(str(state.id) for state in made.gangs.values() if state.pods)
     assert sum(name.startswith("b") for name in running_now) >= 1
     assert sum(name.startswith("a") for name in running_now) >= 2
+
+
+def capped(name: str, cap: int | None = None, **rules: Any) -> Queue:
+    """With a hard cap of so many GPUs."""
+    return Queue(name, capability=() if cap is None else amounts({GPU: cap}), **rules)
+
+
+def tree(made: Scheduler, *queues: Queue) -> Scheduler:
+    for one in queues:
+        made.apply(QueueChanged(one))
+    return made
+
+
+def in_queue(name: str, one: Gang) -> Gang:
+    return replace(one, queue=name)
+
+
+@pytest.mark.parametrize("rules", [capped("q", 8), capped("q", max_gangs=2)], ids=["capability", "maxGangs"])
+def test_a_full_queue_is_preempted_in_though_nodes_are_free(rules: Queue) -> None:
+    made = tree(scheduler([node("a"), node("b")]), rules)
+    running(made, in_queue("q", gang("old", count=4)))
+    running(made, in_queue("q", gang("young", count=4)), at=5.0)
+    made.apply(GangSubmitted(in_queue("q", gang("equal", count=4))))
+    (wait,) = waits(made.decide(10.0))
+    assert wait.explanation.code is Code.QUOTA_EXCEEDED
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=4, priority=1))))
+    decisions = made.decide(10.0)
+    assert ended(decisions) == ["young"]
+    assert started(decisions) == ["high"]
+    account = made.queues.accounts["q"]
+    assert (account.used[GPU_SHARE], account.standing) == (8000, 2)
+    assert made.decide(11.0) == []
+
+
+def test_below_a_full_ancestor_what_rules_allow_is_taken() -> None:
+    made = scheduler([node("a"), node("b")])
+    tree(made, capped("p", 8), capped("mine", parent="p"), capped("theirs", parent="p"), capped("other"))
+    running(made, in_queue("theirs", gang("long", count=4)), in_queue("other", gang("foreign", count=2)))
+    running(made, in_queue("theirs", gang("short", count=4, priority=5)), at=5.0)
+    made.apply(GangSubmitted(in_queue("mine", gang("owner", count=5))))
+    assert ended(made.decide(6.0)) == []  # it would be over its own entitlement
+    made.apply(GangRemoved(GangId("owner")))
+    made.apply(GangSubmitted(in_queue("mine", gang("owner", count=4))))
+    decisions = made.decide(10.0)
+    assert (ended(decisions), started(decisions)) == (["long"], ["owner"])
+
+
+def test_surplus_below_the_cap_suffices_and_what_is_wanted_above_the_minimum_ends_nobody() -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
+    running(made, in_queue("q", gang("elastic", count=6, minimum=2)), in_queue("q", gang("small", count=2)))
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=8, minimum=3, priority=1))))
+    decisions = made.decide(10.0)
+    (evict,) = evicts(decisions)
+    assert [(v.gang, len(v.pods)) for v in evict.victims] == [("elastic", 3)]
+    (assign,) = assigns(decisions)
+    assert len(assign.nodes) == 3
+
+
+def test_room_on_the_nodes_and_below_the_cap_are_made_at_once() -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 12), capped("r"))
+    running(made, in_queue("q", gang("wide", count=1, of=shape(gpu=4))))
+    running(made, in_queue("q", gang("full", count=1, of=shape(gpu=8))))
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=1, of=shape(gpu=8), priority=1))))
+    decisions = made.decide(10.0)
+    assert ended(decisions) == ["full"]  # without `wide` the node would do, but not the cap
+
+
+def test_a_gang_that_has_begun_makes_room_below_the_cap_for_what_it_lacks() -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
+    running(made, in_queue("q", gang("high", count=4, priority=1)), in_queue("q", gang("low", count=4)))
+    tree(made, capped("q", 7))
+    made.apply(PodEnded(pod("high", Place("main", 3)), 2.0))
+    decisions = made.decide(400.0)  # its place is held no longer
+    assert (ended(decisions), started(decisions)) == (["low"], ["high"])
+
+
+@pytest.mark.parametrize(
+    "low",
+    [
+        gang("low", count=8, priority=1),
+        replace(gang("low", count=8), preemptible=False),
+        replace(gang("low", count=8), min_run_time=60.0),
+    ],
+)
+def test_a_full_queue_protects_whom_the_rules_protect(low: Gang) -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
+    running(made, in_queue("q", low))
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=4, priority=1))))
+    decisions = made.decide(10.0)
+    assert (ended(decisions), started(decisions)) == ([], [])
+    (wait,) = waits(decisions)
+    assert wait.explanation.code is Code.QUOTA_EXCEEDED
+
+
+def test_it_is_looked_for_again_once_a_cap_or_a_priority_is_another() -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 4))
+    running(made, in_queue("q", gang("low", count=4, priority=1)))
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=5, priority=1))))
+    assert ended(made.decide(10.0)) == []
+    made.apply(GangSubmitted(in_queue("q", gang("low", count=4))))
+    assert ended(made.decide(11.0)) == []
+    tree(made, capped("q", 5))
+    assert ended(made.decide(12.0)) == ["low"]
+
+
+def test_nobody_is_ended_for_room_that_is_there_in_a_moment() -> None:
+    made = scheduler([node("a"), node("b")])
+    running(made, gang("old", count=8), gang("long", count=8), at=1.0)
+    made.apply(GangSubmitted(gang("first", count=2, priority=1)))
+    assert ended(made.decide(2.0)) == ["long"]
+    made.apply(GangSubmitted(gang("second", count=6, priority=1)))
+    assert (ended(made.decide(3.0)), started(made.decide(3.0))) == ([], [])
+    made.apply(GangSubmitted(gang("third", count=7, priority=2)))  # for which that is too little
+    assert ended(made.decide(4.0)) == ["old"]
+    end(made, "long", 8)
+    assert started(made.decide(5.0)) == ["second"]
+
+
+def test_what_leaves_counts_below_a_hard_cap_until_it_has_gone() -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
+    running(made, in_queue("q", gang("low", count=8)))
+    made.apply(GangSubmitted(in_queue("q", gang("first", count=2, priority=1))))
+    assert ended(made.decide(2.0)) == ["low"]
+    made.apply(GangSubmitted(in_queue("q", gang("second", count=6, priority=1))))
+    (wait,) = waits(made.decide(3.0))
+    assert wait.explanation.code is Code.QUOTA_EXCEEDED
+    assert wait.explanation.message == "queue q uses 8 of its 8 GPUs; 6 more would be 14"
+    end(made, "low", 3)
+    assert started(made.decide(4.0)) == []
+    end(made, "low", 8)
+    assert started(made.decide(5.0)) == ["second"]

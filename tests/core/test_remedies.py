@@ -218,3 +218,15 @@ def test_fewer_pods_is_true_and_for_one_shape_the_most(gpus: list[int], sizes: l
                 counts[int(words[-1][1:])] = int(words[0])
             smaller_sets = [PodSet(s.name, s.shape, counts[i], counts[i]) for i, s in enumerate(sets)]
             assert started(scheduler(free(*gpus), gang("y", *smaller_sets)).decide(0.0)) == ["y"]
+
+
+def test_a_full_queue_says_whom_it_would_end_if_it_might() -> None:
+    made = scheduler(free(8, 8))
+    made.apply(QueueChanged(Queue("q", capability=amounts({GPU: 4}))))
+    runs(made, replace(gang("low", count=4), queue="q"), at=1.0)
+    wanted = replace(gang("x", count=4, priority=1), queue="q", preempts=False)
+    explanation = submit(made, wanted, at=10.0)
+    assert explanation.code is Code.QUOTA_EXCEEDED
+    assert explanation.remedies[-1].change == (
+        "if it might preempt (MayNotPreempt): low would end, 36 resource-seconds of work lost"
+    )

@@ -141,8 +141,8 @@ FAULTS: Final = (
         "a closed queue starts gangs",
         "quota",
         "core/admission.py",
-        "if closed := self._queues.closed(account):",
-        "if (closed := self._queues.closed(account)) and not closed:",
+        "        closed = self._queues.closed(account)",
+        "        closed = None",
         ("tests/core/test_queues.py",),
     ),
     Fault(
@@ -184,6 +184,22 @@ FAULTS: Final = (
         "(needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()",
         "(needs[taken].max(axis=0) <= np.maximum(most, 0)).all()",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+    ),
+    Fault(
+        "victims need not make room below a cap",
+        "preemption",
+        "core/limits.py",
+        "in queues.excess(account, demand):",
+        "in ():",
+        ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+    ),
+    Fault(
+        "who leaves takes one of the places of a queue's gangs still",
+        "preemption",
+        "core/queues/__init__.py",
+        "        stands = state.begun and bool(used or not gone)",
+        "        stands = state.begun",
+        ("tests/core/test_preemption.py",),
     ),
     Fault(
         "more is taken back than was lent",

@@ -6,7 +6,9 @@ entitlement, nothing yet: it is asked about again when everybody else has been s
 `OverShare` if it does not start then either. Refusals carry the numbers that made them.
 
 A gang is charged whole or not at all: its minimum is allowed at every queue from its own up to the root, or
-it is refused. What an elastic gang wants beyond the minimum is cut to what is left.
+it is refused. What an elastic gang wants beyond the minimum is cut to what is left. Where a hard cap refuses
+the minimum, it may still have that once others below that cap have left (`Full`): whether anybody has to is
+for a search for victims to say.
 
 Answers are remembered per queue and want until some use or entitlement changes, so that ten thousand
 equal gangs are checked once.
@@ -18,13 +20,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster.core.decisions import Explanation
-from muster.core.gang import Code, Gang
+from muster.core.gang import Amounts, Code, Gang
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
 from muster.core.queues import Queues
 from muster.core.queues.account import ROOT, Account
 from muster.core.queues.amounts import counted
+from muster.core.queues.demand import given_up
 from muster.core.quotas import Quotas
 from muster.core.wants import Wants
 
@@ -38,13 +41,23 @@ class Offer:
     vacant: Sequence[Sequence[int]]
     #: nothing has been cut off
     whole: bool = True
+    #: not before others have left, wherever it would fit
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A hard cap has no room for it: it may have this, its minimum, once others below that cap have left."""
+
+    want: Want
+    refusal: Explanation
 
 
 @dataclass(frozen=True, slots=True)
 class Lent:
     """What a gang may have on capacity that nobody can use within entitlement; None: nothing."""
 
-    want: Want | None
+    want: Want | Full | None
     #: why it waits if it does not start
     refusal: Explanation | None
 
@@ -54,9 +67,9 @@ class _Checked:
     """Answers for one queue, as of a state of all accounts."""
 
     as_of: tuple[int, int] = (-1, -1)
-    #: None: it would be over its entitlement
-    within: dict[Want, Want | Explanation | None] = field(default_factory=dict)
-    beyond: dict[Want, Lent] = field(default_factory=dict)
+    #: of wants, and whether they are of gangs that have not begun. None: it would be over its entitlement
+    within: dict[tuple[Want, bool], Want | Full | Explanation | None] = field(default_factory=dict)
+    beyond: dict[tuple[Want, bool], Lent] = field(default_factory=dict)
     #: by namespace and user
     barred: dict[tuple[str, str], Explanation | None] = field(default_factory=dict)
 
@@ -75,21 +88,19 @@ class Admission:
         account = self._queues.find(state.gang.queue)
         if account is None:
             return Offer(state.want, state.vacant)
-        held = {PODS: 0}
-        for promise in state.holds.values():
-            if not promise.told:  # it is given up for what is assigned now
-                for resource, amount in (*counted(promise.requests), (PODS, 1)):
-                    held[resource] = held.get(resource, 0) + amount
-        least = tuple((r, amount - held.get(r, 0)) for r, amount in self._queues.demand(state.want)[0])
-        message = self._queues.above_capability(account, tuple(d for d in least if d[1] > 0))
-        if message or (message := self._uncreated(state)):
+        if message := self._uncreated(state):
             state.refusal = self._tell(Code.QUOTA_EXCEEDED, message)
             return None
-        room = self._queues.room(account, borrow=False)
-        part = self._cut(state.want, {r: n + held.get(r, 0) for r, n in room.items()})
+        asked, held = self._queues.asked(state, state.want), given_up(state)
+        room = {r: n + held.get(r, 0) for r, n in self._queues.room(account, borrow=False).items()}
+        if message := self._queues.above_capability(account, asked):
+            full = self._full(account, state.want, message, asked, room)
+            state.refusal = refusal(full)
+            return self.offer(state, full) if isinstance(full, Full) else None
+        part = self._cut(state.want, room)
         return self.offer(state, part) if part is not None else None
 
-    def within(self, state: GangState, account: Account) -> Want | Explanation | None:
+    def within(self, state: GangState, account: Account) -> Want | Full | Explanation | None:
         """What it may have of its want within the entitlement of its queue and of those above it.
 
         An explanation: it is refused. None: it would carry one of them over.
@@ -98,44 +109,48 @@ class Admission:
         assert gang is not None
         assert want is not None
         checked = self._of(account)
-        refusal = self._barred(account, gang, checked) or (None if state.begun else self._not_now(account))
+        refusal = self._barred(account, gang, checked) or (None if state.begun else self._closed(account))
         if refusal is not None:
             return refusal
         if message := self._uncreated(state):
             return self._tell(Code.QUOTA_EXCEEDED, message)
+        key = want, not state.begun
         try:
-            return checked.within[want]
+            return checked.within[key]
         except KeyError:
-            answer = checked.within[want] = self._within(account, want)
+            answer = checked.within[key] = self._within(account, *key)
             return answer
 
     def beyond(self, state: GangState, account: Account) -> Lent:
         """What it may have on lent capacity, and what to say if it gets nothing."""
         want = state.want
         assert want is not None
-        if refusal := None if state.begun else self._not_now(account):
+        if refusal := None if state.begun else self._closed(account):
             return Lent(None, refusal)
         if message := self._uncreated(state):
             return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
         checked = self._of(account)
-        answer = checked.beyond.get(want)
+        key = want, not state.begun
+        answer = checked.beyond.get(key)
         if answer is None:
-            answer = checked.beyond[want] = self._beyond(account, want)
+            answer = checked.beyond[key] = self._beyond(account, *key)
         return answer
 
-    def offer(self, state: GangState, answer: Want) -> Offer:
+    def offer(self, state: GangState, granted: Want | Full) -> Offer:
         """What has been answered, for this gang."""
         want = state.want
         assert want is not None
+        full = isinstance(granted, Full)
+        answer = granted.want if isinstance(granted, Full) else granted
         if self._quotas.concern(state):
             assert state.gang is not None
             room = self._quotas.room(state.gang.namespace)
             parts = cut(answer, room, self._quotas.charges(state))
             answer = self._wants.of(parts, answer.need, answer.rules)
         if answer is want:
-            return Offer(want, state.vacant)
+            return Offer(want, state.vacant, full=full)
         vacant = {part.pod_set: indices for part, indices in zip(want.parts, state.vacant, strict=True)}
-        return Offer(answer, tuple(vacant[part.pod_set] for part in answer.parts), whole=False)
+        return Offer(answer, tuple(vacant[part.pod_set] for part in answer.parts), False, full)
 
     @property
     def rules(self) -> tuple[int, int]:
@@ -152,11 +167,18 @@ class Admission:
         account = self._queues.find(gang.queue)
         if account is None or self._queues.barred(gang) is not None:
             return False
-        if not state.begun and self._not_now(account) is not None:
-            return False
-        if self._queues.above_capability(account, self._queues.demand(want)[0]) is not None:
+        new = not state.begun
+        if (new and self._closed(account) is not None) or self._capped(account, want, new) is not None:
             return False
         return not self._quotas.concern(state) or self._quotas.exceeded(state, want) is None
+
+    def admits(self, state: GangState) -> bool:
+        """Whether room is all that it lacks, be it below a hard cap; pods to be created have their quota."""
+        assert state.gang is not None
+        account = self._queues.find(state.gang.queue)
+        if account is None or self._queues.barred(state.gang) is not None:
+            return False
+        return (state.begun or self._closed(account) is None) and self._uncreated(state) is None
 
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that allow it what it wants, by name."""
@@ -205,31 +227,49 @@ class Admission:
             checked.barred[key] = self._tell(Code.INVALID, message) if message else None
         return checked.barred[key]
 
-    def _not_now(self, account: Account) -> Explanation | None:
-        """The queue takes in no new gang: it is closed, or full."""
-        if closed := self._queues.closed(account):
-            return self._tell(Code.QUEUE_CLOSED, f"queue {closed.name} is closed")
-        if message := self._queues.full(account):
-            return self._tell(Code.QUOTA_EXCEEDED, message)
-        return None
+    def _closed(self, account: Account) -> Explanation | None:
+        """The queue takes in nothing new."""
+        closed = self._queues.closed(account)
+        return None if closed is None else self._tell(Code.QUEUE_CLOSED, f"queue {closed.name} is closed")
 
-    def _within(self, account: Account, want: Want) -> Want | Explanation | None:
+    def _capped(self, account: Account, want: Want, new: bool) -> str | None:
+        """Which hard cap has no room for it; one more gang, if it is `new`."""
+        least, _ = self._queues.demand(want)
+        return (self._queues.full(account) if new else None) or self._queues.above_capability(account, least)
+
+    def _within(self, account: Account, want: Want, new: bool) -> Want | Full | Explanation | None:
         least, most = self._queues.demand(want)
-        if message := self._queues.above_capability(account, least):
-            return self._tell(Code.QUOTA_EXCEEDED, message)
         room = self._queues.room(account, borrow=False)
+        if message := self._capped(account, want, new):
+            full = self._full(account, want, message, least, room)
+            return full if _fits(least, room) else None
         if _fits(most, room):
             return want
         return self._cut(want, room) if _fits(least, room) else None
 
-    def _beyond(self, account: Account, want: Want) -> Lent:
+    def _beyond(self, account: Account, want: Want, new: bool) -> Lent:
         least, most = self._queues.demand(want)
-        if message := self._queues.above_capability(account, least):
-            return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
         room = self._queues.room(account, borrow=True)
+        if message := self._capped(account, want, new):
+            full = self._full(account, want, message, least, room)
+            return Lent(full if isinstance(full, Full) else None, refusal(full))
         message = self._queues.exceeded(account, least)
-        refusal = self._tell(Code.OVER_SHARE, message) if message else None
-        return Lent(want if _fits(most, room) else self._cut(want, room), refusal)
+        over = self._tell(Code.OVER_SHARE, message) if message else None
+        return Lent(want if _fits(most, room) else self._cut(want, room), over)
+
+    def _full(
+        self, account: Account, want: Want, message: str, least: Amounts, room: dict[str, int]
+    ) -> Full | Explanation:
+        """Once just enough has left below the caps: `room` becomes what there is of it then.
+
+        While somebody leaves it is refused: nobody goes for what others make room for in a moment.
+        """
+        told = self._tell(Code.QUOTA_EXCEEDED, message)
+        for resource, amount in self._queues.over_capability(account, least).items():
+            room[resource] += amount
+        part = self._cut(want, room)
+        assert part is not None, "nobody is refused who wants nothing"
+        return told if self._queues.lingers(account) else Full(part, told)
 
     def _cut(self, want: Want, room: Mapping[str, int]) -> Want | None:
         parts = cut(want, room)
@@ -243,6 +283,13 @@ class Admission:
                 self._told.clear()
             known = self._told[code, message] = Explanation(code, "queue", message)
         return known
+
+
+def refusal(answer: Want | Full | Explanation | None) -> Explanation | None:
+    """Why it waits if it does not start, as far as its queue is concerned."""
+    if isinstance(answer, Full):
+        return answer.refusal
+    return answer if isinstance(answer, Explanation) else None
 
 
 #: Explanations kept.

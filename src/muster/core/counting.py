@@ -3,6 +3,9 @@
 Slots are a necessary condition, and a quick one: a sum over nodes that follows from what is free and from
 what each cut frees. For pods of one shape without further constraints it is the whole truth. The same sums
 say what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next.
+
+What must be given up below hard caps (`limits.py`) is counted beside the slots: both have to be enough. A cut
+is worth its part of the slots that are lacking, and of the quota.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ from muster.core.cuts import Floats, Table
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
+from muster.core.limits import Quota
 from muster.core.nodes import Bools, Demand, Nodes
 from muster.core.placement import Claim
 from muster.names import GPU_SHARE
@@ -30,7 +34,9 @@ class _Pods:
 class Count:
     """Arrays over the nodes for one claim, and over the entries of a table: a cut on a node."""
 
-    def __init__(self, claim: Claim, nodes: Nodes, eligibility: Eligibility, table: Table) -> None:
+    def __init__(
+        self, claim: Claim, nodes: Nodes, eligibility: Eligibility, table: Table, quota: Quota
+    ) -> None:
         #: pods of one shape, of whichever pod sets
         self._parts = [_Pods(shape) for shape in dict.fromkeys(part.shape for part in claim.want.parts)]
         for part in claim.want.parts:
@@ -39,6 +45,7 @@ class Count:
             alike.need += part.need
         self._need = claim.want.need
         self._table = table
+        self._quota = quota
         demands = [dict(nodes.demand(pods.shape.requests)) for pods in self._parts]
         rows = sorted({row for demand in demands for row in demand})
         self._asked = [
@@ -91,6 +98,8 @@ class Count:
 
     def enough(self, taken: Bools) -> bool:
         """Whether the slots suffice once these cuts are taken."""
+        if (self._owed(taken) > 0).any():
+            return False
         free = self._without(taken)
         return self._suffices([self._slots(p, free).sum() for p in range(len(self._parts))])
 
@@ -112,14 +121,18 @@ class Count:
         # Equal losses: fewer gangs, then fewer pods. A loss of nothing is not quite nothing.
         tiny = 1e-9 * (1.0 + float(table.lost.sum()))
         cost = table.lost + tiny * (1 + table.pods / 1e6)
-        if self._suffices([s.sum() for s in slots]):
+        owed = self._owed(taken)
+        if self._suffices([s.sum() for s in slots]) and not owed.any():
             yield taken
         while True:
             columns = self._column[touched]
             after = free[:, columns] + self._amount[:, touched]
             gains[touched] = sum(self._value(p, after, fraction, columns) - values[p][columns] for p in parts)
             gain: Floats = np.bincount(self._cut, gains, len(table)).astype(np.float64)
-            np.minimum(gain, self._lacks([int(s.sum()) for s in slots]), out=gain)  # more is of no use
+            lacks = self._lacks([int(s.sum()) for s in slots])
+            np.minimum(gain, max(lacks, 1), out=gain)  # more is of no use
+            if owed.any():
+                gain = self._paid(owed) + (gain / lacks if lacks else 0.0)
             picked = self._best(gain, cost, usable & ~taken, taken)
             if picked is None:
                 return
@@ -135,7 +148,8 @@ class Count:
             for p in parts:
                 values[p][where] = self._value(p, free[:, where], fraction, where)
                 slots[p][where] = self._slots(p, free[:, where], where)
-            if self._suffices([s.sum() for s in slots]):
+            owed = self._owed(taken)
+            if self._suffices([s.sum() for s in slots]) and not owed.any():
                 yield taken
             changed = np.zeros(table.columns, np.bool_)
             changed[where] = True
@@ -184,10 +198,21 @@ class Count:
         )
 
     def _lacks(self, slots: list[int]) -> int:
-        """How many pods do not fit yet; 1 if it is not their number that keeps the gang from fitting."""
+        """How many pods do not fit yet."""
         lacking = sum(max(part.need - n, 0) for n, part in zip(slots, self._parts, strict=True))
         fitting = sum(min(n, part.count) for n, part in zip(slots, self._parts, strict=True))
-        return max(lacking, self._need - fitting, 1)
+        return max(lacking, self._need - fitting, 0)
+
+    def _owed(self, taken: Bools) -> Longs:
+        """What is still to be given up below each cap."""
+        owed: Longs = np.maximum(self._quota.lacking - self._quota.freed[:, taken].sum(axis=1), 0)
+        return owed
+
+    def _paid(self, owed: Longs) -> Floats:
+        """Which part of what is owed each cut gives up, over all caps."""
+        some = owed > 0
+        paid: Floats = (np.minimum(self._quota.freed[some], owed[some, None]) / owed[some, None]).sum(axis=0)
+        return paid
 
     def _slots(self, p: int, free: Longs, columns: Longs | None = None) -> Longs:
         slots = np.full(free.shape[1], 2**40, np.int64)

@@ -95,6 +95,15 @@ class Departures:
                 sums[resource] = sums.get(resource, 0) + amount
         return tuple(sums.items())
 
+    def there(self) -> Iterator[tuple[GangId, list[tuple[GangId, Amounts]]]]:
+        """By beneficiary, pods that have not gone: whose, and what each takes."""
+        for beneficiary, departure in sorted(self._departures.items()):
+            pods = [self._pods[pod] for pod in sorted(departure.pods)]
+            yield (
+                beneficiary,
+                [(pod.gang, (*pod.requests, (PODS, 1))) for pod in pods if pod.gang is not None],
+            )
+
     def pod_bound(self, pod: PodId, gang: GangId | None) -> None:
         """A pod of a gang that ends was still being bound: it leaves, too."""
         beneficiary = self.whole.get(gang) if gang is not None else None

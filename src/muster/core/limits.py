@@ -7,23 +7,39 @@
   first, which is the order that allows most. A queue is brought down by surplus, cut by cut, or by whole
   gangs, which may leave it below what it is entitled to.
 
-Whatever keeps to these limits still does when victims are spared.
+Whatever keeps to these limits still does when victims are spared. It is the other way round with
+
+- *quota*: what the victims free below the hard caps of the preemptor's queues, which must be enough.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from muster.core.budgets import Budgets
-from muster.core.candidates import Longs
+from muster.core.candidates import Cut, Longs
 from muster.core.cuts import Table
 from muster.core.events import PodBound
 from muster.core.gang import Amounts, PodId
 from muster.core.nodes import Bools
 from muster.core.queues import Queues
+from muster.core.queues.account import Account
+from muster.core.queues.amounts import counted
 
 #: Whether a set of victims keeps to them.
 Limits = Callable[[Bools], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What has to be given up below hard caps."""
+
+    #: caps that have no room
+    lacking: Longs
+    #: caps × cuts: what each frees of it
+    freed: Longs
 
 
 def limits(
@@ -49,6 +65,30 @@ def limits(
         foreign: Bools = others[table.gang]
         checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, demand, queues))
     return lambda taken: all(check(taken) for check in checks)
+
+
+def caps(table: Table, queue: str, demand: Amounts, new: bool, queues: Queues) -> Quota:
+    """For a preemptor of this queue that takes `demand`; `new`: it is one more gang."""
+    lacking: list[int] = []
+    freed: list[Longs] = []
+    account = queues.find(queue)
+    paths = [queues.path(candidate.gang.queue) for candidate in table.candidates]
+
+    def lack(amount: int, above: Account, frees: Callable[[Cut], int]) -> None:
+        below = np.array([above in path for path in paths], np.bool_)[table.gang]
+        lacking.append(amount)
+        freed.append(np.where(below, np.array([frees(cut) for cut in table.cuts], np.int64), 0))
+
+    if account is not None:
+        for above, gangs in queues.crowds(account) if new else ():
+            lack(gangs, above, lambda cut: int(cut.core))
+        for above, resource, amount in queues.excess(account, demand):
+            lack(amount, above, partial(_freed, resource))
+    return Quota(np.array(lacking, np.int64), np.array(freed, np.int64).reshape(len(freed), len(table)))
+
+
+def _freed(resource: str, cut: Cut) -> int:
+    return dict(counted(cut.freed)).get(resource, 0)
 
 
 def _needs(

@@ -31,7 +31,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from typing import Any
 
-from muster.core.admission import Admission, Offer
+from muster.core.admission import Admission, Full, Offer, refusal
 from muster.core.decisions import Explanation
 from muster.core.gang import Gang, GangId, QueueOrder
 from muster.core.gangs import GangState
@@ -178,7 +178,7 @@ class Turns:
         queues: Queues,
         admission: Admission,
         lapsed: Collection[GangId],
-        hopeless: Callable[[GangState, Want, bool], bool],
+        hopeless: Callable[[GangState, Want | Full, bool], bool],
         *,
         seen: bool,
     ) -> None:
@@ -220,7 +220,7 @@ class Turns:
             return
         race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
         while (walk := race.first()) is not None:
-            moves, answers = queues.moves, dict[File, Want | Explanation | None]()
+            moves, answers = queues.moves, dict[File, Want | Full | Explanation | None]()
             account, over = walk.account, self._over.setdefault(walk.account, [])
             while (head := walk.head) is not None:
                 (key, state), _, file = head
@@ -236,7 +236,7 @@ class Turns:
                     continue
                 walk.next()
                 served[state.id] = state
-                state.refusal = answer if isinstance(answer, Explanation) else None
+                state.refusal = refusal(answer)
                 if isinstance(answer, Explanation) or hopeless(state, answer, False):
                     continue
                 offer = admission.offer(state, answer)

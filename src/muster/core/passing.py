@@ -7,7 +7,7 @@ would carry a queue over, comes where he came before.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from muster.core.admission import Admission
+from muster.core.admission import Admission, Full, refusal
 from muster.core.backfill import Reservations
 from muster.core.gang import Gang, GangId
 from muster.core.order import Standing, Turn
@@ -52,7 +52,6 @@ def _by_duration(
         assert state.gang is not None
         account = queues.find(state.gang.queue)
         answer = admission.within(state, account) if account is not None else None
-        if isinstance(answer, Want):
+        state.refusal = refusal(answer)
+        if isinstance(answer, Want | Full):
             yield replace(turn, offer=admission.offer(state, answer))
-        else:
-            state.refusal = answer

@@ -1,10 +1,10 @@
 """Preemption within a cycle: who may look for victims, how often, and what ends when they are found.
 
 A search costs milliseconds, and thousands of gangs may wait. So one is made only where it can help: for a
-gang whose minimum does not fit, that may preempt, while somebody of lower priority runs in its queue, or
-another queue is over its entitlement and this one is not; once for equal wants of a queue, the highest
-priority first (who may end less will not fit either); not again until something changes; and for at most
-`SEARCHES` wants in a cycle, where further ones take turns.
+gang whose minimum does not fit, on the nodes or below the hard caps of its queues, that may preempt, while
+somebody of lower priority runs in its queue, or another queue is over its entitlement and this one is not;
+once for equal wants of a queue, the highest priority first (who may end less will not fit either); not again
+until something changes; and for at most `SEARCHES` wants in a cycle, where further ones take turns.
 
 No two gangs evict each other in turn. In one queue a victim's priority is below the preemptor's, so whoever
 is evicted can never evict it back, and a chain of evictions only goes down. Across queues a victim's queue
@@ -26,14 +26,16 @@ from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.departures import Charged, Departures
 from muster.core.eligibility import Eligibility
 from muster.core.events import PodBound
+from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Code, Gang, GangId, PodId
 from muster.core.gangs import GangState, occupy
 from muster.core.ledger import Ledger
-from muster.core.limits import Limits, limits
-from muster.core.nodes import Nodes
+from muster.core.limits import Limits, Quota, caps, limits
+from muster.core.nodes import PODS, Nodes
 from muster.core.placement import Want
 from muster.core.queues import Queues
+from muster.core.queues.lingering import Leaving
 from muster.core.turns import Turns
 from muster.core.victims import Found, Search
 
@@ -73,6 +75,8 @@ class Preemption:
         self._from: dict[tuple[Want, str], set[str]] = {}
         #: wants of a queue that have to wait for their turn
         self._later: set[tuple[Want, str]] = set()
+        #: of the queues, in the last cycle
+        self._rules = (-1, -1)
         self._now = 0.0
         #: when the next minimum run time ends
         self._due = inf
@@ -83,9 +87,11 @@ class Preemption:
         self._turns.next_cycle()
         self._from.clear()
         self._later.clear()
-        if changed or now >= self._due:
+        rules = self._queues.plantings, self._queues.rulings
+        if changed or now >= self._due or rules != self._rules:
             self._hopeless.clear()
             self._due = inf
+            self._rules = rules
 
     def forget(self) -> None:
         """Something has changed that decides about victims."""
@@ -142,26 +148,45 @@ class Preemption:
         return known
 
     def find(self, state: GangState, claim: Claim) -> Found | None:
-        """Victims for it, and where it would be. The ledger is charged as the gang sees it, and stays so."""
+        """Victims for it, and where it would be. The ledger is charged as the gang sees it, and stays so.
+
+        None, too, if it fits once those have gone who leave already.
+        """
         gang = state.gang
         assert gang is not None
+        if self.departures and self._fits_soon(state, claim):
+            self._hopeless[claim.want, gang.queue] = gang.priority
+            return None
         if not self._turns.take(claim.want):
             self._later.add((claim.want, gang.queue))
             return None
         candidates, due = self._candidates.of(self._now, self._barred(gang))
         self._due = min(self._due, due)
-        found = self._among(candidates, gang, claim)
+        found = self._among(candidates, state, claim)
         if found is None:
             self._hopeless[claim.want, gang.queue] = gang.priority
         return found
 
-    def would_find(self, gang: Gang, claim: Claim) -> Found | None:
-        """Victims, if it might preempt. Whoever asks this is not among those who take turns."""
-        candidates, _ = self._candidates.of(self._now, self._barred(gang))
-        return self._among(candidates, gang, claim)
+    def _fits_soon(self, state: GangState, claim: Claim) -> bool:
+        """Whether it would fit beside those for whom others leave, if these had left."""
+        mark = self._ledger.mark()
+        for beneficiary in self.departures.beneficiaries:
+            if beneficiary != state.id:
+                self.departures.lift(beneficiary)
+        placed = self._fit.fit(replace(claim, search=False))
+        self._ledger.rollback(mark)
+        return not isinstance(placed, Verdict)
 
-    def _among(self, candidates: Sequence[Candidate], gang: Gang, claim: Claim) -> Found | None:
-        demand, reclaims = self._queues.demand(claim.want)[0], self._reclaims(gang.queue, claim.want)
+    def would_find(self, state: GangState, claim: Claim) -> Found | None:
+        """Victims, if it might preempt. Whoever asks this is not among those who take turns."""
+        assert state.gang is not None
+        candidates, _ = self._candidates.of(self._now, self._barred(state.gang))
+        return self._among(candidates, state, claim)
+
+    def _among(self, candidates: Sequence[Candidate], state: GangState, claim: Claim) -> Found | None:
+        gang = state.gang
+        assert gang is not None
+        demand, reclaims = self._queues.asked(state, claim.want), self._reclaims(gang.queue, claim.want)
         mine = [
             candidate
             for candidate in candidates
@@ -173,7 +198,10 @@ class Preemption:
         def limit(table: Table) -> Limits:
             return limits(table, gang.queue, demand, self._queues, self.budgets, self._pods, leaving)
 
-        return self._search.find(claim, mine, limit, lambda victim: self.freed([victim]))
+        def quota(table: Table) -> Quota:
+            return caps(table, gang.queue, demand, not state.begun, self._queues)
+
+        return self._search.find(claim, mine, limit, quota, lambda victim: self.freed([victim]))
 
     def freed(self, victims: Iterable[Victim]) -> Iterator[Charged]:
         """What is charged for them."""
@@ -211,6 +239,35 @@ class Preemption:
             return replace(victim, reclaimed=gang is not None and gang.queue != queue)
 
         return note
+
+    def linger(self) -> None:
+        """Tell the queues what is there still of those who leave."""
+        self._queues.linger(tuple(self._leaving()))
+
+    def _leaving(self) -> Iterator[Leaving]:
+        for beneficiary, pods in self.departures.there() if self.departures else ():
+            state = self._gangs[beneficiary]
+            left: dict[str, tuple[Counter[str], set[GangId]]] = {}
+            for gang, requests in pods:
+                victim = self._gangs[gang].gang
+                taken, gangs = left.setdefault(victim.queue if victim is not None else "", (Counter(), set()))
+                for resource, amount in requests:
+                    taken[resource] += amount
+                if gang in self.departures.whole:
+                    gangs.add(gang)
+            held: Counter[str] = Counter()
+            for promise in state.holds.values():
+                for resource, amount in (*promise.requests, (PODS, 1)):
+                    held[resource] += amount
+            yield Leaving(
+                state.gang.queue if state.gang is not None else "",
+                tuple(sorted(held.items())),
+                not state.pods,
+                tuple(
+                    (queue, tuple(sorted(taken.items())), len(gangs))
+                    for queue, (taken, gangs) in left.items()
+                ),
+            )
 
     @property
     def behind(self) -> bool:

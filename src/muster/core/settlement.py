@@ -103,6 +103,7 @@ class Settlement:
                 gangs.timed.pop(gang, None)
         touched.clear()
         self._accounted.clear()
+        self._preemption.linger()
 
     def started(self, state: GangState) -> None:
         """It has been given places in this cycle."""
@@ -117,6 +118,7 @@ class Settlement:
             self._gangs.touched.add(gang)
             self._accounted.discard(gang)
             self._account(self._gangs[gang])
+        self._preemption.linger()
 
     def _limit_holds(self, state: GangState, now: float) -> None:
         """The start is over: places that were promised with it are held a while longer, not for ever."""

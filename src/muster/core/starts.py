@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from muster.core.admission import Full, Offer
 from muster.core.backfill import Reservations
 from muster.core.decisions import Assign, Decision, Wait
 from muster.core.events import PodBound
@@ -51,11 +52,13 @@ class Starts:
         self._fit, self._misfits = fit, misfits
         self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
 
-    def hopeless(self, state: GangState, want: Want, over: bool) -> bool:
+    def hopeless(self, state: GangState, want: Want | Full, over: bool) -> bool:
         """Whether it is known that this, which is all or a part of what it wants, cannot start.
 
         `over`: it would carry its queue over, and gets no reservation for that.
         """
+        if isinstance(want, Full):
+            return not self._preemption.helps(state, want.want)
         if (refusal := self._reservations.refusal(state, want)) is not None:
             state.refusal = state.refusal or refusal
             return True
@@ -65,13 +68,15 @@ class Starts:
 
     def place(self, turn: Turn, now: float) -> list[Decision]:
         """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
-        state, want = turn.state, turn.offer.want
-        if self._passed_over(state, want):
+        state, want, full = turn.state, turn.offer.want, turn.offer.full
+        if self._passed_over(state, turn.offer):
             return []
         plain = state.plain and state.id not in self._preemption.departures
         misfit = plain and want in self._misfits
-        reserves = state.waits and turn.standing is not Standing.OVER
+        reserves = state.waits and turn.standing is not Standing.OVER and not full
         helps = self._preemption.helps(state, want)
+        if full and not helps:
+            return []
         if misfit and not helps and not (reserves and self._reservations.wanted):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
@@ -83,14 +88,17 @@ class Starts:
         for promise in untold.values():
             self._ledger.give(promise.node, promise.requests, promise.device, promise.presence)
         self._preemption.departures.lift(state.id)
-        placed = self._misfits.verdicts[want] if misfit else self._reservations.fit(state, claim)
-        found = None
+        found = placed = None
+        if not full:
+            placed = self._misfits.verdicts[want] if misfit else self._reservations.fit(state, claim)
         if not isinstance(placed, dict | Reservation) and self._preemption.helps(state, want):
             found = self._preemption.find(state, claim)
             if found is not None:
                 placed = self._fit_without(state, found, claim)
         if not isinstance(placed, dict) or not (placed or untold):
             self._ledger.rollback(mark)
+            if full:
+                return []  # what its queue says stands
             if isinstance(placed, Reservation):
                 state.refusal = placed.refusal
             elif plain or want.bound:
@@ -112,7 +120,7 @@ class Starts:
         """What this gang would be placed with, all of its vacant places."""
         return self._claim(state, want, state.vacant, {})
 
-    def _passed_over(self, state: GangState, want: Want) -> bool:
+    def _passed_over(self, state: GangState, offer: Offer) -> bool:
         """Whether it is not its turn after all, whatever room there is."""
         if self._wants.newly_concerned(state):
             # Somebody who keeps it off has come in this very cycle: it is served in the next.
@@ -124,8 +132,8 @@ class Starts:
         if beneficiary := self._preemption.departures.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return True
-        if (refusal := self._reservations.refusal(state, want)) is not None:
-            state.refusal = refusal
+        if (refusal := self._reservations.refusal(state, offer.want)) is not None:
+            state.refusal = state.refusal if offer.full else refusal
             return True
         return False
 

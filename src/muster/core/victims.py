@@ -41,7 +41,7 @@ from muster.core.exact import Answer, Rung, Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
-from muster.core.limits import Limits
+from muster.core.limits import Limits, Quota
 from muster.core.nodes import Bools, Nodes
 
 #: Times that `Fit` is asked in one search.
@@ -77,6 +77,7 @@ class Search:
         claim: Claim,
         candidates: Sequence[Candidate],
         limit: Callable[[Table], Limits],
+        quota: Callable[[Table], Quota],
         charged: Callable[[Victim], Iterable[Charged]],
     ) -> Found | None:
         """None if no set of these victims makes room. The ledger stays as it is.
@@ -88,7 +89,7 @@ class Search:
             return None
         self._fit.exact.lent = PROBLEMS
         try:
-            return self._find(claim, candidates, limit, charged)
+            return self._find(claim, candidates, limit, quota, charged)
         finally:
             self._fit.exact.lent = 0
 
@@ -97,12 +98,13 @@ class Search:
         claim: Claim,
         candidates: Sequence[Candidate],
         limit: Callable[[Table], Limits],
+        quota: Callable[[Table], Quota],
         charged: Callable[[Victim], Iterable[Charged]],
     ) -> Found | None:
         table = Table(candidates, len(self._nodes))
         if not table.groups:
             return None  # all they have is on nodes that are gone
-        count = Count(claim, self._nodes, self._eligibility, table)
+        count = Count(claim, self._nodes, self._eligibility, table, quota(table))
         trial = _Trial(table, count, limit(table), claim, charged, self._nodes, self._ledger, self._fit)
         for usable in trial.levels():
             best = self._best(trial, usable)
@@ -194,6 +196,8 @@ class _Trial:
 
     def greedy(self, usable: Bools, start: Bools, fraction: float) -> Bools | None:
         """Cuts taken one after the other until the preemptor fits; all of them, if nothing else does."""
+        if not self._allow(start):
+            return None
         picks = enumerate(self._count.picks(usable, start, fraction, self._allow))
         for number, taken in picks:
             # Where slots are not all that matters more has to go: it is asked at growing distances.

@@ -35,6 +35,7 @@ Source of the rules: docs/queues.md. Volcano's `capacity` plugin (deserved, guar
 Kueue's hierarchical cohorts (least common ancestor) have the same shape.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -48,9 +49,10 @@ from muster.core.nodes import Nodes
 from muster.core.placement import Want
 from muster.core.queues.account import DEFAULT, ROOT, Account
 from muster.core.queues.amounts import add, counted
-from muster.core.queues.demand import least, most
+from muster.core.queues.demand import given_up, least, most
 from muster.core.queues.entitlement import entitle
 from muster.core.queues.faults import faults_of
+from muster.core.queues.lingering import Leaving, linger
 from muster.names import GPU_SHARE
 
 _UNUSABLE: Final = np.uint8(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
@@ -74,13 +76,14 @@ class Queues:
         self.accounts: dict[str, Account] = {}
         self.root = Account(Queue(ROOT))
         self._charges: dict[GangId, _Charge] = {}
+        self._leaving: tuple[Leaving, ...] = ()
         self._demands: WeakKeyDictionary[Want, tuple[Amounts, Amounts]] = WeakKeyDictionary()
         #: starts that carried a queue over its entitlement, so far
         self._overshoots = 0
         #: count changes of use, and divisions of what there is
         self.moves = self.divisions = 0
-        #: counts changes of rules
-        self.plantings = 0
+        #: count changes of rules, and of what some queue is entitled to
+        self.plantings = self.rulings = 0
         self._planted = self._entitled = False
         self._capacity_as_of = (-1, -1)
 
@@ -105,6 +108,11 @@ class Queues:
         if not self._planted:
             self._plant()
         return self.accounts.get(name)
+
+    def path(self, name: str) -> tuple[Account, ...]:
+        """A queue, if there is one of this name, and those above it."""
+        account = self.find(name)
+        return account.path if account is not None else ()
 
     def _plant(self) -> None:
         """Build the tree anew, and charge every gang to it."""
@@ -131,13 +139,16 @@ class Queues:
         self._capacity_as_of = (-1, -1)
         for charge in self._charges.values():
             self._charge(charge, 1)
+        for leaving in self._leaving:
+            linger(leaving, self.path)
 
     # Accounts
 
     def settle(self, state: GangState, leaving: Amounts = ()) -> None:
         """Bring what a gang adds to its queue up to date.
 
-        `leaving`: what it uses that makes room for others, who are charged with that room already.
+        `leaving`: what it uses that makes room for others, who are charged with that room already. Who
+        leaves with all of it stands no longer.
         """
         if not self._planted:
             self._plant()
@@ -160,7 +171,8 @@ class Queues:
             return _Charge("", "", used, (), False, False) if used else None
         asks = gang.gate is None and state.want is not None and self.barred(gang) is None
         wanted = self.demand(state.want)[1] if asks and state.want is not None else ()
-        return _Charge(gang.queue, gang.namespace, used, wanted, state.begun, asks and state.waits)
+        stands = state.begun and bool(used or not gone)
+        return _Charge(gang.queue, gang.namespace, used, wanted, stands, asks and state.waits)
 
     def _charge(self, charge: _Charge, sign: int) -> None:
         account = self.accounts.get(charge.queue)
@@ -177,10 +189,21 @@ class Queues:
         self.moves += 1
         self._entitled = False
 
+    def linger(self, leaving: tuple[Leaving, ...]) -> None:
+        """All that is on its way out, and there still (`lingering.py`)."""
+        if leaving == self._leaving:
+            return
+        self._leaving = leaving
+        self.moves += 1
+        for account in self.accounts.values():
+            account.lingering, account.lingering_gangs = {}, 0
+        for each in leaving:
+            linger(each, self.path)
+
     def shift(self, queue: str, amounts: Amounts, sign: int) -> None:
         """Charge (1) or free (-1) amounts as if gangs of this queue had begun or ended to use them."""
-        account, amounts = self.find(queue), counted(amounts)
-        for above in account.path if account is not None else ():
+        amounts = counted(amounts)
+        for above in self.path(queue):
             add(above.used, amounts, sign)
             above.version += 1
         add(self.root.used, amounts, sign)
@@ -191,6 +214,11 @@ class Queues:
         if known is None:
             known = self._demands[want] = (least(want), most(want))
         return known
+
+    def asked(self, state: GangState, want: Want) -> Amounts:
+        """What the minimum takes besides what the gang uses already, and gives up for it."""
+        least, held = self.demand(want)[0], given_up(state)
+        return tuple((r, amount - held.get(r, 0)) for r, amount in least) if held else least
 
     # Entitlement
 
@@ -203,7 +231,7 @@ class Queues:
             self._capacity_as_of, self._entitled = as_of, False
             self.root.entitled = self._usable()
         if not self._entitled:
-            entitle(self.root)
+            self.rulings += entitle(self.root)
             self._entitled = True
             self.divisions += 1
 
@@ -242,23 +270,46 @@ class Queues:
 
     def full(self, account: Account) -> str | None:
         """Why the queue may have no more gangs."""
+        crowded = next((above for above, _ in self.crowds(account)), None)
+        if crowded is None:
+            return None
+        return (
+            f"queue {crowded.name} has {crowded.gangs} gangs started; it may have {crowded.rules.max_gangs}"
+        )
+
+    def crowds(self, account: Account) -> Iterator[tuple[Account, int]]:
+        """The queues that may have no more gangs, and how many they would have too many with one more."""
         for above in account.path:
             most = above.rules.max_gangs
-            if most is not None and above.standing >= most:
-                return f"queue {above.name} has {above.standing} gangs started; it may have {most}"
-        return None
+            if most is not None and above.gangs >= most:
+                yield above, above.gangs + 1 - most
 
     def above_capability(self, account: Account, demand: Amounts) -> str | None:
         """Where the demand would exceed a hard cap."""
+        first = next(self.excess(account, demand), None)
+        if first is None:
+            return None
+        above, resource, excess = first
+        cap, used = above.caps[resource], above.there(resource)
+        return (
+            f"queue {above.name} uses {bare(resource, used)} of its {show(resource, cap)}; "
+            f"{bare(resource, cap + excess - used)} more would be {bare(resource, cap + excess)}"
+        )
+
+    def over_capability(self, account: Account, demand: Amounts) -> dict[str, int]:
+        """By how much the demand would exceed the hard caps, of each resource that it would."""
+        over: dict[str, int] = {}
+        for _, resource, amount in self.excess(account, demand):
+            over[resource] = max(over.get(resource, 0), amount)
+        return over
+
+    def excess(self, account: Account, demand: Amounts) -> Iterator[tuple[Account, str, int]]:
+        """The hard caps that the demand would exceed: whose, of what, by how much."""
         for above in account.path:
             for resource, amount in counted(demand) if above.caps else ():
-                cap, used = above.caps.get(resource), above.used.get(resource, 0)
-                if cap is not None and used + amount > cap:
-                    return (
-                        f"queue {above.name} uses {bare(resource, used)} of its {show(resource, cap)}; "
-                        f"{bare(resource, amount)} more would be {bare(resource, used + amount)}"
-                    )
-        return None
+                cap = above.caps.get(resource)
+                if amount > 0 and cap is not None and (excess := above.there(resource) + amount - cap) > 0:
+                    yield above, resource, excess
 
     def exceeded(self, account: Account, demand: Amounts) -> str | None:
         """Where the demand would carry a queue over its entitlement."""
@@ -283,15 +334,18 @@ class Queues:
         room: dict[str, int] = {}
         everything = self.root.entitled
         for above in account.path:
-            limits = dict(above.caps)
-            if not borrow:
-                for resource, entitled in above.entitled.items():
-                    if entitled < everything.get(resource, 0):
-                        limits[resource] = min(limits.get(resource, entitled), entitled)
-            for resource, limit in limits.items():
-                left = limit - above.used.get(resource, 0)
-                room[resource] = min(room.get(resource, left), left)
+            left = {resource: cap - above.there(resource) for resource, cap in above.caps.items()}
+            for resource, entitled in above.entitled.items() if not borrow else ():
+                if entitled < everything.get(resource, 0):
+                    own = entitled - above.used.get(resource, 0)
+                    left[resource] = min(left.get(resource, own), own)
+            for resource, amount in left.items():
+                room[resource] = min(room.get(resource, amount), amount)
         return room
+
+    def lingers(self, account: Account) -> bool:
+        """Whether somebody has not gone yet below hard caps of the queue."""
+        return any(above.lingering or above.lingering_gangs for above in account.path)
 
     def overshot(self, account: Account) -> None:
         """A gang has started that carried its queue over: the next time others come first."""

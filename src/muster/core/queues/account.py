@@ -27,6 +27,9 @@ class Account:
     #: gangs at or below it that have begun; its own that wait for their minimum
     standing: int = 0
     waiting: int = 0
+    #: what is there still of those who leave, and how many gangs, besides what comes for it
+    lingering: dict[str, int] = field(default_factory=dict)
+    lingering_gangs: int = 0
     #: what its gangs use by namespace, if its order is fair
     by_namespace: dict[str, dict[str, int]] = field(default_factory=dict)
     #: number of the last start that carried it over its entitlement
@@ -45,6 +48,15 @@ class Account:
     @property
     def name(self) -> str:
         return self.rules.name
+
+    def there(self, resource: str) -> int:
+        """What counts against its hard cap."""
+        return self.used.get(resource, 0) + self.lingering.get(resource, 0)
+
+    @property
+    def gangs(self) -> int:
+        """How many count against the most that it may have."""
+        return self.standing + self.lingering_gangs
 
     def above(self) -> "Iterator[Account]":
         """Those above it, without the root."""

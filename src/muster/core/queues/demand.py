@@ -1,6 +1,7 @@
 """What a want takes of each resource: at least, and in all. `pods` included, GPUs in thousandths."""
 
 from muster.core.gang import Amounts
+from muster.core.gangs import GangState
 from muster.core.nodes import PODS
 from muster.core.placement import Want
 from muster.core.queues.amounts import add, counted
@@ -25,3 +26,12 @@ def most(want: Want) -> Amounts:
     for part in want.parts:
         add(sums, tuple((r, part.count * q) for r, q in part.shape.requests if r != PODS), 1)
     return counted(tuple(sorted((r, amount) for r, amount in sums.items() if amount)))
+
+
+def given_up(state: GangState) -> dict[str, int]:
+    """What a gang uses in places that nobody is told of: they go for what is assigned to it now."""
+    held: dict[str, int] = {}
+    for promise in state.holds.values():
+        if not promise.told:
+            add(held, (*counted(promise.requests), (PODS, 1)), 1)
+    return held

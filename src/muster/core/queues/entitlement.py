@@ -33,12 +33,13 @@ class Terms(NamedTuple):
         return amount if self.capability is None else min(amount, self.capability)
 
 
-def entitle(root: Account) -> None:
-    """Divides what the root is entitled to among the queues below it, by resource."""
-    _divide_below(root, _Asked())
+def entitle(root: Account) -> bool:
+    """Divides what the root is entitled to among the queues below it, by resource. False: as it was."""
+    return _divide_below(root, _Asked())
 
 
-def _divide_below(parent: Account, asked: "_Asked") -> None:
+def _divide_below(parent: Account, asked: "_Asked") -> bool:
+    changed = False
     shares = {child.name: dict[str, int]() for child in parent.children}
     below = [child.used for child in parent.children]
     claims = [(child, asked.of(child)) for child in parent.children]
@@ -52,9 +53,11 @@ def _divide_below(parent: Account, asked: "_Asked") -> None:
     for child in parent.children:
         if child.entitled != shares[child.name]:
             child.entitled = shares[child.name]
+            changed = True
         child.version += 1
         if child.children:
-            _divide_below(child, asked)
+            changed |= _divide_below(child, asked)
+    return changed
 
 
 class _Asked:

@@ -53,7 +53,7 @@ QUEUE: Final[tuple[_Search, ...]] = (fewer_pods, smaller_pods, other_queue, bloc
 #: What helps, by reason. Against others nothing does that could be changed here.
 KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
     Code.QUEUE_CLOSED: (other_queue,),
-    Code.QUOTA_EXCEEDED: QUEUE,
+    Code.QUOTA_EXCEEDED: (*QUEUE, may_not_preempt),
     Code.OVER_SHARE: QUEUE,
     Code.NOTHING_MATCHES: (smaller_pods,),
     Code.HELD_FOR_RESERVATION: ROOM,

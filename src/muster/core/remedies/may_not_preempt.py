@@ -16,8 +16,10 @@ def may_not_preempt(question: Question) -> Iterator[Remedy]:
     gang = question.state.gang
     if gang is None or gang.preempts or not question.state.waits:
         return
+    if not question.admission.admits(question.state):
+        return
     question.trials += COST
-    found = question.case.cluster.preemption.would_find(gang, question.claim)
+    found = question.case.cluster.preemption.would_find(question.state, question.claim)
     if found is None:
         return
     names = [str(victim.gang) for victim in found.victims]

@@ -26,6 +26,10 @@ class Admission(Protocol):
 
     def allows(self, state: GangState, want: Want) -> bool: ...
 
+    def admits(self, state: GangState) -> bool:
+        """Whether room is all that it lacks, be it below a hard cap."""
+        ...
+
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that would let it start, by name."""
         ...
