@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.backfill import Backfill
-from muster.core.constraints import Concern
+from muster.core.concern import Concern
 from muster.core.events import (
     GangRemoved,
     GangSubmitted,

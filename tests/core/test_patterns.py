@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from muster.core.eligibility import Eligibility
 from muster.core.exact import patterns
-from muster.core.exact.patterns import Classes, Longs, Patterns, maximal
+from muster.core.exact.patterns import Classes, Patterns, maximal
 from muster.core.gang import Shape
-from muster.core.nodes import Ints, Nodes
+from muster.core.nodes import Ints, Longs, Nodes
 from muster.core.slots import Slots
 from tests.core.words import node, shape
 

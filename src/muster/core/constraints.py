@@ -19,61 +19,22 @@ Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.concern import Concern
 from muster.core.domains import Domain
 from muster.core.eligibility import Eligibility, Obstacle
-from muster.core.events import NOTHING, Presence
 from muster.core.gang import PodTerm, Shape, Spread
 from muster.core.ledger import Ledger
-from muster.core.nodes import Bools, Columns, Ints
+from muster.core.nodes import Bools, Columns, Ints, Longs
+from muster.core.pouring import Limit, fewest, level, pour, share
 from muster.core.presences import Carrying, Matching, Using, selects
 from muster.core.slots import Vector
 
-Longs = npt.NDArray[np.int64]
 #: The domain that a group has opened, by one number per affinity term.
 Opening = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Concern:
-    """What decides about a pod besides its shape: who it is to its own terms, and who keeps it off."""
-
-    #: of the pod, as far as terms of its own shape look at it: the less there is, the more wants are equal
-    presence: Presence = NOTHING
-    #: required anti-affinity of pods on nodes that selects it
-    apart: frozenset[PodTerm] = frozenset()
-
-
-NO_CONCERN: Final = Concern()
-
-
-def concern(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> Concern:
-    terms: list[PodTerm | Spread] = [*shape.near, *shape.apart, *shape.spread]
-    terms += [term for _, term in shape.drawn]
-    if not terms:
-        return Concern(NOTHING, apart) if apart else NO_CONCERN
-    keys = {requirement.key for term in terms for requirement in term.labels}
-    labels = tuple((key, value) for key, value in presence.labels if key in keys)
-    return Concern(replace(presence, labels=labels), apart)
-
-
-def constrained(shape: Shape, concern: Concern) -> bool:
-    """Whether a part needs `Constraints`."""
-    looks = shape.near or shape.apart or shape.drawn or shape.spread
-    return concern is not NO_CONCERN or bool(shape.ports or looks)
-
-
-@dataclass(slots=True)
-class _Limit:
-    """How many more pods each domain takes: `room`, by number of the domain."""
-
-    index: Ints
-    room: Longs
 
 
 class Constraints:
@@ -118,9 +79,9 @@ class Constraints:
             domain, counts, counted = self._spread(spread)
             blocked = _either(blocked, domain.index < 0)
             if skew:
-                least = _least(spread, counts, counted)
+                least = fewest(spread, counts, counted)
                 full = counts + self._selects(spread) - least > spread.max_skew
-                blocked |= _where(full, domain.index)
+                blocked |= domain.where(full)
         if blocked is not None:
             yield "spread", blocked
 
@@ -129,7 +90,7 @@ class Constraints:
         for spread in self._hard:
             domain, counts, counted = self._spread(spread)
             used = np.unique(domain.index[np.array(columns, np.intp)])
-            if (used < 0).any() or (counts[used] - _least(spread, counts, counted) > spread.max_skew).any():
+            if (used < 0).any() or (counts[used] - fewest(spread, counts, counted) > spread.max_skew).any():
                 return False
         return True
 
@@ -154,7 +115,7 @@ class Constraints:
         if self._opens:
             order = self._open(order, caps, count, ideal)
         limits, needs = self._levels(caps, order, count)
-        return _pour(
+        return pour(
             order, caps[order].astype(np.int64), limits, needs, self._evenly(caps, order, count), count
         )
 
@@ -166,7 +127,7 @@ class Constraints:
         if domain.single:
             crowded: Bools = (count > 0) & (domain.index >= 0)
             return crowded
-        return _where(_per_domain(domain, count) > 0, domain.index)
+        return domain.where(domain.sums(count) > 0)
 
     def _lonely(self) -> Bools:
         """Nodes where the pod's affinity is not satisfied."""
@@ -174,11 +135,11 @@ class Constraints:
         count = self._presences.count(self._near)
         domains = [self._presences.domains.of(term.key) for term in self._shape.near]
         missing: Bools = np.logical_or.reduce([domain.index < 0 for domain in domains])
-        there = [_per_domain(domain, count) > 0 for domain in domains]
+        there = [domain.sums(count) > 0 for domain in domains]
         if self._meets_itself and not any(found.any() for found in there):
             return missing
         for domain, found in zip(domains, there, strict=True):
-            missing |= ~_where(found, domain.index)
+            missing |= ~domain.where(found)
         return missing
 
     @property
@@ -201,7 +162,7 @@ class Constraints:
         domain = self._presences.domains.of(spread.key)
         count = self._presences.count(Matching((self._term(spread),), leaving=False))
         nodes = self._counting(spread)
-        counts = _per_domain(domain, count * nodes)
+        counts = domain.sums(count * nodes)
         counted = np.zeros(domain.count, np.bool_)
         counted[domain.index[nodes]] = True
         return domain, counts, counted
@@ -227,15 +188,15 @@ class Constraints:
         keys: list[npt.NDArray[np.signedinteger]] = [vector.key[columns]]
         for spread in self._soft:
             domain, counts, _ = self._spread(spread)
-            keys.append(np.where(domain.index < 0, 2**31 - 1, _at(counts, domain.index))[columns])
+            keys.append(np.where(domain.index < 0, 2**31 - 1, domain.at(counts))[columns])
         if self._shape.drawn:
             pull = np.zeros(len(caps), np.int64)
             for weight, term in self._shape.drawn:
                 domain = self._presences.domains.of(term.key)
-                count = _per_domain(domain, self._presences.count(Matching((term,))))
+                count = domain.sums(self._presences.count(Matching((term,))))
                 if weight > 0 and selects(term, self._presence) and not count.any():
                     count = _widest(domain, caps, columns)
-                pull -= weight * _at(count, domain.index)
+                pull -= weight * domain.at(count)
             keys.append(pull[columns])
         if vector.rank is not None:
             keys.append(vector.rank[columns])
@@ -267,7 +228,7 @@ class Constraints:
         inside: Columns = order[of == best]
         return inside
 
-    def _levels(self, caps: Ints, order: Columns, count: int) -> tuple[list[_Limit], list[_Limit]]:
+    def _levels(self, caps: Ints, order: Columns, count: int) -> tuple[list[Limit], list[Limit]]:
         """Of the required spreads: the room in each domain, and what each must get so that there is room."""
         limits, needs = [], []
         left = np.zeros_like(caps)
@@ -276,14 +237,14 @@ class Constraints:
             if not self._selects(spread):
                 continue
             domain, counts, counted = self._spread(spread)
-            most = _per_domain(domain, left)
-            room, need = _level(spread, counts, counted, most, count)
-            limits.append(_Limit(domain.index, room))
+            most = domain.sums(left)
+            room, need = level(spread, counts, counted, most, count)
+            limits.append(Limit(domain.index, room))
             if need.any():
-                needs.append(_Limit(domain.index, need))
+                needs.append(Limit(domain.index, need))
         return limits, needs
 
-    def _evenly(self, caps: Ints, order: Columns, count: int) -> list[_Limit]:
+    def _evenly(self, caps: Ints, order: Columns, count: int) -> list[Limit]:
         """Of what pods prefer towards their own kind: equal shares, as far as they go."""
         left = np.zeros_like(caps)
         left[order] = caps[order]
@@ -291,65 +252,18 @@ class Constraints:
         for spread in self._soft:
             if self._selects(spread):
                 domain, counts, _ = self._spread(spread)
-                shares.append(_share(domain, counts, left, count))
+                shares.append(share(domain, counts, left, count))
         for weight, term in self._shape.drawn:
             if weight < 0 and selects(term, self._presence):
                 domain = self._presences.domains.of(term.key)
-                counts = _per_domain(domain, self._presences.count(Matching((term,))))
-                shares.append(_share(domain, counts, left, count))
+                counts = domain.sums(self._presences.count(Matching((term,))))
+                shares.append(share(domain, counts, left, count))
         return shares
-
-
-def _level(spread: Spread, counts: Longs, counted: Bools, most: Longs, count: int) -> tuple[Longs, Longs]:
-    """Per domain the room for `count` pods within the skew, and the need that makes this room.
-
-    The lowest level L with Σ min(most, L + skew - counts) ≥ count; domains below L must be filled up to it.
-    If there is none, the highest level that domains can be filled to: then not all find room.
-    """
-
-    def room(level: int) -> Longs:
-        return np.where(counted, np.clip(level + spread.max_skew - counts, 0, most), 0)
-
-    def need(level: int) -> Longs:
-        return np.where(counted, np.maximum(level - counts, 0), 0)
-
-    low = _least(spread, counts, counted)
-    fixed = int(np.count_nonzero(counted)) < spread.min_domains or not counted.any()
-    high = low if fixed else max(low, min(low + count, int((counts + most)[counted].min())))
-    while low < high:
-        middle = (low + high) // 2
-        if int(room(middle).sum()) >= count:
-            high = middle
-        else:
-            low = middle + 1
-    if int(need(low).sum()) > count:
-        low -= 1
-    return room(low), need(low)
-
-
-def _least(spread: Spread, counts: Longs, counted: Bools) -> int:
-    """The pods of the domain with fewest; 0 with fewer domains than it asks for."""
-    there = counts[counted]
-    return int(there.min()) if len(there) >= max(spread.min_domains, 1) else 0
-
-
-def _share(domain: Domain, counts: Longs, left: Ints, count: int) -> _Limit:
-    """Per domain an equal share of `count` pods, those that are there included."""
-    most = _per_domain(domain, left)
-    counted = most > 0
-    low, high = 0, int(counts.max(initial=0)) + count
-    while low < high:
-        middle = (low + high) // 2
-        if int(np.where(counted, np.clip(middle - counts, 0, most), 0).sum()) >= count:
-            high = middle
-        else:
-            low = middle + 1
-    return _Limit(domain.index, np.where(counted, np.clip(low - counts, 0, most), 0))
 
 
 def _widest(domain: Domain, caps: Ints, columns: Columns) -> Longs:
     """1 for the domain with most room: where pods that like their own company begin."""
-    most = _per_domain(domain, caps)
+    most = domain.sums(caps)
     chosen = np.zeros(domain.count, np.int64)
     if most.any():
         first = np.full(domain.count, len(caps), np.int64)
@@ -368,93 +282,6 @@ def _one_each(order: Columns, domain: Domain, caps: Ints) -> Columns:
     inside = order[keep & (index >= 0)]
     caps[inside] = np.minimum(caps[inside], 1)
     return order[keep]
-
-
-def _pour(
-    order: Columns,
-    caps: Longs,
-    limits: Sequence[_Limit],
-    needs: Sequence[_Limit],
-    shares: Sequence[_Limit],
-    count: int,
-) -> tuple[Columns, Longs]:
-    """Fill columns in order: first what domains need, then equal shares, then whatever has room."""
-    given = np.zeros(len(order), np.int64)
-    rounds = [[*needs], *([need] for need in needs if len(needs) > 1)] if needs else []
-    for further in [*rounds, *([[*shares]] if shares else []), []]:
-        some = [*limits, *further]
-        left = count - int(given.sum())
-        if left <= 0:
-            break
-        more = _fill(order, caps - given, some, left)
-        given += more
-        for limit in {id(limit): limit for limit in (*limits, *needs, *shares)}.values():
-            index = limit.index[order]
-            taken = np.bincount(index[index >= 0], weights=more[index >= 0], minlength=len(limit.room))
-            limit.room = np.maximum(limit.room - taken.astype(np.int64), 0)
-    chosen = given > 0
-    return order[chosen], given[chosen]
-
-
-def _fill(order: Columns, caps: Longs, limits: Sequence[_Limit], count: int) -> Longs:
-    """Per column of the order as many pods as it and its domains take, up to `count` in all."""
-    rooms: dict[int, tuple[Ints, Longs]] = {}
-    for limit in limits:
-        known = rooms.get(id(limit.index))
-        room = limit.room if known is None else np.minimum(known[1], limit.room)
-        rooms[id(limit.index)] = (limit.index[order], room)
-    if len(rooms) > 1:
-        return _fill_one_by_one(caps, list(rooms.values()), count)
-    for index, room in rooms.values():
-        by_domain = np.argsort(index, kind="stable")
-        grouped = index[by_domain]
-        filled = np.cumsum(caps[by_domain])
-        start = np.searchsorted(grouped, grouped)
-        before = filled - caps[by_domain]
-        before -= before[start]
-        allowed = np.empty_like(caps)
-        limited = np.where(grouped >= 0, np.append(room, 0)[grouped], 0)
-        allowed[by_domain] = np.clip(limited - before, 0, caps[by_domain])
-        caps = allowed
-    filled = np.cumsum(caps)
-    given: Longs = np.clip(count - (filled - caps), 0, caps)
-    return given
-
-
-def _fill_one_by_one(caps: Longs, rooms: Sequence[tuple[Ints, Longs]], count: int) -> Longs:
-    given = np.zeros(len(caps), np.int64)
-    indices = [index.tolist() for index, _ in rooms]
-    left = [room.tolist() for _, room in rooms]
-    for i, cap in enumerate(caps.tolist()):
-        times = min(cap, count)
-        for index, room in zip(indices, left, strict=True):
-            times = min(times, room[index[i]]) if index[i] >= 0 else 0
-        if times > 0:
-            given[i] = times
-            count -= times
-            for index, room in zip(indices, left, strict=True):
-                room[index[i]] -= times
-            if not count:
-                break
-    return given
-
-
-def _per_domain(domain: Domain, count: Ints | Longs) -> Longs:
-    """Sums over each domain, int64."""
-    inside = domain.index >= 0
-    return np.bincount(domain.index[inside], weights=count[inside], minlength=domain.count).astype(np.int64)
-
-
-def _at(sums: Longs, index: Ints) -> Longs:
-    """The sum of each column's domain; 0 where there is none."""
-    found: Longs = np.append(sums, np.int64(0))[index]
-    return found
-
-
-def _where(flags: Bools, index: Ints) -> Bools:
-    """Columns in these domains."""
-    found: Bools = np.append(flags, np.False_)[index]
-    return found
 
 
 def _either(one: Bools | None, other: Bools) -> Bools:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.nodes import Ints, Nodes
+from muster.core.nodes import Bools, Ints, Longs, Nodes
 
 #: Labels whose domains are kept; the one unused for longest goes first.
 _KEPT: Final = 64
@@ -28,6 +28,21 @@ class Domain:
     numbers: dict[str, int] = field(default_factory=dict)
     layout: int = -1
     position: int = 0
+
+    def sums(self, count: Ints | Longs) -> Longs:
+        """Of a number per column its sum over each domain, int64."""
+        inside = self.index >= 0
+        return np.bincount(self.index[inside], weights=count[inside], minlength=self.count).astype(np.int64)
+
+    def at(self, sums: Longs) -> Longs:
+        """Of a number per domain that of each column's; 0 where there is none."""
+        found: Longs = np.append(sums, np.int64(0))[self.index]
+        return found
+
+    def where(self, flags: Bools) -> Bools:
+        """The columns in these domains."""
+        found: Bools = np.append(flags, np.False_)[self.index]
+        return found
 
 
 class Domains:

@@ -26,6 +26,7 @@ from muster.core.gang import Amounts, NodeName
 from muster.names import GPU_SHARE
 
 Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Columns = npt.NDArray[np.intp]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from muster.core.constraints import Concern, concern
+from muster.core.concern import Concern, concern
 from muster.core.events import Presence
 from muster.core.gang import Gang, Place, PodSet, PodTerm
 from muster.core.gangs import GangState, indices, presence

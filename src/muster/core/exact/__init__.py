@@ -27,13 +27,13 @@ from typing import Final
 import numpy as np
 
 from muster.core.exact import solver
-from muster.core.exact.patterns import Classes, Longs, Patterns
+from muster.core.exact.patterns import Classes, Patterns
 from muster.core.exact.problem import Problem
 from muster.core.exact.program import LACKING, on_nodes, program, rounded, search
 from muster.core.exact.proofs import Proof, Proofs
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
-from muster.core.nodes import Columns, Ints, Nodes
+from muster.core.nodes import Columns, Ints, Longs, Nodes
 from muster.core.placement import Trial, Want
 from muster.core.slots import Slots
 from muster.core.turns import Turns

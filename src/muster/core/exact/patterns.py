@@ -21,11 +21,8 @@ from math import gcd
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Nodes
-
-Longs = npt.NDArray[np.int64]
+from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes
 
 #: Patterns of one problem, all classes together.
 PATTERNS: Final = 5_000

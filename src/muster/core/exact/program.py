@@ -5,8 +5,9 @@ from typing import Final
 import numpy as np
 
 from muster.core.exact import solver
-from muster.core.exact.patterns import Classes, Longs
+from muster.core.exact.patterns import Classes
 from muster.core.exact.problem import Problem
+from muster.core.nodes import Longs
 
 #: Nodes of the search tree per problem.
 SEARCH: Final = 100

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.exact.patterns import Classes, Longs, Patterns
+from muster.core.exact.patterns import Classes, Patterns
 from muster.core.exact.problem import Problem
 from muster.core.exact.solver import Floats
-from muster.core.nodes import Columns, Nodes
+from muster.core.nodes import Columns, Longs, Nodes
 from muster.core.placement import Want
 from muster.core.slots import Slots
 
