@@ -4,7 +4,8 @@ import numpy as np
 
 from muster.core.gang import Gather, Layer, NodeName, Strategy
 from muster.core.nodes import Nodes
-from muster.core.topology import CLUSTER, NODE, Topology, resolve
+from muster.core.rules import resolve
+from muster.core.topology import CLUSTER, NODE, Topology
 from tests.core.words import node
 
 SPINE, BLOCK = Layer("Spine", ("spine",)), Layer("Block", ("block", "rack"))
@@ -50,13 +51,15 @@ def test_sums_over_domains() -> None:
         c={"spine": "s1", "block": "b2"},
         d={"spine": "s1", "block": "b1"},
     )
-    sums = topology.sums(np.array([1, 2, 4, 8], np.int32))[None]
-    assert topology.totals(2, sums).tolist() == [[9, 4, 2]]
-    assert topology.totals(1, sums).tolist() == [[13, 2]]
-    assert topology.totals(0, sums).tolist() == [[15]]
+    tally = topology.tally(np.array([1, 2, 4, 8], np.int32))
+    assert [tally[span].tolist() for span in topology.spans] == [[15], [13, 2], [9, 4, 2]]
+    added = np.zeros_like(tally)
+    for numbers in topology.within:
+        np.add.at(added, numbers, [1, 2, 4, 8])
+    assert added.tolist() == tally.tolist()
     assert topology.columns(1, 0).tolist() == [0, 2, 3]
-    assert [topology.above(n, 2, 1) for n in range(3)] == [0, 0, 1]
-    assert [topology.above(n, 3, 2) for n in range(4)] == [0, 2, 1, 0]
+    assert topology.above(np.arange(3), 2, 1).tolist() == [0, 0, 1]
+    assert topology.above(np.arange(4), 3, 2).tolist() == [0, 2, 1, 0]
 
 
 def test_it_follows_the_nodes() -> None:

@@ -252,9 +252,9 @@ FAULTS: Final = (
     Fault(
         "a required layer is a wish",
         "topology",
-        "core/gather.py",
-        "self._limit = max(musts, default=0)",
-        "self._limit = 0",
+        "core/rules.py",
+        "limit = max(musts, default=0)",
+        "limit = 0",
         ("tests/core/test_gather.py",),
     ),
     Fault(
@@ -309,8 +309,8 @@ FAULTS: Final = (
         "cached slots do not follow a single change",
         "caches",
         "core/slots.py",
-        "            for column in few:\n",
-        "            for column in few[1:]:\n",
+        "            for column in changed:\n                self._update(",
+        "            for column in changed[1:]:\n                self._update(",
         _EVENTS,
     ),
     Fault(

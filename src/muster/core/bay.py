@@ -1,92 +1,125 @@
-"""A few nodes, reckoned apart: would these pods go into this domain together?
+"""Domains, reckoned apart: which is the first of them into which these pods go together?
 
 Greedy placement on the ledger (`placement.Trial`) charges each part at once, and every shape's slots catch up
 with what was charged, over all nodes. A gang of several shapes that looks for a domain asks that question
-for many small domains and is told no by most of them. A bay copies what is free on the domain's nodes, a
-few dozen numbers per resource, and fills the copy in the same order and with the same choices; the ledger
-learns of it only if all has gone in.
+for many small domains and is told no by most of them. Bays are copies of what is free on the domains'
+nodes, a few dozen numbers per resource; they are filled in the same order and with the same choices, and
+the ledger learns of it only when all has gone in.
+
+Several domains are filled at once, one per row, as a row of twenty numbers takes NumPy hardly less time than
+fifty such rows. Rows of smaller domains end in nodes that take nothing.
 
 Only for pods without constraints besides room, and for packing orders whose keys depend on a node's free
 amounts alone (`Order.keys_of`).
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from muster.core.nodes import UNLIMITED, Columns, Ints, Nodes
-from muster.core.packing import NO_SLOT, Order
-from muster.core.placement import Part
+from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes
+from muster.core.packing import Longs, Order
+from muster.core.placement import Filled, Part
 from muster.core.slots import Vector
 
-#: Columns of `Bay.columns` by their position, and pods for each.
-Filled = tuple[Columns, npt.NDArray[np.int64]]
+_MANY: Final = np.int32(UNLIMITED)
+_NONE: Final = np.int32(0)
 
 
-class Bay:
-    """`vectors` are those of the parts' shapes, up to date; `columns` ascend."""
+class Bays:
+    """`vectors` are those of the parts' shapes, slots up to date; the columns of each domain ascend."""
 
-    def __init__(self, nodes: Nodes, order: Order, vectors: Sequence[Vector], columns: Columns) -> None:
-        self.columns = columns
+    def __init__(
+        self, nodes: Nodes, order: Order, vectors: Sequence[Vector], domains: Sequence[Columns]
+    ) -> None:
         self._order = order
         self._vectors = vectors
-        rows = {row for vector in vectors for row in (*dict(vector.demand), *vector.devices, *order.looks_at)}
-        self._free: dict[int, Ints] = {row: nodes.free(row)[columns] for row in rows}
+        #: domains × nodes, as everything here
+        self._columns: Columns = np.zeros((len(domains), max(map(len, domains))), np.intp)
+        there: Bools = np.zeros(self._columns.shape, np.bool_)
+        for row, columns in enumerate(domains):
+            self._columns[row, : len(columns)] = columns
+            there[row, : len(columns)] = True
+        #: rows of resources that are kept
+        self._kept = sorted({row for v in vectors for row in (*dict(v.demand), *v.devices, *order.looks_at)})
+        self._ground = order.ground(self._columns)
+        #: resources × domains × nodes
+        self._free: Ints = np.array([nodes.free(row)[self._columns] for row in self._kept])
+        #: by part: which resources its pods take, and how much of each
+        self._asked = [_asked(vector.demand, self._kept) for vector in vectors]
         #: by part: no limit where its pods may go, else no slot
-        self._open = [np.where(v.slots[columns] > 0, _MANY, _NONE) for v in vectors]
+        self._open = [np.where(there & (v.slots[self._columns] > 0), _MANY, _NONE) for v in vectors]
+        #: by part: pods for each node
+        self._given: list[Ints] = [np.zeros(self._columns.shape, np.int32)] * len(vectors)
+        #: parts × domains
+        self._placed: Longs = np.zeros((len(vectors), len(domains)), np.int64)
 
-    def fill(self, parts: Sequence[Part], need: int, order: Sequence[int]) -> list[list[Filled]] | None:
-        """As `Trial.fill_minimum`, and then as many more as fit: by part what was put where, in columns.
+    def fill(self, parts: Sequence[Part], need: int, order: Sequence[int]) -> tuple[int, list[Filled]] | None:
+        """As `Trial.fill_minimum`, and then as many more as fit: the first row that holds the minimum, and by
+        part what was put where. None if no domain does.
 
-        `order` is that of the parts; None if the minimum does not fit.
+        `order` is that of the parts.
         """
-        filled: list[list[Filled]] = [[] for _ in parts]
-        placed = [0] * len(parts)
-
-        def put(p: int, count: int) -> None:
-            count = min(count, parts[p].count - placed[p])
-            if count > 0:
-                columns, times = self._put(p, count)
-                if len(columns):
-                    filled[p].append((self.columns[columns], times))
-                    placed[p] += int(times.sum())
-
+        able: Bools = np.ones(len(self._columns), np.bool_)
         for p in order:
-            put(p, parts[p].need)
-            if placed[p] < parts[p].need:
+            self._put(p, parts[p].need)
+            able &= self._placed[p] >= parts[p].need
+            if not able.any():
                 return None
-        for p in reversed(order):
-            put(p, need - sum(placed))
-        if sum(placed) < need:
-            return None
+        if need > sum(part.need for part in parts):
+            for p in reversed(order):
+                self._put(p, np.minimum(need - self._placed.sum(axis=0), parts[p].count - self._placed[p]))
+            able &= self._placed.sum(axis=0) >= need
+            if not able.any():
+                return None
+        first = int(able.argmax())
+        self._leave_only(slice(first, first + 1))
         for p in order:
-            put(p, parts[p].count)
-        return filled
+            if parts[p].count > parts[p].need:
+                self._put(p, parts[p].count - self._placed[p])
+        return first, [self._filled(given[0]) for given in self._given]
 
-    def _put(self, p: int, count: int) -> Filled:
-        vector, free = self._vectors[p], self._free
-        slots = self._open[p]
-        if not slots.any():
-            return np.zeros(0, np.intp), np.zeros(0, np.int64)
-        for row, amount in vector.demand:
-            slots = np.minimum(slots, free[row] // amount)
-        key = self._order.keys_of(vector, self.columns, slots, free.__getitem__)
-        key[slots <= 0] = NO_SLOT
+    def _leave_only(self, domain: slice) -> None:
+        self._columns = self._columns[domain]
+        self._free = self._free[:, domain]
+        self._ground = self._order.ground(self._columns)
+        self._open = [slots[domain] for slots in self._open]
+        self._given = [given[domain] for given in self._given]
+        self._placed = self._placed[:, domain]
+
+    def _filled(self, given: Ints) -> Filled:
+        used = given.nonzero()[0]
+        return self._columns[0][used], given[used].astype(np.int64)
+
+    def _put(self, p: int, count: int | Longs) -> None:
+        """Put up to so many more pods of a part into each domain, as far as they fit."""
+        vector = self._vectors[p]
+        rows, amounts = self._asked[p]
+        slots = np.minimum((self._free[rows] // amounts).min(axis=0), self._open[p])
+        np.maximum(slots, 0, out=slots)
+        key = self._order.keys_of(vector, self._ground, slots, self._free_of)
         if vector.rank is None:
-            order = key.argsort(kind="stable")
+            order = key.argsort(axis=1, kind="stable")
         else:
-            order = np.lexsort((key, vector.rank[self.columns]))
-        times = np.maximum(slots[order], 0)
-        filled = times.cumsum(dtype=np.int64)
-        cut = int(filled.searchsorted(count)) + 1
-        order, times = order[:cut], times[:cut]
-        if cut <= len(filled) and filled[cut - 1] > count:
-            times[-1] -= filled[cut - 1] - count
-        for row, amount in vector.demand:
-            free[row][order] -= times * np.int32(amount)
-        used = times > 0
-        return order[used], times[used].astype(np.int64)
+            order = np.lexsort((key, vector.rank[self._columns]))
+        domains = np.arange(len(order))[:, None]
+        if not isinstance(count, int):
+            count = np.maximum(count, 0)[:, None]
+        filled = np.minimum(slots[domains, order].cumsum(axis=1, dtype=np.int64), count).astype(np.int32)
+        filled[:, 1:] -= filled[:, :-1].copy()
+        times = np.empty_like(slots)
+        times[domains, order] = filled
+        self._given[p] = self._given[p] + times
+        self._placed[p] += times.sum(axis=1)
+        self._free[rows] -= times * amounts
+
+    def _free_of(self, row: int) -> Ints:
+        free: Ints = self._free[self._kept.index(row)]
+        return free
 
 
-_MANY, _NONE = np.int32(UNLIMITED), np.int32(0)
+def _asked(demand: Demand, kept: Sequence[int]) -> tuple[list[int], Ints]:
+    """Positions among the rows that are kept, and amounts, to be broadcast over domains and nodes."""
+    amounts = np.array([min(amount, UNLIMITED) for _, amount in demand], np.int32)
+    return [kept.index(row) for row, _ in demand], amounts[:, None, None]

@@ -121,7 +121,7 @@ class Devices:
     def thousandths(self, columns: "Columns | None" = None) -> "Ints":
         """All that is free on each node, of empty and of open devices."""
         empty = self._nodes.free(self.row) if columns is None else self._nodes.free(self.row)[columns]
-        free: Ints = np.clip(empty, 0, _MOST) * np.int32(WHOLE)
+        free: Ints = np.minimum(np.maximum(empty, 0), _MOST) * np.int32(WHOLE)
         free += self.left(columns).sum(axis=0, dtype=np.int32)
         return free
 

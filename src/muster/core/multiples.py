@@ -82,7 +82,7 @@ def counted(
     domain = count.domain(level, number)
     able = domain.able
     for wider in range(level):
-        above = topology.above(number, level, wider)
+        above = topology.above(np.array([number]), level, wider).item()
         able &= count.allowed(wider, count.taken_in(wider, above))
     sizes = [size for size in range(most, least - 1, -1) if able >> size & 1]
     if not sizes:

@@ -41,6 +41,8 @@ UNLIMITED: Final = 2**31 - 1
 _LARGEST: Final = 2**40
 #: Distinct requests whose resolved form is remembered.
 _REMEMBERED: Final = 10_000
+#: So many changed nodes are caught up with one by one; more as a vector.
+_FEW: Final = 16
 
 
 class Nodes:
@@ -62,6 +64,8 @@ class Nodes:
         self.capacity_revision = 0
         self.changes: Log[int | Columns] = Log()
         self.fact_changes: Log[int] = Log()
+        #: what changed between two positions of the log, as asked for last
+        self._changed: tuple[tuple[int, int], list[int] | Columns | None] = ((-1, -1), None)
         self._new: set[NodeName] = set()
         #: use on nodes that have no column now: not merged in yet, removed, or not heard of yet
         self._elsewhere: dict[NodeName, dict[str, int]] = {}
@@ -172,6 +176,35 @@ class Nodes:
                 del used[resource]
         if not used:
             del self._elsewhere[name]
+
+    def changed(self, position: int) -> list[int] | Columns | None:
+        """Distinct columns that have changed since a position of the log: few of them as a list.
+
+        None: nearly all have, or it is not known any more.
+        """
+        key = (position, self.changes.end)
+        if self._changed[0] != key:  # the shapes of one gang fall behind, and catch up, together
+            self._changed = key, self._merge(self.changes.since(position))
+        return self._changed[1]
+
+    def _merge(self, entries: list[int | Columns] | None) -> list[int] | Columns | None:
+        if entries is None:
+            return None
+        together = [entry for entry in entries if not isinstance(entry, int)]
+        # a pod that starts is charged to its node several times on the way
+        singly = list({entry for entry in entries if isinstance(entry, int)})
+        number = len(singly) + sum(map(len, together))
+        if number <= _FEW:
+            return list({*singly, *(column for columns in together for column in columns.tolist())})
+        if number >= len(self.names):
+            return None
+        if len(together) == 1 and not singly:
+            return together[0]
+        once = np.zeros(len(self.names), np.bool_)
+        once[singly] = True
+        for columns in together:
+            once[columns] = True
+        return np.flatnonzero(once)
 
     def free(self, row: int) -> Ints:
         """Free amount of a resource per node; -1 where the node is overdrawn. Not to be written to."""

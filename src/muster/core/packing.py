@@ -26,6 +26,7 @@ than room for large pods. The published orders that muster is compared with are 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -90,11 +91,13 @@ class Order:
     free_alone = False
     looks_at: tuple[int, ...] = ()
 
-    def keys_of(
-        self, vector: "Vector", columns: Columns | None, slots: Ints, free: Callable[[int], Ints] | None
-    ) -> Ints:
-        """The keys of some nodes if they had these slots, and so much were `free` of a row's resource (None:
-        as the ledger says). Not for shares of GPUs."""
+    def ground(self, columns: Columns | None) -> "Ground":
+        """Some nodes, or all, for `keys_of`."""
+        raise NotImplementedError
+
+    def keys_of(self, vector: "Vector", ground: "Ground", slots: Ints, free: Callable[[int], Ints]) -> Ints:
+        """The keys of some nodes if they had these slots, and so much of a row were `free`. Not for
+        shares of GPUs."""
         raise NotImplementedError
 
     def basis(self, vector: "Vector") -> bool:
@@ -127,37 +130,48 @@ class Pack(Order):
         self._cpu, self._gpu = self.looks_at = nodes.row("cpu"), nodes.devices.row
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
+        nodes = self.nodes
         some = slice(None) if columns is None else columns
+        ground = self.ground(columns) if vector.basis else None
+
+        def free(row: int) -> Ints:
+            return nodes.free(row)[some]
+
         if not vector.share:
-            return self.keys_of(vector, columns, vector.slots[some], None)
-        strands = self._strands(vector, columns, None) if vector.basis else None
+            return self.keys_of(vector, ground, vector.slots[some], free)
+        strands = ground.strands(vector, self._cpu, self._gpu, free) if ground is not None else None
         key = self._of_share(vector, columns, strands)
         for row in vector.devices:
-            key |= (self.nodes.free(row)[some] > 0).astype(np.int32) << _TOP
+            key |= (free(row) > 0).astype(np.int32) << _TOP
         return key
 
-    def keys_of(
-        self, vector: "Vector", columns: Columns | None, slots: Ints, free: Callable[[int], Ints] | None
-    ) -> Ints:
+    def ground(self, columns: Columns | None) -> "Ground":
+        nodes = self.nodes
         some = slice(None) if columns is None else columns
+        gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
+        cores = np.maximum(nodes.capacity(self._cpu)[some], 1).astype(np.int64)
+        open_ = nodes.devices.thousandths(columns) - nodes.free(self._gpu)[some].astype(np.int64) * WHOLE
+        return Ground(gpus, cores, open_)
 
-        def left_of(row: int) -> Ints:
-            return self.nodes.free(row)[some] if free is None else free(row)
-
+    def keys_of(
+        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Ints]
+    ) -> Ints:
         amount = next(amount for row, amount in vector.demand if row == vector.scarce)
-        key: Ints = left_of(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
+        key: Ints = free(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
         if coarse := _coarse(amount):
             key >>= coarse
         np.minimum(key, _LEFT_MAX, out=key)
         key <<= _SLOTS
         key |= np.minimum(slots, _SLOTS_MAX)
         if vector.basis:
-            strands = self._strands(vector, columns, free)
-            capacity = np.clip(self.nodes.capacity(self._gpu)[some], 1, _MOST_GPUS) * WHOLE
-            parts = (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
-            key |= np.clip(parts, 0, _STRANDS_MAX).astype(np.int32) << _SLOTS + _LEFT
+            assert ground is not None
+            strands = ground.strands(vector, self._cpu, self._gpu, free)
+            capacity = np.maximum(ground.gpus, WHOLE)
+            parts = (strands * (2 * _PARTS) + capacity) // (capacity * 2) + _PARTS
+            parts = np.minimum(np.maximum(parts, 0), _STRANDS_MAX)
+            key |= parts.astype(np.int32) << _SLOTS + _LEFT
         for row in vector.devices:
-            key |= (left_of(row) > 0).astype(np.int32) << _TOP
+            key |= (free(row) > 0).astype(np.int32) << _TOP
         return key
 
     def update(self, vector: "Vector", columns: list[int]) -> None:
@@ -210,29 +224,6 @@ class Pack(Order):
             return False
         return vector.share > 0 or asked.get(self._cpu, 0) * served > asked.get(self._gpu, 0)
 
-    def _strands(
-        self, vector: "Vector", columns: Columns | None, left: Callable[[int], Ints] | None
-    ) -> Longs:
-        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use.
-
-        `left`: whole amounts by row, if they are other than the ledger says.
-        """
-        nodes, asked = self.nodes, dict(vector.demand)
-        some = slice(None) if columns is None else columns
-        cores = nodes.capacity(self._cpu)[some].astype(np.int64)
-        gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
-        free = nodes.devices.thousandths(columns).astype(np.int64)
-        idle = nodes.free(self._cpu)[some] if left is None else left(self._cpu)
-        if left is not None:
-            free -= (nodes.free(self._gpu)[some] - left(self._gpu)).astype(np.int64) * WHOLE
-        cpu = np.maximum(idle, 0).astype(np.int64)
-        cores[cores == 0] = 1  # nothing can be asked of it, and nothing be left over
-        taken = vector.share or WHOLE * asked.get(self._gpu, 0)
-        before = np.maximum(free - _served(cpu, gpus, cores), 0)
-        cpu -= min(asked.get(self._cpu, 0), UNLIMITED)
-        strands: Longs = np.maximum(free - taken - _served(np.maximum(cpu, 0), gpus, cores), 0) - before
-        return strands
-
     def _strands_at(self, column: int, cpu: int, taken: int) -> int:
         nodes = self.nodes
         cores = nodes.capacity_at(self._cpu, column) or 1
@@ -240,6 +231,31 @@ class Pack(Order):
         free, idle = nodes.devices.thousandths_at(column), max(nodes.free_at(self._cpu, column), 0)
         before = max(free - _served(idle, gpus, cores), 0)
         return max(free - taken - _served(max(idle - cpu, 0), gpus, cores), 0) - before
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What of some nodes stays as it is while pods are put on them."""
+
+    #: thousandths of GPUs, and milli-CPU (at least 1), that they were built with
+    gpus: Longs
+    cores: Longs
+    #: thousandths that are free besides the GPUs that are free as a whole
+    open: Longs
+
+    def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Ints]) -> Longs:
+        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use.
+
+        `cpu`, `gpu`: the rows of the two resources.
+        """
+        asked = dict(vector.demand)
+        idle = np.maximum(free(cpu), 0).astype(np.int64)
+        left = self.open + free(gpu).astype(np.int64) * WHOLE
+        before = np.maximum(left - _served(idle, self.gpus, self.cores), 0)
+        idle = np.maximum(idle - min(asked.get(cpu, 0), UNLIMITED), 0)
+        left -= vector.share or WHOLE * asked.get(gpu, 0)
+        strands: Longs = np.maximum(left - _served(idle, self.gpus, self.cores), 0) - before
+        return strands
 
 
 class Spread(Order):

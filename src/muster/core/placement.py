@@ -36,6 +36,9 @@ _ORDERS: Final = 6
 #: For trials that nobody else has to see.
 NOBODY: Final[Mapping[str, Presence]] = {}
 
+#: Distinct columns, and the pods for each.
+Filled = tuple[Columns, npt.NDArray[np.int64]]
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -161,7 +164,7 @@ def short_of_slots(want: Want, slots: Slots) -> bool:
     """The minimum takes more slots than there are: it cannot be placed."""
     fitting = 0
     for part in want.parts:
-        total = slots.of(part.shape).total
+        total = slots.room(part.shape).total
         if total < part.need:
             return True
         fitting += min(part.count, total)
@@ -225,7 +228,7 @@ class Trial:
         self.placed = [0] * len(parts)
         #: a place gets its own node only if a spread allows it at that moment
         self.strict = False
-        sizes = [slots.of(part.shape).size for part in parts]
+        sizes = [slots.room(part.shape).size for part in parts]
         #: parts in the order in which their minima are filled: larger pods first
         self.order = sorted(range(len(parts)), key=lambda p: -sizes[p])
 
@@ -247,7 +250,7 @@ class Trial:
                 outside = self.within is not None and column not in self.within
                 kept_off = any(blocked.item(column) for _, blocked in self.obstacles(p, skew=self.strict))
                 if vector.slots.item(column) and not (barred or outside or kept_off):
-                    self._charge(p, vector, column, 1)
+                    self._charge(p, column, 1)
                     self._fixed[place] = column
                     return True
         return False
@@ -283,7 +286,7 @@ class Trial:
         else:
             columns, times = tightest_group(vector, count, self.excluded, self.within)
         if len(columns):
-            self._charge(p, vector, columns, times)
+            self._charge(p, columns, times)
             self._columns[p].extend(np.repeat(columns, times).tolist())
 
     def _fill_singly(self, p: int, count: int) -> None:
@@ -292,7 +295,7 @@ class Trial:
             column = tightest(vector, self.excluded, self.within)
             if column is None:
                 return
-            self._charge(p, vector, column, 1)
+            self._charge(p, column, 1)
             self._columns[p].append(column)
 
     @property
@@ -300,10 +303,12 @@ class Trial:
         """Where all pods placed so far are, one entry for each."""
         return [*self._fixed.values(), *(column for columns in self._columns for column in columns)]
 
-    def take(self, p: int, vector: Vector, columns: Columns, times: npt.NDArray[np.int64]) -> None:
-        """Put pods of a part on these distinct columns, where they are known to fit."""
-        self._charge(p, vector, columns, times)
-        self._columns[p].extend(np.repeat(columns, times).tolist())
+    def take(self, p: int, filled: Filled) -> None:
+        """Put pods of a part where they are known to fit."""
+        columns, times = filled
+        if len(columns):
+            self._charge(p, columns, times)
+            self._columns[p].extend(np.repeat(columns, times).tolist())
 
     def put(self, p: int, columns: Columns) -> bool:
         """Put one more pod of a part on each of these columns, which may repeat. False: one does not fit."""
@@ -312,7 +317,7 @@ class Trial:
         if (vector.slots[distinct] < times).any():
             return False
         if len(distinct):
-            self._charge(p, vector, distinct, times.astype(np.int64))
+            self._charge(p, distinct, times.astype(np.int64))
             self._columns[p].extend(columns.tolist())
         return True
 
@@ -343,7 +348,7 @@ class Trial:
 
     def put_one(self, p: int, column: int) -> None:
         """Put one more pod of a part on a column that is `free`."""
-        self._charge(p, self._slots.of(self.parts[p].shape), column, 1)
+        self._charge(p, column, 1)
         self._columns[p].append(column)
 
     def fill_up(self) -> None:
@@ -400,10 +405,9 @@ class Trial:
     def keep(self, begin: "Begin") -> None:
         self._ledger.commit(begin.mark)
 
-    def _charge(
-        self, p: int, vector: Vector, columns: int | Columns, times: int | npt.NDArray[np.int64]
-    ) -> None:
-        self._ledger.take_at(columns, vector.demand, times, self._presences[p])
+    def _charge(self, p: int, columns: int | Columns, times: int | npt.NDArray[np.int64]) -> None:
+        demand = self._ledger.nodes.demand(self.parts[p].shape.requests)
+        self._ledger.take_at(columns, demand, times, self._presences[p])
         self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:

@@ -4,7 +4,7 @@ A vector is computed once per shape and then follows the log of changed nodes: i
 next asked for, so a placement costs the shapes that are in use, not the number of nodes. At any time it
 equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one
 comparison. What order the nodes are in (`key`, lowest first, ties to the smallest name) is said by
-`packing.py`.
+`packing.py`; whoever only counts (`room`) leaves the keys behind until somebody asks for them (`of`).
 """
 
 from dataclasses import dataclass, field
@@ -21,8 +21,6 @@ __all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
 
 #: Shapes kept; the one unused for longest goes first. At 10,000 nodes one takes 80 kB.
 _KEPT: Final = 1024
-#: Up to this many changed nodes are caught up one by one; more are recomputed as a vector.
-_FEW: Final = 16
 
 
 @dataclass(slots=True)
@@ -41,7 +39,9 @@ class Vector:
     rank: Ints | None = None
     total: int = 0
     layout: int = -1
-    position: int = 0
+    #: in the log of changes: up to where slots have followed, and keys
+    position: int = -1
+    keyed: int = -1
     capacity_revision: int = -1
     #: the part of all capacity that one pod takes of the scarce resource
     size: float = 0.0
@@ -58,11 +58,16 @@ class Slots:
         self.eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
         self._last: Vector | None = None
-        #: what changed between two positions of the log, as asked for last
-        self._merged: tuple[tuple[int, int, int], Columns] = ((-1, -1, -1), np.zeros(0, np.intp))
 
     def of(self, shape: Shape) -> Vector:
         """The vector of this shape as of now. Read it before the ledger changes again."""
+        vector = self.room(shape)
+        if vector.keyed != vector.position:
+            self._order_nodes(vector)
+        return vector
+
+    def room(self, shape: Shape) -> Vector:
+        """As `of`, for those who do not read the keys."""
         vector = self._last
         if vector is None or vector.shape is not shape:
             vector = self._vectors.pop(shape, None) or self._new(shape)
@@ -73,11 +78,11 @@ class Slots:
         return vector
 
     def _refresh(self, vector: Vector) -> None:
-        """Catch up with what changed since the vector was last read."""
+        """Catch up with what changed since the slots were last read."""
         nodes = self._nodes
         if vector.layout == nodes.layout and vector.position == nodes.changes.end:
             return
-        changed = nodes.changes.since(vector.position) if vector.layout == nodes.layout else None
+        changed = nodes.changed(vector.position) if vector.layout == nodes.layout else None
         if vector.capacity_revision != nodes.capacity_revision:
             scarce, vector.size = scarcest(nodes, vector.demand)
             devices, basis = nodes.device_rows(vector.demand), self.order.basis(vector)
@@ -88,40 +93,30 @@ class Slots:
         vector.rank = mask.rank if mask.ranked else None
         if changed is None:
             self._compute(vector, mask.eligible)
+            vector.keyed = -1
+        elif isinstance(changed, list):
+            for column in changed:
+                self._update(vector, column, bool(mask.eligible[column]))
         else:
-            self._catch_up(vector, mask.eligible, changed)
+            self._compute(vector, mask.eligible, changed)
         vector.layout, vector.position = nodes.layout, nodes.changes.end
 
-    def _catch_up(self, vector: Vector, eligible: Bools, changed: list[int | Columns]) -> None:
-        together = [columns for columns in changed if not isinstance(columns, int)]
-        # a pod that starts is charged to its node several times on the way
-        singly = list({column for column in changed if isinstance(column, int)})
-        number = len(singly) + sum(map(len, together))
-        if number <= _FEW:
-            few = list({*singly, *(c for columns in together for c in columns.tolist())})
-            for column in few:
-                self._update(vector, column, bool(eligible[column]))
-            if self.order.local:
-                self.order.update(vector, few)
-            else:
-                self._order_all(vector)
-        elif number >= len(self._nodes):
-            self._compute(vector, eligible)
-        elif len(together) == 1 and not singly:
-            self._compute(vector, eligible, together[0])
+    def _order_nodes(self, vector: Vector) -> None:
+        """Bring the keys to where the slots are, which is now."""
+        changed = self._nodes.changed(vector.keyed) if vector.keyed >= 0 and self.order.local else None
+        if changed is None:
+            vector.key = self.order.keys(vector, None)
+            vector.key[vector.slots == 0] = NO_SLOT
+        elif isinstance(changed, list):
+            for column in changed:
+                if not vector.slots.item(column):
+                    vector.key[column] = NO_SLOT
+            self.order.update(vector, changed)
         else:
-            key = (vector.layout, vector.position, self._nodes.changes.end)
-            if self._merged[0] != key:  # the shapes of one gang fall behind, and catch up, together
-                self._merged = key, self._once(singly, together)
-            self._compute(vector, eligible, self._merged[1])
-
-    def _once(self, singly: list[int], together: list[Columns]) -> Columns:
-        """All these columns, each once."""
-        once = np.zeros(len(self._nodes), np.bool_)
-        once[singly] = True
-        for columns in together:
-            once[columns] = True
-        return np.flatnonzero(once)
+            key = self.order.keys(vector, changed)
+            key[vector.slots[changed] == 0] = NO_SLOT
+            vector.key[changed] = key
+        vector.keyed = vector.position
 
     def when_empty(self, shape: Shape, mask: Bools) -> Ints:
         """How many pods of this shape each node of the mask would take if nothing ran there."""
@@ -162,16 +157,6 @@ class Slots:
         else:
             vector.total += int(slots.sum(dtype=np.int64)) - int(vector.slots[columns].sum(dtype=np.int64))
             vector.slots[columns] = slots
-        if columns is None or not self.order.local:
-            self._order_all(vector)
-        else:
-            key = self.order.keys(vector, columns)
-            key[slots == 0] = NO_SLOT
-            vector.key[columns] = key
-
-    def _order_all(self, vector: Vector) -> None:
-        vector.key = self.order.keys(vector, None)
-        vector.key[vector.slots == 0] = NO_SLOT
 
     def _update(self, vector: Vector, column: int, eligible: bool) -> None:
         """The same for one column, without the fixed cost of array operations."""
@@ -183,8 +168,6 @@ class Slots:
                 slots = min(slots, nodes.devices.slots_at(vector.share, column))
         vector.total += slots - vector.slots.item(column)
         vector.slots[column] = slots
-        if not slots:
-            vector.key[column] = NO_SLOT
 
 
 def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:

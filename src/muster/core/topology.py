@@ -6,22 +6,22 @@ s2 are two. Two layers are always there: the cluster above all others, and the n
 
 Nodes with the same labels of all layers form one *cell*. Cells stand in order of path, so the cells of a
 domain of any layer are neighbours, and so are the nodes of a cell in `order`; summing something over
-every domain is one gather of the nodes and then one short pass per layer. A node that lacks a layer's label
-is in no domain of that layer, and is as good as any other wherever that layer does not matter.
+every domain is one gather of the nodes and then one short pass per layer (`tally`), or, for a few nodes that
+have changed, one addition to the domain of each layer (`within`). A node that lacks a layer's label is in no
+domain of that layer, and is as good as any other wherever that layer does not matter.
 
 The tree follows the nodes' facts: when labels change, only those nodes' paths are read again, and
 the cells are numbered anew only if a path has changed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.gang import Gather, Layer, NodeName, Strategy
+from muster.core.gang import Layer, NodeName
 from muster.core.nodes import Columns, Ints, Nodes
 
 #: Layers that are always there (koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go).
@@ -60,6 +60,10 @@ class Topology:
         self.position: Columns = np.zeros(0, np.intp)
         #: by cell: where its columns begin in `order`; one more entry ends the last
         self.starts: Columns = np.zeros(1, np.intp)
+        #: by level but the node's: where its domains are in a tally
+        self.spans: list[slice] = []
+        #: levels but the node's × columns: the entries of a tally that a column counts in
+        self.within: Columns = np.zeros((0, 0), np.intp)
         self._paths: list[Path] = []
         self._layout = -1
         self._log = 0
@@ -108,12 +112,12 @@ class Topology:
         ordered = values if self.by_name else values[self.order]
         return np.add.reduceat(ordered, self.starts[:-1], dtype=np.int64)
 
-    def totals(self, level: int, sums: Longs) -> Longs:
-        """Sums over cells (the last axis), summed over the numbers of a level that is not the node's."""
-        if not self._paths:
-            return sums
-        totals: Longs = np.add.reduceat(sums, self.levels[level].starts[:-1], axis=-1)
-        return totals
+    def tally(self, values: Ints | Longs) -> Longs:
+        """Sums of a value per column over the domains of every level but the node's, one after the other."""
+        cells = self.sums(values)
+        if not len(cells):
+            return cells
+        return np.concatenate([np.add.reduceat(cells, level.starts[:-1]) for level in self.levels[:-1]])
 
     def columns(self, level: int, number: int) -> Columns:
         """The columns of a domain, ascending."""
@@ -128,13 +132,11 @@ class Topology:
         columns = self.order[self.starts[first] : self.starts[end]]
         return sum(self._nodes.names[column] in self._nodes.facts for column in columns.tolist())
 
-    def above(self, number: int, level: int, wider: int) -> int:
-        """The number, at a wider level, of what this domain is part of."""
-        if level == len(self.levels) - 1:
-            cell = int(np.searchsorted(self.starts, self.position[number], side="right")) - 1
-        else:
-            cell = int(self.levels[level].starts[number])
-        return int(np.searchsorted(self.levels[wider].starts, cell, side="right")) - 1
+    def above(self, numbers: Columns, level: int, wider: int) -> Columns:
+        """The numbers, at a wider level, of what these domains are part of."""
+        cells = self.levels[level].starts[numbers]
+        above: Columns = self.levels[wider].starts.searchsorted(cells, side="right") - 1
+        return above
 
     def title(self, level: int, number: int) -> str:
         """A domain as people call it: "SpineLayer s1/b2", "node-7", "the cluster"."""
@@ -162,12 +164,20 @@ class Topology:
         self.by_name = bool((of_column[1:] >= of_column[:-1]).all())
         self.starts = np.searchsorted(of_column[self.order], np.arange(len(cells) + 1))
         self.levels = [_level(name, depth, cells, of_column) for depth, name in enumerate(self.names[:-1])]
+        ends = np.cumsum([len(level.paths) for level in self.levels])
+        self.spans = [
+            slice(int(end) - len(level.paths), int(end)) for level, end in zip(self.levels, ends, strict=True)
+        ]
+        numbers = [level.starts.searchsorted(of_column, side="right") - 1 for level in self.levels]
+        self.within = np.array(
+            [number + span.start for number, span in zip(numbers, self.spans, strict=True)]
+        )
         every = np.arange(len(self._paths))
         self.levels.append(
             Level(
                 NODE,
                 [(*path, name) for path, name in zip(self._paths, self._nodes.names, strict=True)],
-                np.append(of_column[every], len(cells)).astype(np.intp),
+                np.append(of_column, len(cells)).astype(np.intp),
                 np.ones(len(every), np.bool_),
                 every.astype(np.int32),
             )
@@ -191,51 +201,3 @@ def _level(name: str, depth: int, cells: Sequence[Path], of_column: Ints) -> Lev
 
 def show(path: Path) -> str:
     return "/".join(name or "?" for name in path)
-
-
-# What gangs ask of the layers
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Rules as the layers are called, and what is to be said about them."""
-
-    gather: tuple[Gather, ...] = ()
-    exclusive: str = ""
-    #: why the gang must not be started; "" if it may
-    error: str = ""
-    warnings: tuple[str, ...] = ()
-
-
-def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -> Found:
-    """Find the layers that a gang names.
-
-    A layer that is required must be there; one that is preferred is passed over if it is not. One that is
-    written in another case is taken, if only one layer is called so. Either is worth a warning.
-    """
-    names = [CLUSTER, *(layer.name for layer in layers), NODE]
-    found: list[Gather] = []
-    errors: list[str] = []
-    warnings: list[str] = []
-
-    def layer(name: str, required: bool) -> str:
-        if name in names:
-            return name
-        alike = [known for known in names if known.lower() == name.lower()]
-        if len(alike) == 1:
-            warnings.append(f"layer {name} is called {alike[0]} here, and taken for it")
-            return alike[0]
-        if required:
-            close = get_close_matches(name, names, 1)
-            meant = f"; did you mean {close[0]}?" if close else ""
-            errors.append(f"there is no topology layer {name}; there are {', '.join(names)}{meant}")
-        else:
-            warnings.append(f"there is no topology layer {name}, its preference is passed over")
-        return ""
-
-    for rule in gather:
-        required = rule.strategy is Strategy.MUST_GATHER or rule.multiple > 1
-        if name := layer(rule.layer, required):
-            found.append(Gather(name, rule.strategy, rule.multiple))
-    own = layer(exclusive, required=True) if exclusive else ""
-    return Found(tuple(found), own, "; ".join(errors), tuple(dict.fromkeys(warnings)))

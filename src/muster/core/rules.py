@@ -1,0 +1,89 @@
+"""What a gang asks of the network topology, in the words of the layers that there are.
+
+A gang names layers; the topology numbers them. `resolve` finds the layers by name, and says what is wrong
+with those that are not there; `Levels` is what remains to be heeded when the gang is placed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from muster.core.gang import Gather, Layer, Strategy
+from muster.core.multiples import Multiples
+from muster.core.placement import Rules
+from muster.core.topology import CLUSTER, NODE
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rules as the layers are called, and what is to be said about them."""
+
+    gather: tuple[Gather, ...] = ()
+    exclusive: str = ""
+    #: why the gang must not be started; "" if it may
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -> Found:
+    """Find the layers that a gang names.
+
+    A layer that is required must be there; one that is preferred is passed over if it is not. One that is
+    written in another case is taken, if only one layer is called so. Either is worth a warning.
+    """
+    names = [CLUSTER, *(layer.name for layer in layers), NODE]
+    found: list[Gather] = []
+    errors: list[str] = []
+    warnings: list[str] = []
+
+    def layer(name: str, required: bool) -> str:
+        if name in names:
+            return name
+        alike = [known for known in names if known.lower() == name.lower()]
+        if len(alike) == 1:
+            warnings.append(f"layer {name} is called {alike[0]} here, and taken for it")
+            return alike[0]
+        if required:
+            close = get_close_matches(name, names, 1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            errors.append(f"there is no topology layer {name}; there are {', '.join(names)}{meant}")
+        else:
+            warnings.append(f"there is no topology layer {name}, its preference is passed over")
+        return ""
+
+    for rule in gather:
+        required = rule.strategy is Strategy.MUST_GATHER or rule.multiple > 1
+        if name := layer(rule.layer, required):
+            found.append(Gather(name, rule.strategy, rule.multiple))
+    own = layer(exclusive, required=True) if exclusive else ""
+    return Found(tuple(found), own, "; ".join(errors), tuple(dict.fromkeys(warnings)))
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Rules once layers are levels of the tree: 0 is the cluster, the last one the node."""
+
+    #: the tightest of which one domain must hold all
+    limit: int
+    #: the loosest of which one domain should; the limit, if none is preferred below it
+    loosest: int
+    multiples: Multiples
+    #: those in whose domains all must be, if not in one
+    required: tuple[int, ...]
+
+    @staticmethod
+    def of(rules: Rules, layers: Sequence[Layer]) -> "Levels | None":
+        """None: a layer that is required is not there."""
+        found = resolve(rules.gather, rules.exclusive, layers)
+        if found.error:
+            return None
+        number = {
+            name: level for level, name in enumerate([CLUSTER, *(layer.name for layer in layers), NODE])
+        }
+        musts = [number[r.layer] for r in found.gather if r.strategy is Strategy.MUST_GATHER]
+        prefers = [number[r.layer] for r in found.gather if r.strategy is Strategy.PREFER_GATHER]
+        limit = max(musts, default=0)
+        loosest = min((level for level in prefers if level > limit), default=limit)
+        multiples = Multiples.of((number[r.layer], r.multiple) for r in found.gather)
+        required = tuple(sorted({*musts, *multiples.by_level} - {0}))
+        return Levels(limit, loosest, multiples, required)

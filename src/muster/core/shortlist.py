@@ -1,0 +1,152 @@
+"""Which domains of a level could hold a gang, and in which order they are to be tried.
+
+A domain qualifies if it has slots enough for the minimum of each shape, and enough of every resource for all
+of them together. For pods of one shape that is the answer; for several it is what must be so, and whoever
+asks finds out whether they go in. The fullest comes first, by the slots of the gang's largest pod; then
+the one whose surroundings are fullest, from the next wider layer outwards; then the first by path. (best fit
+with the parents' fullness: koordinator, its proposal of "parent binpack".)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.gang import Shape
+from muster.core.nodes import Bools, Columns, Ints, Nodes
+from muster.core.placement import Want
+from muster.core.slots import Slots, Vector
+from muster.core.survey import Survey
+from muster.core.topology import Longs, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods of one shape, of whichever parts."""
+
+    shape: Shape
+    parts: tuple[int, ...]
+    need: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A want, its pods by shape. `least`: of every resource, by row, what its minimum takes at least."""
+
+    want: Want
+    groups: tuple[Group, ...]
+    least: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(want: Want, nodes: Nodes) -> "Asked":
+        by_shape: dict[Shape, list[int]] = {}
+        for p, part in enumerate(want.parts):
+            by_shape.setdefault(part.shape, []).append(p)
+        parts = want.parts
+        groups = tuple(
+            Group(shape, tuple(ps), sum(parts[p].need for p in ps), sum(parts[p].count for p in ps))
+            for shape, ps in by_shape.items()
+        )
+        demands = [dict(nodes.demand(group.shape.requests)) for group in groups]
+        rest = want.need - sum(group.need for group in groups)
+        least = []
+        for row in sorted({row for demand in demands for row in demand}):
+            each = [demand.get(row, 0) for demand in demands]
+            needed = sum(group.need * amount for group, amount in zip(groups, each, strict=True))
+            least.append((row, needed + rest * min(each)))
+        return Asked(want, groups, tuple(least))
+
+    @property
+    def size(self) -> int:
+        return sum(group.count for group in self.groups)
+
+
+class Shortlist:
+    """For one claim. `barred`: columns that it must not use."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        slots: Slots,
+        topology: Topology,
+        survey: Survey,
+        groups: Sequence[Group],
+        barred: Bools | None,
+    ) -> None:
+        self._nodes = nodes
+        self._slots = slots
+        self._topology = topology
+        self._survey = survey
+        self._groups = groups
+        self._barred = barred
+        self._node = len(topology.levels) - 1
+        self._as_of = -1
+
+    def of(self, level: int, asked: Asked, home: int | None = None, most_first: bool = False) -> Columns:
+        """Numbers of domains that could hold the minimum; at most `home`, if there is one.
+
+        `most_first`: first of all those that take most of its pods.
+        """
+        topology, nodes, need = self._topology, self._nodes, asked.want.need
+        if level == self._node and any(n > nodes.free(row).max(initial=0) for row, n in asked.least):
+            return np.zeros(0, np.intp)
+        able: Bools = topology.levels[level].labelled.copy()
+        for slots, group in zip(self.totals(level), asked.groups, strict=True):
+            able &= slots >= group.need
+        if need > sum(group.need for group in asked.groups):
+            able &= self.useful(level) >= need
+        if home is not None:
+            able[:home] = able[home + 1 :] = False
+        numbers = np.flatnonzero(able)
+        if len(asked.groups) > 1:
+            for row, amount in asked.least:
+                free = (
+                    nodes.free(row) if level == self._node else self._survey.free(row)[topology.spans[level]]
+                )
+                numbers = numbers[free[numbers] >= amount]
+        return self._ordered(level, numbers, most_first) if len(numbers) > 1 else numbers
+
+    def totals(self, level: int) -> Sequence[Ints | Longs]:
+        """By group the slots of each domain of a level."""
+        self._refresh()
+        if level == self._node:
+            return self._columns
+        span = self._topology.spans[level]
+        return [sums[span] for sums in self._sums]
+
+    def useful(self, level: int) -> Longs:
+        """How many of the gang's pods each domain could take, each group for itself."""
+        totals = zip(self.totals(level), self._groups, strict=True)
+        found: Longs = np.sum([np.minimum(row, group.count) for row, group in totals], axis=0, dtype=np.int64)
+        return found
+
+    @property
+    def vectors(self) -> Sequence[Vector]:
+        """By group; keys may be behind."""
+        self._refresh()
+        return self._vectors
+
+    def _refresh(self) -> None:
+        """Trials on the ledger, even those that were undone, leave all vectors behind."""
+        if self._as_of == self._nodes.changes.end:
+            return
+        self._as_of = self._nodes.changes.end
+        self._vectors = [self._slots.room(group.shape) for group in self._groups]
+        if self._barred is None:
+            self._columns = [vector.slots for vector in self._vectors]
+            self._sums = [self._survey.slots(vector) for vector in self._vectors]
+        else:
+            self._columns = [np.where(self._barred, 0, vector.slots) for vector in self._vectors]
+            self._sums = [self._topology.tally(slots) for slots in self._columns]
+
+    def _ordered(self, level: int, numbers: Columns, most_first: bool) -> Columns:
+        sizes = [vector.size for vector in self.vectors]
+        largest = sizes.index(max(sizes))
+        keys: list[Ints | Longs] = []  # ties go to the first by path, as they stand
+        for wider in range(1, level):
+            keys.append(self.totals(wider)[largest][self._topology.above(numbers, level, wider)])
+        keys.append(self.totals(level)[largest][numbers])
+        if most_first:
+            keys.append(-self.useful(level)[numbers])
+        return numbers[np.lexsort(keys)]
