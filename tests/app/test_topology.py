@@ -6,7 +6,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.topology import fetch, summary
+from muster.app.topology import fetch
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -54,7 +54,7 @@ async def test_domains_with_what_is_free(client: LocalClient) -> None:
         (("s2", "b1"), True, ("d",), 1, 4),
     ]
     assert found.domains[3].capacity["nvidia.com/gpu"] == 8
-    assert summary(found)["layers"] == ["Spine", "Block"]
+    assert found.layers == ("Spine", "Block")
 
 
 async def test_without_a_topology_and_with_one_that_is_none(client: LocalClient) -> None:

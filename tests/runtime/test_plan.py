@@ -8,9 +8,23 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import GangPlan
+from muster.core.decisions import Victim
+from muster.core.events import PlanFound
 from muster.core.gang import GangId, NodeName, Place, PodId
-from muster.runtime.plan import Leaving, OwnerRef, Plan, PlanTooLarge, PodRef, Remade, decode, encode, mark
+from muster.runtime.plan import (
+    Leaving,
+    OwnerRef,
+    Plan,
+    PlanTooLarge,
+    PodRef,
+    Remade,
+    decode,
+    encode,
+    found,
+    mark,
+)
 
 
 def plan(places: int) -> Plan:
@@ -80,3 +94,28 @@ def test_what_is_no_plan_is_named() -> None:
 
 def test_a_mark_names_epoch_attempt_and_place() -> None:
     assert mark(7, 3, Place("workers", 12)) == "7.3/workers/12"
+
+
+def test_a_new_scheduler_is_told_of_victims_that_are_still_there() -> None:
+    def pod(name: str, uid: str, node: str = "n0") -> Pod:
+        return msgspec.convert(
+            {"metadata": {"name": name, "namespace": "ns", "uid": uid}, "spec": {"nodeName": node}}, Pod
+        )
+
+    there = {p.key: p for p in (pod("v-0", "u0"), pod("w-0", "anew"), pod("w-1", "u2"), pod("x-0", "u3", ""))}
+    refs = {name: PodRef("ns", name, PodId(f"u{i}")) for i, name in enumerate(("v-0", "w-0", "w-1", "x-0"))}
+    victims = (
+        Leaving(GangId("ns/v"), None, (refs["v-0"],), work_lost=60.0, reclaimed=True),
+        Leaving(GangId("ns/w"), None, (refs["w-0"], refs["w-1"]), whole=False),
+        Leaving(GangId("ns/x"), None, (refs["x-0"],)),
+    )
+    recorded = replace(plan(1), victims=victims)
+    told = found(GangId("ns/g"), recorded, lambda kind, key: there.get(key))
+    assert told == PlanFound(
+        GangId("ns/g"),
+        recorded.nodes,
+        (
+            Victim(GangId("ns/v"), frozenset(), 60.0, reclaimed=True),
+            Victim(GangId("ns/w"), frozenset({PodId("u2")})),
+        ),
+    )

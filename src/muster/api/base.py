@@ -138,3 +138,12 @@ def condition(conditions: list[Condition], type_: str) -> Condition | None:
 def is_true(conditions: list[Condition], type_: str) -> bool:
     found = condition(conditions, type_)
     return found is not None and found.status == "True"
+
+
+def without_nulls(value: Any) -> Any:  # Any: JSON
+    """Null means absent, as it does to Kubernetes."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value

@@ -11,6 +11,7 @@ from muster.app.home import Endpoint, Home
 from muster.kube.client import Client
 from muster.kube.errors import Unreachable
 from muster.local import credentials
+from muster.names import SCHEDULER
 
 if TYPE_CHECKING:  # aiohttp takes a quarter of a second to import
     from muster.kube.http import Connection
@@ -25,6 +26,11 @@ class Target:
     @property
     def embedded(self) -> bool:
         return self.kubeconfig is None and self.context is None
+
+    @property
+    def schedulers(self) -> frozenset[str] | None:
+        """Values of `spec.schedulerName` that make a pod ours; None = all, as nobody else schedules there."""
+        return None if self.embedded else frozenset({SCHEDULER})
 
 
 def _import_client() -> None:

@@ -164,7 +164,6 @@ def _jobset(
     return _view(
         kinds.JOBSET,
         jobset,
-        status.conditions,
         suspended=jobset.spec.suspend,
         wanted=wanted,
         done=done,
@@ -184,7 +183,6 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
     return _view(
         kinds.JOB,
         job,
-        job.status.conditions,
         suspended=spec.suspend,
         wanted=spec.completions if spec.completions is not None else spec.parallelism,
         done=job.status.succeeded,
@@ -201,7 +199,6 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
 def _view(
     kind: Kind[Any],
     resource: Resource,
-    conditions: list[Condition],
     *,
     suspended: bool,
     wanted: int,

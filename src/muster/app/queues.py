@@ -11,13 +11,13 @@ from typing import Final
 from muster.api.base import Object
 from muster.api.quantity import show
 from muster.app.observe import observe
+from muster.app.picture import Picture
 from muster.core.gang import Amounts
 from muster.core.queues import Queues
 from muster.core.queues.account import Account
 from muster.core.scheduler import Scheduler
 from muster.kube.client import Client
 from muster.names import GPU, GPU_SHARE
-from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate.queues import status_of
 from muster.workloads.snapshot import Objects
 
@@ -51,11 +51,9 @@ async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[Queue
 
 def views(objects: Objects, schedulers: frozenset[str] | None) -> list[QueueView]:
     """All queues, each below its parent, by name; those that take no part last."""
-    mirror, core = Mirror(schedulers, whole=True), Scheduler()
-    rank = {kind: number for number, kind in enumerate(WATCHED)}
-    for name in sorted(objects.items, key=lambda name: (rank[name[0]], *name[1:])):
-        mirror.change(name[0], None, objects.items[name])
-    for event in mirror.drain(0.0).events:
+    picture, core = Picture(schedulers), Scheduler()
+    picture.put_all(objects)
+    for event in picture.events(0.0):
         core.apply(event)
     core.settle()
     return [*_below(core.queues.root, core.queues, 0), *_faulty(core.queues)]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from muster.api import kinds
-from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.app import nodes
 from muster.app.nodes import NodeView
@@ -20,6 +19,8 @@ from muster.translate.layers import Layers, layers
 
 @dataclass(frozen=True, slots=True)
 class DomainView:
+    """Amounts are milli-CPU, MiB and pieces. As JSON it is as it stands here."""
+
     layer: str
     #: names from the widest layer down; "" where a node has no label
     path: tuple[str, ...]
@@ -28,7 +29,7 @@ class DomainView:
     nodes: tuple[str, ...]
     #: how many of them take pods
     ready: int
-    #: milli-CPU, MiB, pieces: of all nodes, and what is free on those that take pods
+    #: of all nodes, and what is free on those that take pods
     capacity: dict[str, int]
     free: dict[str, int]
 
@@ -38,8 +39,8 @@ class TopologyView:
     #: the ClusterNetworkTopology is there
     defined: bool
     layers: tuple[str, ...]
-    #: why it cannot be used; "" if it can
-    error: str
+    #: why it cannot be used; None if it can
+    error: str | None
     #: from the cluster down, each domain before those within it
     domains: tuple[DomainView, ...]
 
@@ -63,7 +64,7 @@ def view(defined: bool, read: Layers, found: list[NodeView]) -> TopologyView:
     tree.refresh()
     by_column = [{node.name: node for node in found}[name] for name in facts.names]
     domains = tuple(_domains(tree, by_column)) if found else ()
-    return TopologyView(defined, tuple(layer.name for layer in read.chain), read.error, domains)
+    return TopologyView(defined, tuple(layer.name for layer in read.chain), read.error or None, domains)
 
 
 def _domains(tree: Topology, found: list[NodeView]) -> Iterator[DomainView]:
@@ -85,24 +86,3 @@ def _domains(tree: Topology, found: list[NodeView]) -> Iterator[DomainView]:
         names = tuple(node.name for node in members)
         labelled = bool(level.labelled[number])
         yield DomainView(level.name, path, labelled, names, ready, dict(capacity), dict(free))
-
-
-def summary(topology: TopologyView) -> Object:
-    """A view as JSON, amounts in milli-CPU, MiB and pieces."""
-    return {
-        "defined": topology.defined,
-        "layers": list(topology.layers),
-        "error": topology.error or None,
-        "domains": [
-            {
-                "layer": domain.layer,
-                "path": list(domain.path),
-                "labelled": domain.labelled,
-                "nodes": list(domain.nodes),
-                "ready": domain.ready,
-                "capacity": domain.capacity,
-                "free": domain.free,
-            }
-            for domain in topology.domains
-        ],
-    }

@@ -49,7 +49,6 @@ def command(
     from muster.app.cluster import Target
     from muster.app.plan import plan
     from muster.cli import show
-    from muster.names import SCHEDULER
 
     target = Target(kubeconfig, context)
     if snapshot is not None and not target.embedded:
@@ -61,7 +60,7 @@ def command(
     else:
         cluster = _live(target)
         at = time.time() if at is None else at
-        schedulers = None if target.embedded else frozenset({SCHEDULER})
+        schedulers = target.schedulers
     found = plan(proposed, cluster, at, schedulers)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)

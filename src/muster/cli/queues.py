@@ -13,17 +13,15 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster import names
     from muster.app import queues
     from muster.app.cluster import Target, reading
     from muster.cli import show
 
     target = Target(kubeconfig, context)
-    schedulers = None if target.embedded else frozenset({names.SCHEDULER})
 
     async def fetch() -> list[queues.QueueView]:
         async with reading(target) as client:
-            return await queues.fetch(client, schedulers)
+            return await queues.fetch(client, target.schedulers)
 
     found = asyncio.run(fetch())
     if output is not Output.TABLE:

@@ -24,7 +24,7 @@ def command(
 
     found = asyncio.run(fetch())
     if output is not Output.TABLE:
-        show.machine(topology.summary(found), output)
+        show.machine(found, output)
         return
     if said := _instead(found):
         print(said)

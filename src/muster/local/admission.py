@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from muster.api import kinds, rules
-from muster.api.base import Object
+from muster.api.base import Object, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, Path, convert
@@ -32,7 +32,7 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
     copy: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
     copy |= msgspec.json.decode(raw)
     if b"null" in raw:
-        copy = _without_nulls(copy)
+        copy = without_nulls(copy)
     copy["apiVersion"], copy["kind"] = kind.api_version, kind.kind
     if not isinstance(copy.setdefault("metadata", {}), dict):
         raise BadRequest("metadata is not an object")
@@ -78,11 +78,3 @@ def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]
             job = template.get("spec") or {}
             yield (*path, "spec"), job, JobSpec
             yield (*path, "spec", "template"), job.get("template") or {}, PodTemplate
-
-
-def _without_nulls(value: Any) -> Any:  # Any: JSON
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value

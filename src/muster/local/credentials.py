@@ -35,12 +35,6 @@ def authority_file(home: Path) -> Path:
     return home / "ca.crt"
 
 
-def server_context(home: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(home / "server.crt", home / "server.key")
-    return context
-
-
 def client_context(home: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(authority_file(home)))
 

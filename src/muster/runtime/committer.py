@@ -22,7 +22,7 @@ from muster.kube.errors import Conflict
 from muster.runtime.commit import step
 from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.view import NEVER, GangView, Limits, Memory, Victim
-from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef
+from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef, occupying
 from muster.runtime.writes import AnyKind, Expectation, Write, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live, occupies
@@ -264,17 +264,13 @@ class Committer:
         )
 
     def _victim(self, recorded: Leaving) -> Victim:
-        pods = []
-        for ref in recorded.pods:
-            pod = self._observed.find(kinds.POD, ref.key)
-            if isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod):
-                pods.append(pod)
+        pods = tuple(filter(None, (occupying(ref, self._observed.find) for ref in recorded.pods)))
         group = self._observed.groups.get(recorded.gang)
         owner = self._sole_owner(group) if group is not None and recorded.owner is not None else None
         if owner is not None and recorded.owner is not None and owner.uid != recorded.owner.uid:
             owner = None
         plans = tuple(self._observed.plans(recorded.gang))
-        return Victim(recorded, owner, tuple(pods), plans, self._record(group))
+        return Victim(recorded, owner, pods, plans, self._record(group))
 
     def _record(self, group: Group | None) -> GangRecord | None:
         if group is None:

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster.api.base import Resource
-from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
-from muster.core.decisions import Decision, Victim
-from muster.core.events import Event, PlanFound
+from muster.core.decisions import Decision
+from muster.core.events import Event
 from muster.core.gang import GangId
 from muster.journal import Began, Cycle, Journal
 from muster.kube.client import Client
@@ -33,10 +32,9 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import EPOCH
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer, Observed
-from muster.runtime.plan import Plan, PlanTooLarge, PodRef
+from muster.runtime.plan import PlanTooLarge, found
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import AnyKind, Touch, Write, perform
-from muster.translate.pods import occupies
 
 log = logging.getLogger(__name__)
 
@@ -105,20 +103,7 @@ class Leader:
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
             if gang in self.mirror.groups and not self.committer.is_ending(gang):
-                plan = self.mirror.plans(gang)[-1]
-                self._tell([PlanFound(gang, plan.nodes, tuple(self._still_there(plan)))])
-
-    def _still_there(self, plan: Plan) -> Iterator[Victim]:
-        """Victims of an open plan that have not gone yet. New pods of the same gang are none."""
-        for victim in plan.victims:
-            pods = [pod.uid for pod in victim.pods if self._occupies(pod)]
-            if pods:
-                surplus = frozenset() if victim.whole else frozenset(pods)
-                yield Victim(victim.gang, surplus, victim.work_lost, victim.reclaimed)
-
-    def _occupies(self, ref: PodRef) -> bool:
-        pod = self.mirror.find(POD, ref.key)
-        return isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod)
+                self._tell([found(gang, self.mirror.plans(gang)[-1], self.mirror.find)])
 
     def turn(self) -> Iterator[tuple[GangId, Sequence[Write]]]:
         """1. See what has changed. 2. Decide. 3. Look at each gang concerned: what is to be written now."""

@@ -11,16 +11,22 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Kind, Object, Resource
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import GangPlan
+from muster.core.decisions import Victim
+from muster.core.events import PlanFound
 from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.translate.pods import occupies
 
+#: The object of a kind with this key (`namespace/name`), as it is known now. Any: kinds of many types.
+Find = Callable[[Kind[Any], str], Resource | None]
 #: Largest blob, in bytes. Above it the gang is refused: etcd takes 1.5 MiB per request.
 MAX_BLOB: Final = 1_000_000
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -114,6 +120,23 @@ class Plan:
     def mark(self, place: Place) -> str:
         """Value of the pod annotation `muster.dev/plan`."""
         return mark(self.epoch, self.attempt, place)
+
+
+def found(gang: GangId, plan: Plan, find: Find) -> PlanFound:
+    """An open plan as a new scheduler is told of it: its places, and its victims that have not gone yet."""
+    victims = []
+    for victim in plan.victims:
+        pods = frozenset(ref.uid for ref in victim.pods if occupying(ref, find) is not None)
+        if pods:
+            surplus = frozenset[PodId]() if victim.whole else pods
+            victims.append(Victim(victim.gang, surplus, victim.work_lost, victim.reclaimed))
+    return PlanFound(gang, plan.nodes, tuple(victims))
+
+
+def occupying(ref: PodRef, find: Find) -> Pod | None:
+    """The pod, if it still occupies a node. A new one of the same name is another."""
+    pod = find(kinds.POD, ref.key)
+    return pod if isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod) else None
 
 
 def mark(epoch: int, attempt: int, place: Place) -> str:

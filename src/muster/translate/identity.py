@@ -4,9 +4,6 @@ import hashlib
 from enum import Enum
 from typing import Final, NamedTuple
 
-from muster.api.core_v1 import Pod
-from muster.core.gang import PodId
-
 #: A Gang's plans are named after it; this leaves them room within the 253 characters of a name.
 _LONGEST_RECORD: Final = 230
 
@@ -43,7 +40,3 @@ class GroupKey(NamedTuple):
             return name
         digest = hashlib.sha256(name.encode()).hexdigest()[:10]
         return f"{name[: _LONGEST_RECORD - 11]}-{digest}"
-
-
-def pod_id(pod: Pod) -> PodId:
-    return PodId(pod.metadata.uid)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from muster.api.base import Kind, Object, ObjectMeta, Resource
+from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
 from muster.api.fields import InvalidObject, convert
 from muster.kube.decode import object_decoder
 from muster.workloads import source
@@ -195,7 +195,7 @@ class _Reading:
             resource = convert(value, kind.type)
         except InvalidObject:
             try:
-                resource = convert(_without_nulls(value), kind.type)
+                resource = convert(without_nulls(value), kind.type)
             except InvalidObject as error:
                 for each in error.errors:
                     self._fault((*at, *each.path), f"{kind.kind} {_name(value)}: {each}")
@@ -297,15 +297,6 @@ def _name(value: Object) -> str:
     meta = value.get("metadata")
     name = meta.get("name") if isinstance(meta, Mapping) else None
     return str(name)[:80] if name else "without a name"
-
-
-def _without_nulls(value: Any) -> Any:  # Any: JSON
-    """Null means absent, as it does to Kubernetes."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 def _position(at: _WHERE) -> str:

@@ -57,7 +57,7 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
             await client.create(kinds.POD_GROUP_X, namespace, _group(job))
         for rank in range(WORKERS):  # in turn, as two controllers at work at the same time would
             for job in JOBS:
-                await client.create(kinds.POD, namespace, _pod(job, rank, namespace, gangs))
+                await client.create(kinds.POD, namespace, _pod(job, rank, gangs))
         await pods.synced.wait()
         while not all(pod.terminal for pod in pods.items.values()):
             changed.clear()
@@ -118,7 +118,7 @@ def _group(job: str) -> Object:
     return {"metadata": {"name": job}, "spec": {"minMember": WORKERS}}
 
 
-def _pod(job: str, rank: int, namespace: str, gang: bool) -> Object:
+def _pod(job: str, rank: int, gang: bool) -> Object:
     labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: job} if gang else {}
     words = [str(rank), str(WORKERS), f"{job}-0.{job}", str(LIMIT), str(WORK)]
     return {

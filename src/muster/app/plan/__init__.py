@@ -21,8 +21,8 @@ import msgspec
 
 from muster.api.core_v1 import Pod
 from muster.app.forecast import starts
+from muster.app.picture import Picture
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions
-from muster.app.plan.picture import Picture
 from muster.app.plan.proposal import propose
 from muster.core.decisions import Decision as Decided
 from muster.core.events import Event

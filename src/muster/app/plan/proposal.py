@@ -13,7 +13,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.fields import InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.app.plan.picture import Picture
+from muster.app.picture import Picture
 from muster.core.gang import Code, GangId, Gate
 from muster.translate import job, jobset
 from muster.translate.world import World

@@ -15,9 +15,6 @@ from muster.api.base import Condition, Object
 from muster.api.core_v1 import Container, ContainerState, ContainerStatus, Pod, Terminated, Waiting
 from muster.names import GPU, PREEMPTED
 
-#: Conditions that the node agent writes; all others are somebody else's and stay.
-OWN = ("Initialized", "ContainersReady", "Ready")
-
 
 @dataclass(slots=True)
 class Observed:

@@ -88,7 +88,7 @@ def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: flo
     suspended = group.owner is not None and group.owner.suspended
     whole = minimum_met(group.gang, places.settled)
     if memory.giving_up and (suspended or not whole):
-        return release(view, group, plan, places, memory, now, limits)
+        return release(view, group, plan, places, memory, now)
     if plan.unreadable and plan.epoch == view.epoch:  # another would not be read back either
         return give_up(view, group, plan, places, plan.unreadable, memory, now, limits)
     if places.lost:

@@ -61,13 +61,11 @@ def give_up(
 ) -> Step:
     """From now on the plan is undone; the core takes back what is not filled, at once."""
     memory, events = commit_failed(view.id, replace(memory, giving_up=message), message, now, limits)
-    released = release(view, group, plan, places, memory, now, limits)
+    released = release(view, group, plan, places, memory, now)
     return replace(released, events=events + released.events)
 
 
-def release(
-    view: GangView, group: Group, plan: Plan, places: Places, memory: Memory, now: float, limits: Limits
-) -> Step:
+def release(view: GangView, group: Group, plan: Plan, places: Places, memory: Memory, now: float) -> Step:
     """Undoes a plan whose minimum was not reached: one write, or else pod by pod.
 
     A bound pod without a controller would be lost by that. It stays, and the gang is Degraded, unless the
@@ -121,7 +119,7 @@ def remake(view: GangView, plan: Plan, memory: Memory, now: float, limits: Limit
         return tell(view, group, memory, now, limits)
     places = Places(view, group, memory, now)
     if places.filled and not minimum_met(group.gang, places.settled):
-        return release(view, group, plan, places, memory, now, limits)
+        return release(view, group, plan, places, memory, now)
     # That its pods went and came back is no change that a gang that backs off has waited for.
     until = memory.until if memory.until > now else now + limits.back_off[0]
     return Step(memory, (DeletePlan(plan),), (CommitFailed(view.id, until, plan.why),))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import kinds
-from muster.api.base import Kind, Object
+from muster.api.base import Kind, Object, without_nulls
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import FieldError, InvalidObject, Path, convert
@@ -73,7 +73,7 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
         if isinstance(found, Finding):
             findings.append(found)
             continue
-        entry = Entry(found, _without_nulls(value), document, at)
+        entry = Entry(found, without_nulls(value), document, at)
         errors = names.settle(entry, options.namespace) or list(_mistyped(entry))
         findings += errors
         entries.append(entry)
@@ -118,14 +118,6 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
         said = "is missing" if version is None else f"is {version!r}"
         return document.finding((*at, "apiVersion"), f"{said}; {name} is known as {versions}")
     return found
-
-
-def _without_nulls(value: Any) -> Any:  # Any: a user's YAML
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 class _Names:

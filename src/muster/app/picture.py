@@ -1,14 +1,10 @@
 """A cluster that is only thought of, and what a scheduler is told of it."""
 
-from muster.api import kinds
 from muster.api.base import Resource
-from muster.api.core_v1 import Pod
-from muster.core.decisions import Victim
-from muster.core.events import Event, PlanFound
-from muster.core.gang import GangId
+from muster.core.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
-from muster.runtime.plan import PodRef
-from muster.translate.pods import occupies
+from muster.runtime.plan import found
+from muster.runtime.writes import AnyKind
 from muster.workloads.snapshot import Name, Objects
 
 
@@ -33,19 +29,8 @@ class Picture:
         """What has changed since the last call, and the open plans, which may be told twice."""
         changes = self.mirror.drain(now).events
         planned = [gang for gang in self.mirror.planned() if gang in self.mirror.groups]
-        return [*changes, *(self._plan_found(gang) for gang in planned)]
+        return [*changes, *(found(gang, self.mirror.plans(gang)[-1], self._find) for gang in planned)]
 
-    def _plan_found(self, gang: GangId) -> PlanFound:
-        """As a new leader tells of an open plan: its places, and its victims that are still there."""
-        plan = self.mirror.plans(gang)[-1]
-        victims = []
-        for victim in plan.victims:
-            pods = frozenset(pod.uid for pod in victim.pods if self._occupies(pod))
-            if pods:
-                victims.append(Victim(victim.gang, frozenset() if victim.whole else pods, victim.work_lost))
-        return PlanFound(gang, plan.nodes, tuple(victims))
-
-    def _occupies(self, ref: PodRef) -> bool:
-        namespace, _, name = ref.key.partition("/")
-        pod = self.known.get((kinds.POD, namespace, name))
-        return isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod)
+    def _find(self, kind: AnyKind, key: str) -> Resource | None:
+        namespace, _, name = key.rpartition("/")
+        return self.known.get((kind, namespace, name))
