@@ -7,6 +7,8 @@ from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from muster.version import VERSION
+
 if TYPE_CHECKING:
     from muster import core as core
     from muster.api.base import Object
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from muster.sim.report import Report
     from muster.workloads.jobfile import Mode
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["compile", "core", "plan", "replay"]
 
 # Everything is imported where it is used, so that `import muster` stays as cheap as its version number.

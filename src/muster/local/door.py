@@ -22,7 +22,6 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from muster import __version__
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.kube.errors import (
@@ -38,6 +37,7 @@ from muster.kube.errors import (
 from muster.local.client import LogSource
 from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
+from muster.version import VERSION
 
 # Any: ASGI's messages are open dictionaries
 Scope = MutableMapping[str, Any]
@@ -179,7 +179,7 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
     if request.path in _HEALTH:
         return Answer(200, b"ok", ((b"content-type", b"text/plain"),))
     if request.path == "/version":
-        version = {"major": "1", "minor": "32", "gitVersion": f"v1.32.0+muster-{__version__}"}
+        version = {"major": "1", "minor": "32", "gitVersion": f"v1.32.0+muster-{VERSION}"}
         return Answer(200, msgspec.json.encode(version))
     target = _target(request.path)
     handler = _VERBS.get((request.method, bool(target.name)))
