@@ -127,4 +127,4 @@ def test_help_needs_little_more_than_typer() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
     )
-    assert {module.split(".")[1] for module in done.stdout.split()} == {"cli"}
+    assert {module.split(".")[1] for module in done.stdout.split()} == {"cli", "version"}

@@ -22,7 +22,7 @@ Context = Annotated[
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", metavar="NAME", help="The namespace; by default the context's."),
+    typer.Option("--namespace", "-n", metavar="NAME", help="Only in this namespace; by default in all."),
 ]
 OutputFormat = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, JSON or YAML for programs.")
