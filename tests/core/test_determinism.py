@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Wait
-from muster.core.events import GangSubmitted
-from muster.core.gang import GangId
+from muster.core.events import GangSubmitted, QueueChanged
+from muster.core.gang import GangId, Queue
 from muster.core.scheduler import Config, Scheduler
 from tests.core.scenario import decide, digest, facts
 from tests.core.words import assigns, gang, node, scheduler, shape, started
@@ -83,6 +83,16 @@ def test_neither_does_the_seed_of_hashes() -> None:
         for seed in ("1", "2")
     ]
     assert [process.communicate()[0].strip() for process in processes] == [digest(7)] * 2
+
+
+def test_nor_does_who_asked_a_queue_first_where_none_lets_him_start() -> None:
+    asked = scheduler([node("n", cpu=1)])
+    for queue in ("b", "c", "a"):
+        asked.apply(GangSubmitted(replace(gang(f"of-{queue}"), queue=queue)))
+        asked.decide(0.0)
+    asked.apply(QueueChanged(Queue("new")))  # they are told anew which queues there are
+    waits = [wait for wait in asked.decide(1.0) if isinstance(wait, Wait)]
+    assert [wait.gang for wait in waits] == ["of-a", "of-b", "of-c"]
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 12))

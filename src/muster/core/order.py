@@ -209,13 +209,16 @@ class Turns:
     def _within(self) -> Iterator[Turn]:
         queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
         walks: dict[Account, Walk] = {}
+        barred: dict[str, Line] = {}
         for name, line in self._lines.of_queue.items():
             account = queues.find(name)
             if account is None or account.fault or account.children:
-                self._bar(line)
+                barred[name] = line
             elif line.files:
                 heads = ((file.entries[0], 0, file) for file in line.files.values())
                 walks[account] = self._walk(account, heads, over=False)
+        for name in sorted(barred):
+            self._bar(barred[name])
         if not walks:
             return
         race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
