@@ -289,7 +289,30 @@ def test_an_edit_of_a_queue_lets_gangs_start() -> None:
     assert before.reason["code"] == "QuotaExceeded"
     found = plan(objects(queue("q", capability={GPU: 3})), objects(*cluster), NOW)
     assert brief(found) == [("default/waits", "place", {"default/waits": "n-0"})]
-    assert (found.proposed, found.before) == (0, {})
+    assert (found.proposed, found.before) == (0, {"default/waits": Outcome.WAIT})
+
+
+def test_an_edit_that_makes_a_queue_unusable_is_noted_and_what_was_invalid_is_so_before() -> None:
+    waits, lost = pod("waits", 3), pod("lost", 1)
+    waits["metadata"]["labels"][names.QUEUE] = "q"
+    lost["metadata"]["labels"][names.QUEUE] = "nosuch"
+    cluster = [node("n-0", 1), queue("q"), queue("r", parent="q"), waits, lost]
+    found = plan(objects(queue("q", parent="r"), topology("a", "a")), objects(*cluster), NOW)
+    assert brief(found) == [("default/lost", "invalid", {}), ("default/waits", "invalid", {})]
+    assert found.before == {"default/lost": Outcome.INVALID, "default/waits": Outcome.INVALID}
+    assert found.notes == [
+        "Queue q cannot be used: queues are in a cycle: q is below r is below q",
+        "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a is there twice",
+    ]
+
+
+def topology(*layers: str) -> Object:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "metadata": {"name": "default"},
+        "spec": {"networkTopologySpec": [{"topologyLayer": each, "labelKey": [each]} for each in layers]},
+    }
 
 
 def test_marks_of_an_independent_job_hold_for_its_pods() -> None:

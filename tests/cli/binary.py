@@ -35,6 +35,8 @@ class Muster:
             "HOME": str(directory),
             "PATH": f"{MUSTER.parent}:{os.environ['PATH']}",
             "LANG": "C.UTF-8",
+            # the muster that is tested here, which need not be the one that is installed
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
 
     def file(self, name: str, text: str) -> str:

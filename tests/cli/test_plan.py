@@ -145,6 +145,11 @@ def test_nothing_waits(run: Run) -> None:
         ("job.yaml --snapshot broken.yaml", "broken.yaml:2: is not YAML"),
         ("broken.yaml --snapshot cluster.yaml", "broken.yaml:2: is not YAML"),
         ("other.yaml", "other.yaml: nothing to plan; there is 1 × v1 Bread"),
+        ("config.yaml", "config.yaml: nothing to plan; there is 1 × v1 ConfigMap"),
+        (
+            "queue.yaml --snapshot cluster.yaml",
+            "queue.yaml:6: spec.guarantee.cpu: Invalid value: 4: is above",
+        ),
         ("job.yaml job.yaml --snapshot cluster.yaml", "job.yaml: Job default/j stands in another file too"),
         ("job.yaml --snapshot cluster.yaml --now noon", "--now noon: write a time such as"),
         ("job.yaml --snapshot cluster.yaml --now nan", "--now nan: is out of range"),
@@ -156,6 +161,11 @@ def test_nothing_waits(run: Run) -> None:
 def test_bad_input_is_one_clear_error(run: Run, words: str, said: str) -> None:
     Path("broken.yaml").write_text("a: [1\nb: }")
     Path("other.yaml").write_text("kind: Bread\napiVersion: v1\n")
+    Path("config.yaml").write_text("kind: ConfigMap\napiVersion: v1\nmetadata: {name: c}\n")
+    Path("queue.yaml").write_text(
+        "kind: Queue\napiVersion: muster.dev/v1alpha1\nmetadata: {name: q}\nspec:\n  capability: {cpu: 2}\n"
+        "  guarantee: {cpu: 4}\n"
+    )
     code, out, err = run(*words.split())
     assert (code, out) == (2, "")
     assert said in " ".join(err.replace("│", " ").split())

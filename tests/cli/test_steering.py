@@ -85,8 +85,25 @@ def test_what_waits_can_be_moved_up(muster: Muster) -> None:
     until(lambda: states(muster).get("third") == ("running", 1), "the third to pass the second")
     assert states(muster)["second"][0] == "waiting"
 
+    # what no label can hold is an annotation, and a label does not stand over it
+    muster.run("set", "second", "--priority", "7")
+    assert muster.run("set", "second", "--priority", "-7").lines[0].endswith(": priority -7")
+    meta = muster.json("get", "second")["metadata"]
+    assert "muster.dev/priority" not in meta["labels"]
+    assert meta["annotations"]["muster.dev/priority"] == "-7"
+
     done = muster.run("set", "second", "--queue", "nosuch", code=2)
-    assert "--queue nosuch: there is no such queue; there is default" in done.err
+    assert "--queue nosuch: there is no queue nosuch; there is only default" in done.err
+    queue = {"apiVersion": "muster.dev/v1alpha1", "kind": "Queue"}
+    inner = [{**queue, "metadata": {"name": "inner"}}, {**queue, "metadata": {"name": "leaf"}}]
+    muster.file("queues.json", json.dumps({"kind": "List", "apiVersion": "v1", "items": inner}))
+    assert muster.run("check", "queues.json").lines == ["queues.json: nothing to run"]
+    inner[1]["spec"] = {"parent": "inner"}
+    muster.file("queues.json", json.dumps({"kind": "List", "apiVersion": "v1", "items": inner}))
+    muster.run("submit", "queues.json")
+    for verb in ("set second", "submit third.yaml", "run third.yaml"):
+        done = muster.run(*verb.split(), "--queue", "inner", code=2)
+        assert "--queue inner: queue inner has queues below it; name one of them: leaf" in done.err
     done = muster.run("set", "second", "--priority", "urgent", code=2)
     assert "--priority urgent: neither a number of up to nine digits nor a PriorityClass" in done.err
     done = muster.run("set", "second", code=2)

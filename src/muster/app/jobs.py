@@ -25,6 +25,7 @@ from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.app.pods import first_failure
 from muster.kube.client import Client
+from muster.kube.listing import every
 from muster.names import ADMISSION
 
 
@@ -92,16 +93,16 @@ class Objects:
 async def fetch(client: Client, namespace: str = "") -> Objects:
     """All that makes up jobs, at nearly one time."""
     jobsets, jobs, x, sigs, pods, gangs = await asyncio.gather(
-        client.list(kinds.JOBSET, namespace),
-        client.list(kinds.JOB, namespace),
-        client.list(kinds.POD_GROUP_X, namespace),
-        client.list(kinds.POD_GROUP_SIGS, namespace),
-        client.list(kinds.POD, namespace),
-        client.list(kinds.GANG, namespace),
+        every(client, kinds.JOBSET, namespace),
+        every(client, kinds.JOB, namespace),
+        every(client, kinds.POD_GROUP_X, namespace),
+        every(client, kinds.POD_GROUP_SIGS, namespace),
+        every(client, kinds.POD, namespace),
+        every(client, kinds.GANG, namespace),
     )
-    groups = [(kinds.POD_GROUP_X, group) for group in x.items]
-    groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs.items]
-    return Objects(jobsets.items, jobs.items, groups, pods.items, gangs.items)
+    groups = [(kinds.POD_GROUP_X, group) for group in x]
+    groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs]
+    return Objects(jobsets, jobs, groups, pods, gangs)
 
 
 def views(objects: Objects) -> list[JobView]:

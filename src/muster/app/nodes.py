@@ -8,6 +8,7 @@ from muster.api.base import Object, is_true
 from muster.api.core_v1 import Node
 from muster.core.gang import NodeName
 from muster.kube.client import Client
+from muster.kube.listing import everything
 from muster.names import GPU_PRODUCT
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
@@ -25,8 +26,8 @@ class NodeView:
 
 
 async def fetch(client: Client) -> list[NodeView]:
-    nodes = (await client.list(kinds.NODE)).items
-    pods = (await client.list(kinds.POD, fields="spec.nodeName!=")).items
+    nodes = (await everything(client, kinds.NODE)).items
+    pods = (await everything(client, kinds.POD, fields="spec.nodeName!=")).items
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if not pod.terminal:

@@ -13,12 +13,14 @@ from muster import names
 from muster.api import kinds
 from muster.api.base import Object, controller_of
 from muster.api.core_v1 import Pod
+from muster.api.rules.metadata import labels
 from muster.app.jobs import JobView
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
+from muster.kube.listing import every
 from muster.runtime.writes import EvictPod, perform
-from muster.translate.marks import DEFAULT_QUEUE, mark
+from muster.translate.marks import mark
 from muster.translate.priority import SYSTEM
 
 _OWNERS: Final = (kinds.JOBSET, kinds.JOB)
@@ -53,7 +55,7 @@ async def move(client: Client, job: JobView, priority: str | None, queue: str | 
         await _known_priority(client, priority)
         marks[names.PRIORITY] = priority
     if queue is not None:
-        await _known_queue(client, queue)
+        await known_queue(client, queue, job.namespace)
         marks[names.QUEUE] = queue
     await _mark(client, job, marks)
 
@@ -105,6 +107,20 @@ async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
         await perform(client, EvictPod(pod, "sent back to wait by muster requeue"), clock)
 
 
+async def known_queue(client: Client, queue: str, namespace: str) -> None:
+    """Refuses one in which nothing of the namespace can ever start, in the scheduler's words."""
+    from muster.core.gang import Gang, GangId  # here: the other verbs do without numpy
+    from muster.core.scheduler import Scheduler
+    from muster.translate.queues import queue_changed
+
+    core = Scheduler()
+    for found in await every(client, kinds.QUEUE):
+        core.apply(queue_changed(found))
+    why = core.queues.barred(Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace))
+    if why is not None:
+        raise Refused(f"--queue {queue}: {why}")
+
+
 async def _known_priority(client: Client, priority: str) -> None:
     if _NUMBER.fullmatch(priority) or priority in SYSTEM:
         return
@@ -116,17 +132,13 @@ async def _known_priority(client: Client, priority: str) -> None:
         )
 
 
-async def _known_queue(client: Client, queue: str) -> None:
-    queues = {found.metadata.name for found in (await client.list(kinds.QUEUE)).items} | {DEFAULT_QUEUE}
-    if queue not in queues:
-        raise Refused(f"--queue {queue}: there is no such queue; there is {', '.join(sorted(queues))}")
-
-
 async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> None:
-    """Labels, which win over annotations; None takes both away."""
-    metadata: Object = {"labels": marks}
-    if None in marks.values():
-        metadata["annotations"] = {key: None for key, value in marks.items() if value is None}
+    """Labels, which win over annotations; those where no label can hold it. None takes both away."""
+    held = {key: value for key, value in marks.items() if value is None or not labels({key: value}, ())}
+    metadata: Object = {
+        "labels": {key: held.get(key) for key in marks},
+        "annotations": {key: None if key in held else value for key, value in marks.items()},
+    }
     try:
         await client.patch(job.kind, job.namespace, job.name, {"metadata": metadata})
     except NotFound:

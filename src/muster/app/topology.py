@@ -13,7 +13,7 @@ from muster.core.gang import NodeName
 from muster.core.nodes import Nodes
 from muster.core.topology import Topology
 from muster.kube.client import Client
-from muster.kube.errors import NotFound
+from muster.kube.listing import every
 from muster.translate.layers import Layers, layers
 
 
@@ -46,10 +46,7 @@ class TopologyView:
 
 
 async def fetch(client: Client) -> TopologyView:
-    try:
-        found = (await client.list(kinds.CLUSTER_NETWORK_TOPOLOGY)).items
-    except NotFound:  # a cluster without the kind
-        found = []
+    found = await every(client, kinds.CLUSTER_NETWORK_TOPOLOGY)
     default = next((one for one in found if one.metadata.name == DEFAULT), None)
     return view(default is not None, layers(default), await nodes.fetch(client))
 

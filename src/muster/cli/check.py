@@ -20,7 +20,7 @@ def command(
     from muster.workloads.check import check
     from muster.workloads.findings import Severity
 
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=True, suffix="")
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=True, suffix="", jobs=False)
     findings = check(job)
     never = list(fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))) if nodes else []
     if output is not Output.TABLE:
@@ -32,6 +32,6 @@ def command(
             jobfile.print_finding(finding)
         for sentence in never:
             jobfile.print_error(sentence)
-        print(f"{file}: {jobfile.header(job)}")
+        print(f"{file}: {jobfile.header(job) if job.primary else 'nothing to run'}")
     if never or any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(BAD_INPUT)

@@ -8,7 +8,9 @@ from itertools import groupby
 from typing import Final
 
 from muster.api.base import Object
+from muster.app.cluster import Target
 from muster.app.home import Home
+from muster.app.steer import known_queue
 from muster.app.submit import never
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.show import plural
@@ -133,8 +135,16 @@ def print_error(sentence: str) -> None:
     Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("error: ", "red"), sentence))
 
 
-async def refuse_what_can_never_start(client: Client, job: JobFile) -> None:
-    """A Failure with what is too large for the embedded cluster's nodes, instead of waiting for ever."""
+async def refuse_what_can_never_start(
+    client: Client, job: JobFile, queue: str | None, target: Target
+) -> None:
+    """Instead of waiting for ever: a Failure with what is too large for the embedded cluster's nodes, or
+    Refused with what is wrong with the queue that was asked for."""
+    if queue is not None:
+        for namespace in sorted({each["metadata"]["namespace"] for each in job.primary}):
+            await known_queue(client, queue, namespace)
+    if not target.embedded:
+        return
     impossible = await never(client, job)
     if impossible:
         remedy = '`--nodes` pretends larger nodes, e.g. --nodes "1 x cpu=64,memory=256Gi"'

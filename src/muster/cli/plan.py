@@ -77,13 +77,13 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, embedded: 
     from muster.cli import jobfile
     from muster.runtime.mirror import WATCHED
     from muster.workloads import snapshot, source
-    from muster.workloads.load import is_job_file
+    from muster.workloads.load import holds_no_more
 
     found = snapshot.Objects()
     for file in files:
         called = jobfile.called(file)
         content = jobfile.stdin() if file == "-" else source.read(Path(file)).encode()
-        if is_job_file(content, called):
+        if holds_no_more(content, called):
             job = jobfile.load(
                 file,
                 gang=gang,
@@ -93,10 +93,12 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, embedded: 
                 suffix="",
                 content=content,
                 runs=False,
+                jobs=False,
             )
             jobfile.print_notes(job)
             objects = snapshot.typed(job.objects, WATCHED, called)
-            objects.ignored.clear()  # config maps and the like: no part of any decision
+            if objects.items:
+                objects.ignored.clear()  # config maps and the like: no part of any decision
         else:
             objects = snapshot.parse(content, called, WATCHED)
         for name, resource in objects.items.items():

@@ -31,7 +31,7 @@ def command(
         from muster.cli.running import Runner
 
         show.started(endpoint)
-        exit_code = asyncio.run(Runner(job, target, endpoint).run())
+        exit_code = asyncio.run(Runner(job, target, endpoint, queue).run())
     raise typer.Exit(exit_code)
 
 

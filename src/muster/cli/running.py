@@ -23,8 +23,11 @@ from muster.workloads.jobfile import JobFile
 class Runner:
     """Runs one job file; the exit code is the job's."""
 
-    def __init__(self, job: JobFile, target: Target, endpoint: Endpoint | None) -> None:
-        self._job, self._target, self._endpoint = job, target, endpoint
+    def __init__(
+        self, job: JobFile, target: Target, endpoint: Endpoint | None, queue: str | None = None
+    ) -> None:
+        """`queue`: the one that was named besides the file."""
+        self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
         self._pods: dict[str, Pod] = {}  # all that were seen, by uid
         self._interrupts = 0
@@ -37,8 +40,7 @@ class Runner:
         if self._target.embedded:  # which either answers or has gone, and then that is what is said
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
-            if self._target.embedded:
-                await jobfile.refuse_what_can_never_start(client, self._job)
+            await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
             self._jobs = await submit(client, self._job)
             try:
                 ended = await self._follow(client)

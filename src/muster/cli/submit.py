@@ -28,8 +28,7 @@ def command(
 
         async def act() -> list[Followed]:
             async with acting(target, endpoint) as client:
-                if target.embedded:
-                    await jobfile.refuse_what_can_never_start(client, job)
+                await jobfile.refuse_what_can_never_start(client, job, queue, target)
                 return await submit(client, job)
 
         jobs = asyncio.run(act())

@@ -15,11 +15,11 @@ from muster.api.base import Kind, Resource
 from muster.kube.client import Client, EventType
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
+from muster.kube.listing import everything
 
 R = TypeVar("R", bound=Resource)
 log = logging.getLogger(__name__)
 
-PAGE = 2000  # objects per list request
 BACK_OFF = (0.2, 30.0)  # seconds between tries, first and largest
 
 
@@ -80,30 +80,18 @@ class Reflector(Generic[R]):
             await self._clock.sleep(delay * (0.5 + random.random() / 2))  # not all at once
 
     async def _list(self) -> None:
-        found: dict[str, R] = {}
-        token, version = "", ""
-        while True:
-            page = await self._client.list(
-                self.kind,
-                self._namespace,
-                labels=self._labels,
-                fields=self._fields,
-                limit=PAGE,
-                token=token,
-            )
-            found.update((item.key, item) for item in page.items)
-            version = version or page.resource_version
-            token = page.token
-            if not token:
-                break
+        listed = await everything(
+            self._client, self.kind, self._namespace, labels=self._labels, fields=self._fields
+        )
+        found = {item.key: item for item in listed.items}
         for key in [key for key in self.items if key not in found]:
             self._change(key, None)
         for key, item in found.items():
             old = self.items.get(key)
             if old is None or old.metadata.resource_version != item.metadata.resource_version:
                 self._change(key, item)
-        self.resource_version = version
-        self._on_progress(version)
+        self.resource_version = listed.resource_version
+        self._on_progress(listed.resource_version)
         self.synced.set()
 
     async def _watch(self) -> None:

@@ -77,15 +77,15 @@ def load(
     return job if hint is None else replace(job, notes=(*job.notes, hint))
 
 
-def is_job_file(content: str | bytes, called: str) -> bool:
-    """Whether `load` would take it: not if it holds a kind that job files have not, or nothing to run.
+def holds_no_more(content: str | bytes, called: str) -> bool:
+    """Whether `load` would take it, with jobs or without: not if it holds a kind that job files have not.
 
     Raises `JobFileError` for what is not YAML, or of no format.
     """
     documents = source.parse(
         source.decode(content, called) if isinstance(content, bytes) else content, called
     )
-    return _format(documents[0]) is not kubernetes.FORMAT or kubernetes.runnable(documents)
+    return _format(documents[0]) is not kubernetes.FORMAT or kubernetes.known(documents)
 
 
 def _format(document: source.Document) -> Format:

@@ -20,14 +20,17 @@ from typing import Final
 import msgspec
 
 from muster.api.core_v1 import Pod
+from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
+from muster.api.muster_v1alpha1 import Queue
 from muster.app.forecast import starts
 from muster.app.picture import Picture
-from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions
+from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.proposal import propose
 from muster.core.decisions import Decision as Decided
 from muster.core.events import Event
 from muster.core.gang import GangId
 from muster.core.scheduler import Config, Scheduler
+from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
 
 #: Gangs of each queue that are told what would start them.
@@ -45,7 +48,7 @@ class Plan:
     proposed: int
     #: when that is, seconds since the epoch
     now: float
-    #: of gangs of the cluster: those that start, or make room for themselves, without what is proposed
+    #: what becomes of gangs of the cluster without what is proposed
     before: Mapping[str, Outcome] = field(default_factory=dict)
     #: what there is to say about the objects
     notes: list[str] = field(default_factory=list)
@@ -67,10 +70,11 @@ def plan(
     core = _scheduler(Config(remedies=REMEDIES), [*as_it_is, *picture.events(at)])
     decided = _decide(core, at)
     found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
+    notes += _faults(proposed, core)
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
         then = starts(core, decided, at, waiting)
-        _compare(found, waiting, then, _scheduler(Config(explain=False), as_it_is))
+        _compare(found, waiting, then, _scheduler(Config(remedies=0), as_it_is))
     return found
 
 
@@ -95,7 +99,8 @@ def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], co
     decided = _decide(core, found.now)
     told = Told(decided)
     found.before = {
-        str(gang): Outcome.PREEMPT if gang in told.evictions else Outcome.PLACE for gang in told.assigned
+        str(gang): outcome_of(told, gang, core.gangs[gang].explanation)
+        for gang in waiting & core.gangs.keys()
     }
     before = starts(core, decided, found.now, waiting)
     delays = [
@@ -113,6 +118,16 @@ def latest(objects: Objects) -> float:
     times = [resource.metadata.creation_timestamp for resource in objects.items.values()]
     times += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
     return max((time.timestamp() for time in times if time is not None), default=0.0)
+
+
+def _faults(proposed: Objects, core: Scheduler) -> Iterator[str]:
+    """What is wrong with proposed queues and layers beside the others; what depends on them says so, too."""
+    for resource in proposed.items.values():
+        match resource:
+            case Queue() if (account := core.queues.find(resource.metadata.name)) and account.fault:
+                yield f"Queue {resource.metadata.name} cannot be used: {account.fault}"
+            case ClusterNetworkTopology() if error := layers(resource).error:
+                yield f"ClusterNetworkTopology {resource.metadata.name} cannot be used: {error}"
 
 
 def _notes(objects: Objects, where: str) -> Iterator[str]:

@@ -98,6 +98,14 @@ class Told:
                     self.evictions.setdefault(gang, []).append(decision)
 
 
+def outcome_of(told: Told, gang: GangId, reason: Explanation | None) -> Outcome:
+    if gang in told.evictions:
+        return Outcome.PREEMPT
+    if gang in told.assigned or reason is None:
+        return Outcome.PLACE
+    return Outcome.INVALID if reason.code is Code.INVALID else Outcome.WAIT
+
+
 def _is_of(group: Group, uids: set[str]) -> bool:
     return group.source.uid in uids or not uids.isdisjoint(group.members)
 
@@ -106,15 +114,9 @@ def _decision_of(
     gang: GangId, groups: Mapping[GangId, Group], told: Told, reason: Explanation | None
 ) -> Decision:
     evictions, assigned = told.evictions.get(gang, []), told.assigned.get(gang)
-    if evictions:
-        outcome = Outcome.PREEMPT
-    elif assigned or reason is None:
-        outcome = Outcome.PLACE
-    else:
-        outcome = Outcome.INVALID if reason.code is Code.INVALID else Outcome.WAIT
     return Decision(
         gang=str(gang),
-        outcome=outcome,
+        outcome=outcome_of(told, gang, reason),
         assignments=_assignments(groups[gang], assigned) if assigned else {},
         victims=sorted({pod for evict in evictions for pod in _victims(evict, groups)}),
         cost=Cost(sum(evict.work_lost for evict in evictions)),

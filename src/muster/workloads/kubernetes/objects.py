@@ -80,15 +80,13 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
     return entries, findings
 
 
-def runnable(documents: Sequence[Document]) -> bool:
-    """Whether they hold jobs, and nothing but what may stand in a job file."""
-    named = [
-        (value.get("apiVersion"), value.get("kind"))
+def known(documents: Sequence[Document]) -> bool:
+    """Whether they hold nothing but what may stand in a job file."""
+    return all(
+        (str(value.get("apiVersion")), str(value.get("kind"))) in _BY_NAME
         for _, value, _ in _flat(documents)
         if isinstance(value, dict)
-    ]
-    found = [_BY_NAME.get((str(version), str(kind))) for version, kind in named]
-    return None not in found and any(kind in JOBS for kind in found)
+    )
 
 
 def _flat(documents: Sequence[Document]) -> Iterator[tuple[Document, Any, Path]]:  # Any: a user's YAML
