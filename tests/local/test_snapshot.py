@@ -6,7 +6,8 @@ import pytest
 
 from muster.api import kinds
 from muster.kube.errors import BadRequest, Expired
-from muster.local.registry import Listing, Registry
+from muster.local.pages import Listing
+from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.objects import config, read
 

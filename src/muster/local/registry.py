@@ -9,8 +9,6 @@ watching. This module reads, asks them, and writes.
 The door (HTTP) and `LocalClient` (in process) are its callers. All refusals are `ApiError`s.
 """
 
-import base64
-import binascii
 import logging
 import random
 import uuid
@@ -29,6 +27,7 @@ from muster.local import admission, binding, eviction, metadata, patches, priori
 from muster.local.addresses import Addresses
 from muster.local.deletion import DeleteOptions, is_over, mark
 from muster.local.history import History
+from muster.local.pages import Listing, read_token, write_token
 from muster.local.refusals import (
     AnyKind,
     already_exists,
@@ -54,26 +53,6 @@ _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ATTEMPTS: Final = 8  # at a generated name
 _BACKGROUND: Final = DeleteOptions(propagation="Background")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
-
-
-class Listing(NamedTuple):
-    """One page: objects as JSON, the revision at which they are true, the token of the next page."""
-
-    items: list[bytes]
-    revision: int
-    token: str = ""
-    #: how many follow; None where selectors would have to be asked
-    remaining: int | None = None
-
-    def encode(self, kind: AnyKind) -> bytes:
-        """The list object that goes over the wire."""
-        meta: Object = {"resourceVersion": str(self.revision)}
-        if self.token:
-            meta["continue"] = self.token
-            if self.remaining is not None:
-                meta["remainingItemCount"] = self.remaining
-        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
-        return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(self.items) + b"]}"
 
 
 class LogTarget(NamedTuple):
@@ -125,7 +104,7 @@ class Registry:
         selector = Selector(kind, labels, fields)
         after = ("", "")
         if token:
-            revision, after = _read_token(token)
+            revision, after = read_token(token)
         at = revision or self.store.revision
         if at > self.store.revision:
             raise Expired(f"Too large resource version: {at}, current: {self.store.revision}")
@@ -138,7 +117,7 @@ class Registry:
                 remaining = None
                 if selector.everything and at == self.store.revision:
                     remaining = self.store.count(resource(kind), namespace, after)
-                return Listing(items, at, _write_token(at, after), remaining)
+                return Listing(items, at, write_token(at, after), remaining)
             items.append(body)
             after = (at_namespace, name)
         return Listing(items, at)
@@ -485,17 +464,3 @@ def _outcome(write: Callable[[], bytes], *fatal: type[Exception]) -> bytes | Exc
         raise
     except Exception as error:  # its caller's, to whom it is handed
         return error
-
-
-def _write_token(revision: int, after: tuple[str, str]) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode((revision, *after))).decode()
-
-
-def _read_token(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        revision, namespace, name = msgspec.json.decode(
-            base64.urlsafe_b64decode(token), type=tuple[int, str, str]
-        )
-    except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise BadRequest("continue key is not valid: use the token of a list as it is") from None
-    return revision, (namespace, name)

@@ -37,8 +37,9 @@ from muster.local.node.environment import Lookup
 from muster.local.node.gpus import Gpus
 from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
-from muster.local.node.pod import Place, confirm_deletion
+from muster.local.node.place import Place
 from muster.local.node.pretend import Pretence
+from muster.local.node.reporting import confirm_deletion
 from muster.local.node.volumes import Links
 from muster.local.nodespec import NodeSpec
 from muster.names import DOMAIN, SHARED_VOLUME

@@ -16,7 +16,9 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.local.node import processes
-from muster.local.node.pod import Place, PodWorker, confirm_deletion
+from muster.local.node.place import Place
+from muster.local.node.pod import PodWorker
+from muster.local.node.reporting import confirm_deletion
 
 log = logging.getLogger(__name__)
 

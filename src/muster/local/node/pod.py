@@ -17,30 +17,27 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from muster.api.base import Object
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
-from muster.api.kinds import POD
-from muster.kube.client import Client
-from muster.kube.clock import Clock
-from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.local.node import processes, shim, status, volumes
 from muster.local.node.environment import (
-    Lookup,
     Unavailable,
     caller_of,
     command_line,
     environment,
     hostname_of,
 )
-from muster.local.node.isolation import SETUP_FAILED, Files, Isolation, Setup
-from muster.local.node.logs import Logs, LogWriter
+from muster.local.node.isolation import SETUP_FAILED, Files, Setup
+from muster.local.node.logs import LogWriter
 from muster.local.node.mounts import Bind
+from muster.local.node.place import Place
 from muster.local.node.probes import Probes
+from muster.local.node.reporting import StatusWriter, confirm_deletion
 from muster.local.node.status import TOO_LONG, Observed, Verdict
 from muster.names import GPU_SHARE
 from muster.translate.marks import gpu_device, mark
@@ -50,7 +47,6 @@ log = logging.getLogger(__name__)
 BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at most
 BACK_OFF_RESET: Final = 600.0  # a container that ran this long begins anew
 CONFIG_RETRY: Final = 2.0  # seconds between looks for an object that is referred to and not there
-WRITE_RETRY: Final = (0.1, 10.0)
 GRACE: Final = 30.0
 START_ERROR: Final = 128  # exit code of a container that could not be started, as container engines say it
 LOST: Final = 137
@@ -60,49 +56,6 @@ PORT_IN_USE: Final = (
     "a port is in use: the network is shared by all pods of this machine; listen on the pod's own address "
     "(its host name resolves to it) instead of all addresses, or choose another port"
 )
-
-
-class Devices(Protocol):
-    """Who hands out GPUs."""
-
-    def take(self, pod_uid: str, container: str, node: str, count: int) -> list[str]: ...
-
-    def share(self, pod_uid: str, node: str, device: int) -> str: ...
-
-    def has(self, node: str) -> bool: ...
-
-    def give_back(self, pod_uid: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class Place:
-    """What all pods on this machine share."""
-
-    client: Client
-    clock: Clock
-    root: Path
-    isolation: Isolation
-    logs: Logs
-    #: the hosts file of a Kubernetes namespace
-    hosts: Callable[[str], Path]
-    lookup: Callable[[Pod], Lookup]
-    devices: Devices
-    links: volumes.Links
-    #: soft limit of open files that containers get
-    open_files: int = 0
-    #: whose turn it is to start a container
-    turnstile: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def gate(self) -> Path:
-        return self.root / "gate"
-
-    @property
-    def stage(self) -> Path:
-        return self.root / "stage"
-
-    def directory(self, pod_uid: str) -> Path:
-        return self.root / "pods" / pod_uid
 
 
 @dataclass(slots=True)
@@ -131,7 +84,7 @@ class PodWorker:
         self._cut = asyncio.Event()  # the grace period is over, whatever it was
         self._gone = False
         self._over = False  # nothing of the pod is left on this machine
-        self._status = _StatusWriter(place, self)
+        self._status = StatusWriter(place, self)
         self.update(pod)
 
     def update(self, pod: Pod) -> None:
@@ -504,85 +457,6 @@ class PodWorker:
         self._place.links.release(self.pod.metadata.uid)
         volumes.remove(self.pod.metadata.uid, self._directory)
         self._place.devices.give_back(self.pod.metadata.uid)
-
-
-class _StatusWriter:
-    """Writes the newest status of one pod, again and again until the API server has it."""
-
-    def __init__(self, place: Place, worker: PodWorker) -> None:
-        self._place, self._worker = place, worker
-        self._wanted = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._changed = asyncio.Event()
-        self._written: Object = {}
-
-    def wanted(self) -> None:
-        self._wanted.set()
-        self._idle.clear()
-        self._changed.set()
-
-    async def settled(self) -> None:
-        await self._idle.wait()
-
-    async def changed(self) -> None:
-        """Until the next change of any container."""
-        self._changed.clear()
-        await self._changed.wait()
-
-    async def run(self) -> None:
-        failures = 0
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            try:
-                await self._write()
-                failures = 0
-            except NotFound:
-                pass  # the pod is gone; the agent will tell the worker
-            except Conflict:
-                self._wanted.set()
-                await self._look_again()
-            except (ApiError, Unanswered, Unreachable) as error:
-                self._wanted.set()
-                failures += 1
-                log.warning("%s: status not written: %s", self._worker.pod.key, error)
-                await self._place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
-            if not self._wanted.is_set():
-                self._idle.set()
-
-    async def _write(self) -> None:
-        body, pod = self._worker.document(), self._worker.pod
-        if body == self._written:
-            return
-        meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
-        patch = {"metadata": meta, "status": body}
-        written = await self._place.client.patch(
-            POD, pod.metadata.namespace, pod.metadata.name, patch, subresource="status"
-        )
-        self._written = body
-        self._worker.update(written)
-
-    async def _look_again(self) -> None:
-        pod = self._worker.pod
-        with contextlib.suppress(ApiError, Unanswered, Unreachable):
-            newest = await self._place.client.get(POD, pod.metadata.namespace, pod.metadata.name)
-            if newest.metadata.uid == pod.metadata.uid:
-                self._worker.update(newest)
-
-
-async def confirm_deletion(place: Place, pod: Pod) -> None:
-    """Tells the API server that nothing of a deleted pod is left on this machine."""
-    meta, failures = pod.metadata, 0
-    while True:
-        try:
-            await place.client.delete(POD, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
-            return
-        except (NotFound, Conflict):
-            return
-        except (ApiError, Unanswered, Unreachable) as error:
-            failures += 1
-            log.warning("%s: deletion not confirmed: %s", pod.key, error)
-            await place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
 
 
 def _cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: list[Bind]) -> str:

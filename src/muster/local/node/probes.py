@@ -10,14 +10,12 @@ import os
 import signal
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from muster.api.base import Object
+from muster.local.node.place import Place
 from muster.local.node.processes import Process
 from muster.local.node.status import Observed
-
-if TYPE_CHECKING:
-    from muster.local.node.pod import Place
 
 _LAST_OUTPUT: Final = 200  # characters of a failed probe's output that are told
 
@@ -28,7 +26,7 @@ class Probes:
     def __init__(
         self,
         container: Observed,
-        place: "Place",
+        place: Place,
         process: Process,
         environ: dict[str, str],
         working_dir: str,

@@ -1,0 +1,56 @@
+"""What all pods on this machine share."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from muster.api.core_v1 import Pod
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.local.node import volumes
+from muster.local.node.environment import Lookup
+from muster.local.node.isolation import Isolation
+from muster.local.node.logs import Logs
+
+
+class Devices(Protocol):
+    """Who hands out GPUs."""
+
+    def take(self, pod_uid: str, container: str, node: str, count: int) -> list[str]: ...
+
+    def share(self, pod_uid: str, node: str, device: int) -> str: ...
+
+    def has(self, node: str) -> bool: ...
+
+    def give_back(self, pod_uid: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    client: Client
+    clock: Clock
+    root: Path
+    isolation: Isolation
+    logs: Logs
+    #: the hosts file of a Kubernetes namespace
+    hosts: Callable[[str], Path]
+    lookup: Callable[[Pod], Lookup]
+    devices: Devices
+    links: volumes.Links
+    #: soft limit of open files that containers get
+    open_files: int = 0
+    #: whose turn it is to start a container
+    turnstile: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def gate(self) -> Path:
+        return self.root / "gate"
+
+    @property
+    def stage(self) -> Path:
+        return self.root / "stage"
+
+    def directory(self, pod_uid: str) -> Path:
+        return self.root / "pods" / pod_uid

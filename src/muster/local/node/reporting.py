@@ -1,0 +1,109 @@
+"""What a pod's worker tells the API server: the newest status, again and again until it has it; and the end.
+
+No container ever waits for a write.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final, Protocol
+
+from muster.api.base import Object
+from muster.api.core_v1 import Pod
+from muster.api.kinds import POD
+from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.local.node.place import Place
+
+log = logging.getLogger(__name__)
+
+WRITE_RETRY: Final = (0.1, 10.0)
+
+
+class Worker(Protocol):
+    """Whose status it is."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    def document(self) -> Object: ...
+
+    def update(self, pod: Pod) -> None: ...
+
+
+class StatusWriter:
+    """Writes the newest status of one pod, again and again until the API server has it."""
+
+    def __init__(self, place: Place, worker: Worker) -> None:
+        self._place, self._worker = place, worker
+        self._wanted = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._written: Object = {}
+
+    def wanted(self) -> None:
+        self._wanted.set()
+        self._idle.clear()
+        self._changed.set()
+
+    async def settled(self) -> None:
+        await self._idle.wait()
+
+    async def changed(self) -> None:
+        """Until the next change of any container."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self._write()
+                failures = 0
+            except NotFound:
+                pass  # the pod is gone; the agent will tell the worker
+            except Conflict:
+                self._wanted.set()
+                await self._look_again()
+            except (ApiError, Unanswered, Unreachable) as error:
+                self._wanted.set()
+                failures += 1
+                log.warning("%s: status not written: %s", self._worker.pod.key, error)
+                await self._place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
+            if not self._wanted.is_set():
+                self._idle.set()
+
+    async def _write(self) -> None:
+        body, pod = self._worker.document(), self._worker.pod
+        if body == self._written:
+            return
+        meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        patch = {"metadata": meta, "status": body}
+        written = await self._place.client.patch(
+            POD, pod.metadata.namespace, pod.metadata.name, patch, subresource="status"
+        )
+        self._written = body
+        self._worker.update(written)
+
+    async def _look_again(self) -> None:
+        pod = self._worker.pod
+        with contextlib.suppress(ApiError, Unanswered, Unreachable):
+            newest = await self._place.client.get(POD, pod.metadata.namespace, pod.metadata.name)
+            if newest.metadata.uid == pod.metadata.uid:
+                self._worker.update(newest)
+
+
+async def confirm_deletion(place: Place, pod: Pod) -> None:
+    """Tells the API server that nothing of a deleted pod is left on this machine."""
+    meta, failures = pod.metadata, 0
+    while True:
+        try:
+            await place.client.delete(POD, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
+            return
+        except (NotFound, Conflict):
+            return
+        except (ApiError, Unanswered, Unreachable) as error:
+            failures += 1
+            log.warning("%s: deletion not confirmed: %s", pod.key, error)
+            await place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))

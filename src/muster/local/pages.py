@@ -1,0 +1,45 @@
+"""Lists in pages, and the tokens by which a client asks for the next one."""
+
+import base64
+import binascii
+from typing import NamedTuple
+
+import msgspec
+
+from muster.api.base import Object
+from muster.kube.errors import BadRequest
+from muster.local.refusals import AnyKind
+
+
+class Listing(NamedTuple):
+    """One page: objects as JSON, the revision at which they are true, the token of the next page."""
+
+    items: list[bytes]
+    revision: int
+    token: str = ""
+    #: how many follow; None where selectors would have to be asked
+    remaining: int | None = None
+
+    def encode(self, kind: AnyKind) -> bytes:
+        """The list object that goes over the wire."""
+        meta: Object = {"resourceVersion": str(self.revision)}
+        if self.token:
+            meta["continue"] = self.token
+            if self.remaining is not None:
+                meta["remainingItemCount"] = self.remaining
+        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
+        return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(self.items) + b"]}"
+
+
+def write_token(revision: int, after: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((revision, *after))).decode()
+
+
+def read_token(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        revision, namespace, name = msgspec.json.decode(
+            base64.urlsafe_b64decode(token), type=tuple[int, str, str]
+        )
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise BadRequest("continue key is not valid: use the token of a list as it is") from None
+    return revision, (namespace, name)
