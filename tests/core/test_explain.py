@@ -4,10 +4,10 @@ import pytest
 
 from muster.core.decisions import Explanation
 from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodEnded
-from muster.core.explain.amounts import show
 from muster.core.explain.case import BLOCKERS
 from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Taint
 from muster.core.offline import misfit
+from muster.core.wording import show
 from tests.core.words import GPU, amounts, assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
 A100 = {"nvidia.com/gpu.product": "A100"}

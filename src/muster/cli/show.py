@@ -174,7 +174,10 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
         lines.append("held by " + ", ".join(told["blockers"]))
     changes = [(remedy["effect"], remedy["change"]) for remedy in told.get("remedies", [])]
     if expected := told.get("expectedStart"):
-        changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
+        if expected["at"] is None:
+            changes.append(("start not known", expected["basis"]))
+        else:
+            changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
     return lines + _columns(changes)
 
 

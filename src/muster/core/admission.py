@@ -15,7 +15,6 @@ equal gangs are checked once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -187,17 +186,6 @@ class Admission:
         for name in sorted(self._queues.accounts):
             if name not in (ROOT, state.gang.queue) and self.allows(state, state.want, name):
                 yield name
-
-    @contextmanager
-    def gone(self, other: GangState) -> Iterator[None]:
-        """As if another gang used nothing."""
-        queue = other.gang.queue if other.gang is not None else ""
-        used = tuple(other.usage.items())
-        self._queues.shift(queue, used, -1)
-        try:
-            yield
-        finally:
-            self._queues.shift(queue, used, 1)
 
     def bar(self, state: GangState) -> None:
         """Leaves the reason why this gang's queue cannot be used."""

@@ -26,7 +26,8 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -116,10 +117,12 @@ class Reservations:
         #: wants that fit at no time that can be told, in this cycle
         self._never: set[Want] = set()
 
-    def begin(self, now: float) -> None:
-        """A new cycle."""
+    def begin(self, now: float, *, unchanged: bool | None = None) -> None:
+        """A new cycle. `unchanged`: nothing is new since the end of the last one; None: find that out."""
         self._now = now
-        as_it_was = self._as_of == (self._nodes.revision, self._ends.moved)
+        as_it_was = unchanged
+        if as_it_was is None:
+            as_it_was = self._as_of == (self._nodes.revision, self._ends.moved)
         if self._backfill is Backfill.CONSERVATIVE:
             for gang in [each.gang for each in self._timetable if each.at < now]:
                 self._timetable.drop(gang)
@@ -133,6 +136,17 @@ class Reservations:
         self._closed = None
         self._held.clear()
         self._never.clear()
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Cycles that begin in here are only thought of: afterwards all is as it was."""
+        saved = self._timetable.save()
+        before = self.made, self._closed, self._kept, self._now, dict(self._held), set(self._never)
+        try:
+            yield
+        finally:
+            self._timetable.restore(saved)
+            self.made, self._closed, self._kept, self._now, self._held, self._never = before
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
@@ -198,35 +212,8 @@ class Reservations:
             self._held[claim.want] = self._until(state), placed
         return placed
 
-    def earliest(self, claim: Claim, duration: float = inf) -> Start | None:
-        """When this claim fits at the earliest, reservations of others considered, if nothing else starts.
-
-        `duration`: how long it will run. None: at no time that is known.
-        """
-        return self._search(claim, duration)
-
     def of(self, gang: GangId) -> Reservation | None:
         return self._timetable.of(gang)
-
-    @property
-    def binding(self) -> bool:
-        """Whether there is anybody who must not be delayed."""
-        return self._closed is not None or len(self._timetable) > 0
-
-    def spares(self, state: GangState, before: Amounts) -> bool:
-        """Whether this gang delays nobody if it starts with what is in use more than `before`."""
-        if self._closed is not None or self._in_the_way(state) is None:
-            return self._closed is None
-        saved = None
-        if self._timetable.of(state.id) is not None:
-            saved = self._timetable.save()
-            self._timetable.drop(state.id)
-        use = self._nodes.used[: len(before)] - before
-        columns = np.flatnonzero(use.any(axis=0))
-        delayed = self._timetable.spares(columns, use[:, columns], self._until(state))
-        if saved is not None:
-            self._timetable.restore(saved)
-        return delayed is None
 
     def _in_the_way(self, state: GangState) -> Reservation | None:
         """Some reservation that begins while this gang would still be there."""

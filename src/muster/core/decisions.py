@@ -31,7 +31,9 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
-    at: float
+    """`at` is None where nobody can tell; `basis` says what it rests on, or why that is so."""
+
+    at: float | None
     basis: str
 
 

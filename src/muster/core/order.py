@@ -216,7 +216,7 @@ class Turns:
                 barred[name] = line
             elif line.files:
                 heads = ((file.entries[0], 0, file) for file in line.files.values())
-                walks[account] = self._walk(account, heads, over=False)
+                walks[account] = Walk(account, heads, self._hopeless_within)
         for name in sorted(barred):
             self._bar(barred[name])
         if not walks:
@@ -265,7 +265,7 @@ class Turns:
         over = {account: heads for account, heads in self._over.items() if heads}
         if not over:
             return
-        walks = {account: self._walk(account, heads, over=True) for account, heads in over.items()}
+        walks = {account: self._walk_over(account, heads) for account, heads in over.items()}
         race = _Race(queues.root, walks, key)
         while (walk := race.first()) is not None:
             head, moves = walk.head, queues.moves
@@ -287,9 +287,27 @@ class Turns:
                 head = walk.head
             race.moved(walk)
 
-    def _walk(self, account: Account, heads: Iterable["_Head"], *, over: bool) -> "Walk":
-        def hopeless(state: GangState, want: Want) -> bool:
-            return not self._seen and self._hopeless(state, want, over)
+    def _hopeless_within(self, head: "_Head") -> bool:
+        (_, state), _, file = head
+        return not self._seen and file.want is not None and self._hopeless(state, file.want, False)
+
+    def _walk_over(self, account: Account, heads: Iterable["_Head"]) -> "Walk":
+        """Seen or not, who is hopeless takes no part in the race: what he would lead to is nobody's measure."""
+
+        def hopeless(head: "_Head") -> bool:
+            (_, state), position, file = head
+            if file.want is None:
+                return False
+            if not self._seen:
+                return self._hopeless(state, file.want, True)
+            state.refusal = told = self._admission.beyond(state, account).refusal
+            if not self._hopeless(state, file.want, True):
+                return False
+            for _, other in file.entries[position:]:
+                if not (self._lapsed and self._is_last(other)):
+                    self.served[other.id] = other
+                    other.refusal = told or state.refusal
+            return True
 
         return Walk(account, heads, hopeless)
 
@@ -316,9 +334,8 @@ class Walk:
     one with the least share.
     """
 
-    def __init__(
-        self, account: Account, heads: Iterable[_Head], hopeless: Callable[[GangState, Want], bool]
-    ) -> None:
+    def __init__(self, account: Account, heads: Iterable[_Head], hopeless: Callable[[_Head], bool]) -> None:
+        """`hopeless`: whether a head, and all of its file behind it, is passed over."""
         self.account = account
         self._hopeless = hopeless
         #: the head that was found last: not asked about again
@@ -339,8 +356,7 @@ class Walk:
             head = heads[0]
             if head is self._found:
                 return head
-            file = head[2]
-            if file.want is None or not self._hopeless(head[0][1], file.want):
+            if not self._hopeless(head):
                 self._found = head
                 return head
             heappop(heads)

@@ -136,6 +136,18 @@ class Preemption:
             return False
         return lower or bool(self._reclaims(gang.queue, want))
 
+    def conceivable(self, state: GangState, want: Want) -> bool:
+        """Whether there is anybody whom it may end, as queues are now, and whatever was found out."""
+        gang = state.gang
+        if gang is None or not gang.preempts or not state.waits:
+            return False
+        running = self._running.get(gang.queue)
+        if running and min(running) < gang.priority:
+            return True
+        demand = self._queues.demand(want)[0]
+        least = tuple((resource, 1) for resource, _ in demand)
+        return any(self._queues.may_reclaim(gang.queue, demand, other, least) for other in self._running)
+
     def _reclaims(self, queue: str, want: Want) -> set[str]:
         """Queues of whose gangs it may take something, as things stand in this cycle."""
         known = self._from.get((want, queue))

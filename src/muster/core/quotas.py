@@ -12,10 +12,10 @@ Which quotas count for a pod, and what each charges, is worked out from its temp
 
 from collections.abc import Iterator, Mapping
 
-from muster.core.explain.amounts import bare
 from muster.core.gang import Amounts, GangId, PodSet
 from muster.core.gangs import GangState
 from muster.core.placement import Want
+from muster.core.wording import bare
 
 #: Namespace and name.
 Name = tuple[str, str]

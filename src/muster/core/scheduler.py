@@ -41,6 +41,7 @@ from muster.core.preemption import Preemption
 from muster.core.queues import Queues
 from muster.core.quotas import Quotas
 from muster.core.remedies import Remedies
+from muster.core.remedies.rehearsal import Rehearsal
 from muster.core.settlement import Settlement
 from muster.core.slots import Slots
 from muster.core.starts import Starts
@@ -134,6 +135,22 @@ class Scheduler:
             self.reservations,
             self._settlement,
         )
+        rehearsal = Rehearsal(
+            self.ledger,
+            self.slots,
+            self.pods,
+            self.fit,
+            self.ends,
+            self.queues,
+            self._admission,
+            self._lines,
+            self._misfits,
+            self.preemption,
+            self.reservations,
+            self._starts,
+            self._settlement,
+            self._in_order,
+        )
         self._explainer = Explainer(
             Cluster(
                 self.nodes,
@@ -146,7 +163,7 @@ class Scheduler:
                 self.preemption,
                 self.reservations,
             ),
-            Remedies(config.remedies, config.trials, self._starts.claim, self._admission),
+            Remedies(config.remedies, config.trials, self._starts.claim, self._admission, rehearsal),
         )
         #: what lacked something in the last cycle, in the order in which it was served
         self.served: Sequence[GangState] = ()
@@ -195,7 +212,7 @@ class Scheduler:
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, a postponed search has its turn, or company has come."""
         times = [time for time in self.gangs.timed.values() if time != inf]
-        if self.fit.exact.behind or self.preemption.behind or self._misfits.company:
+        if self.fit.exact.behind or self.preemption.behind or self._misfits.company or self._explainer.behind:
             times.append(self._settlement.now + self.config.turn)
         if self.preemption.due != inf:
             times.append(self.preemption.due)

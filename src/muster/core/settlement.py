@@ -44,6 +44,8 @@ class Settlement:
         self._lines = lines
         #: time of the last cycle
         self.now = 0.0
+        #: how often a gang was accounted for, ever
+        self.accounted = 0
         #: touched gangs that have been accounted for, and nothing has changed about them since
         self._accounted: set[GangId] = set()
         #: `Presences.carried` as of which gangs know who keeps them off
@@ -88,7 +90,7 @@ class Settlement:
         for gang in touched:
             state = gangs[gang]
             if gang not in self._accounted:
-                self._account(state)
+                self.account(state)
             if state.want is not None or (state.gang is not None and state.gang.gate is not None):
                 self._lines.put(state)
             else:
@@ -108,7 +110,7 @@ class Settlement:
     def started(self, state: GangState) -> None:
         """It has been given places in this cycle."""
         self._gangs.touched.add(state.id)
-        self._account(state)
+        self.account(state)
         if state.want is None and not self._preemption.departures:
             self._accounted.add(state.id)
 
@@ -117,17 +119,12 @@ class Settlement:
         for gang in gangs:
             self._gangs.touched.add(gang)
             self._accounted.discard(gang)
-            self._account(self._gangs[gang])
+            self.account(self._gangs[gang])
         self._preemption.linger()
 
-    def _limit_holds(self, state: GangState, now: float) -> None:
-        """The start is over: places that were promised with it are held a while longer, not for ever."""
-        for promise in state.holds.values():
-            if promise.told and promise.until is None:
-                promise.until = now + self._hold
-
-    def _account(self, state: GangState) -> None:
+    def account(self, state: GangState) -> None:
         """What it lacks, when it ends, and what its queue uses, as it is now."""
+        self.accounted += 1
         if not state.begun:
             state.bound = state.assigned = None
         elif state.started is None and (state.pods or state.holds):
@@ -137,3 +134,9 @@ class Settlement:
         self._wants.settle(state)
         self._queues.settle(state, self._preemption.departures.of(state))
         self._quotas.settle(state)
+
+    def _limit_holds(self, state: GangState, now: float) -> None:
+        """The start is over: places that were promised with it are held a while longer, not for ever."""
+        for promise in state.holds.values():
+            if promise.told and promise.until is None:
+                promise.until = now + self._hold

@@ -120,6 +120,27 @@ class Starts:
         """What this gang would be placed with, all of its vacant places."""
         return self._claim(state, want, state.vacant, {})
 
+    def promise(
+        self,
+        state: GangState,
+        placed: Mapping[Place, int],
+        devices: Mapping[Place, int],
+        until: Mapping[Place, float | None],
+    ) -> None:
+        """Hold these places on these columns. The ledger is charged with them already."""
+        assert state.gang is not None
+        asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
+        names, together = self._nodes.names, Counter[tuple[NodeName, Amounts]]()
+        for place, column in placed.items():
+            requests, who = asked[place.pod_set]
+            node = names[column]
+            state.holds[place] = Hold(node, requests, True, until[place], devices.get(place), who)
+            together[node, requests] += 1
+        for (node, requests), times in together.items():
+            occupy(state, node, requests, times)
+        state.planned.clear()
+        state.lapsed -= placed.keys()
+
     def _passed_over(self, state: GangState, offer: Offer) -> bool:
         """Whether it is not its turn after all, whatever room there is."""
         if self._wants.newly_concerned(state):
@@ -192,26 +213,14 @@ class Starts:
         now: float,
     ) -> Assign | None:
         """Hold what was placed. The ledger is charged with it already, and no longer with `untold`."""
-        assert state.gang is not None
         for place, promise in untold.items():
             del state.holds[place]
             occupy(state, promise.node, promise.requests, -1)
         if untold:
             self._misfits.clear()  # a place that moved has left room behind
             self._fit.exact.room_freed()
-        asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
         fresh = now + self._hold if state.pods else None
-        names, together = self._nodes.names, Counter[tuple[NodeName, Amounts]]()
-        for place, column in placed.items():
-            until = untold[place].until if place in untold else fresh
-            requests, who = asked[place.pod_set]
-            node = names[column]
-            state.holds[place] = Hold(node, requests, True, until, devices.get(place), who)
-            together[node, requests] += 1
-        for (node, requests), times in together.items():
-            occupy(state, node, requests, times)
-        state.planned.clear()
-        state.lapsed -= placed.keys()
+        self.promise(state, placed, devices, {p: untold[p].until if p in untold else fresh for p in placed})
         self._settlement.started(state)
         if not placed:
             return None

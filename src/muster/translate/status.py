@@ -141,7 +141,7 @@ def explained(explanation: Explanation) -> Object:
         "expectedStart": None
         if expected is None
         else {
-            "at": _time(expected.at),
+            "at": None if expected.at is None else _time(expected.at),
             "basis": _cut(expected.basis),
         },
     }

@@ -64,21 +64,27 @@ class Explainer:
         def case_of(want: Want) -> Case:
             return Case(self._cluster, want, verdicts.get(want))
 
-        changed = self._as_of != self._cluster.nodes.revision
-        if changed:
+        if self._as_of != self._cluster.nodes.revision:
             self._earlier, self._explained = self._explained, {}
-        self._remedies.next_cycle(now, changed=changed)
+        reasons = [(state, self._reason(state, case_of)) for state in served]
+        self._remedies.begin(now)
         waits = []
-        for state in served:
-            explanation = self._reason(state, case_of)
+        for state, reason in reasons:
+            explanation = reason
             if explanation is not None:
                 explanation = self._remedies.added(state, explanation, case_of)
             same = explanation is state.explanation or explanation == state.explanation
             if explanation is not None and not same:
                 waits.append(Wait(state.id, explanation))
             state.explanation = explanation
+        self._remedies.end()
         self._as_of = self._cluster.nodes.revision
         return waits
+
+    @property
+    def behind(self) -> bool:
+        """What would start some gangs has still to be found."""
+        return self._remedies.behind
 
     def _reason(self, state: GangState, case_of: Callable[[Want], Case]) -> Explanation | None:
         """The first code that applies; the order is that of docs/names.md."""

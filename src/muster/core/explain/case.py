@@ -18,7 +18,6 @@ from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility, Obstacle
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
-from muster.core.explain.amounts import bare, show
 from muster.core.fit import Fit
 from muster.core.gang import GangId, PodId
 from muster.core.gangs import GangState
@@ -26,6 +25,7 @@ from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, Bools, Nodes
 from muster.core.placement import Part, Trial, Want
 from muster.core.slots import Slots, Vector
+from muster.core.wording import bare, show
 from muster.names import GPU, GPU_SHARE
 
 if TYPE_CHECKING:  # they explain themselves in the words of this package

@@ -6,12 +6,12 @@ from dataclasses import replace
 from muster.core.concern import NO_CONCERN
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.exact import Rung, Verdict
-from muster.core.explain.amounts import show
 from muster.core.explain.case import Case
 from muster.core.explain.fragmented import CERTAINTY
 from muster.core.gang import Code, Shape
 from muster.core.nodes import PODS
 from muster.core.placement import Claim, Part
+from muster.core.wording import show
 
 
 def constraint_unsatisfied(case: Case) -> Explanation | None:

@@ -7,9 +7,9 @@ import numpy as np
 
 from muster.core.decisions import Explanation
 from muster.core.exact import Answer
-from muster.core.explain.amounts import are, bare, nodes_, show
 from muster.core.explain.case import Case
 from muster.core.gang import Code
+from muster.core.wording import are, bare, nodes_, show
 from muster.names import GPU_SHARE
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from muster.core.decisions import Explanation
-from muster.core.explain.amounts import are, bare
 from muster.core.explain.case import Case
 from muster.core.gang import Code
 from muster.core.nodes import Bools
+from muster.core.wording import are, bare
 
 
 def insufficient_capacity(case: Case) -> Explanation | None:

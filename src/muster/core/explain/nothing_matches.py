@@ -4,12 +4,12 @@ import numpy as np
 
 from muster.core.decisions import Explanation
 from muster.core.eligibility import Obstacle
-from muster.core.explain.amounts import bare, nodes_, show
 from muster.core.explain.case import Case
 from muster.core.gang import Code
 from muster.core.mismatch import mismatch
 from muster.core.nodes import PODS, Bools
 from muster.core.placement import Part
+from muster.core.wording import bare, nodes_, show
 
 
 def nothing_matches(case: Case) -> Explanation | None:

@@ -36,13 +36,13 @@ Kueue's hierarchical cohorts (least common ancestor) have the same shape.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from muster.core.eligibility import Eligibility, Obstacle
-from muster.core.explain.amounts import bare, show
 from muster.core.gang import Amounts, Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.gangs import GangState
 from muster.core.nodes import Nodes
@@ -53,6 +53,7 @@ from muster.core.queues.demand import given_up, least, most
 from muster.core.queues.entitlement import entitle
 from muster.core.queues.faults import faults_of
 from muster.core.queues.lingering import Leaving, linger
+from muster.core.wording import bare, show
 from muster.names import GPU_SHARE
 
 _UNUSABLE: Final = np.uint8(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
@@ -352,6 +353,18 @@ class Queues:
         for above in account.path:
             above.carried_over = self._overshoots
         self._overshoots += 1
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Forget afterwards which queues overshot in here. What is charged is for the caller to take back."""
+        before = {account: account.carried_over for account in self.accounts.values()}
+        overshoots = self._overshoots
+        try:
+            yield
+        finally:
+            self._overshoots = overshoots
+            for account, carried_over in before.items():
+                account.carried_over = carried_over
 
     # Who may take from whom
 

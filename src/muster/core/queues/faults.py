@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from muster.core.explain.amounts import bare, show
 from muster.core.gang import Queue
 from muster.core.queues.account import ROOT
 from muster.core.queues.amounts import add, counted
+from muster.core.wording import bare, show
 
 
 def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:

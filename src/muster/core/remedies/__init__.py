@@ -1,26 +1,25 @@
-"""What would start a gang that waits: changes that were tried on the ledger, not guessed.
+"""What would start a gang that waits: changes that were tried, not guessed.
 
-A reason says what is wrong; a remedy says what would be right. Each is verified the way a start is: `Fit.fit`
-between a mark of the ledger and its rollback, with the change made (fewer pods, smaller ones, a gang's
-pods taken away …); its queue must allow it, and nobody with a reservation may be delayed by it. What is told
-therefore holds for the state that it is told of. The opposite is not claimed: a trial is greedy
-(`Claim.search`), so a change that only a search would find may be missing.
+A reason says what is wrong; a remedy says what would be right. Each is confirmed by a `Rehearsal` of the
+next cycle with the change made: the gang starts in it, after those before it have had their chance, and its
+queue, its namespace's quotas and everybody's reservations allow that. What is told therefore holds for the
+state that it is told of. The opposite is not claimed: a trial is greedy (`Claim.search`), so a change that
+only a search would find may be missing.
 
 Trials are bounded three times: a question asks at most a few of each kind, only the first `Config.remedies`
 gangs of each queue are asked about, and a cycle makes about `Config.trials` trials; who comes after that
-has none until a later cycle. Gangs that want the same in one queue share theirs until a node changes.
+has his turn in the next one. What was found is kept until something changes.
 
-The same gangs are told when they are expected to start: at the time of their reservation, else when
-`Reservations.earliest` says.
+The same gangs are told when they are expected to start: at the time of their reservation, else when an
+`Outlook` says; or why nobody can tell.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from muster.core.decisions import ExpectedStart, Explanation, Remedy
-from muster.core.ends import expected
 from muster.core.explain.case import Case
 from muster.core.fit import Claim
 from muster.core.gang import Code, GangId
@@ -32,6 +31,7 @@ from muster.core.remedies.fewer_pods import fewer_pods
 from muster.core.remedies.may_not_preempt import may_not_preempt
 from muster.core.remedies.other_queue import other_queue
 from muster.core.remedies.question import Admission, Question
+from muster.core.remedies.rehearsal import Rehearsal
 from muster.core.remedies.smaller_pods import smaller_pods
 from muster.core.remedies.without_layer import without_layer
 
@@ -65,6 +65,7 @@ KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
 #: Reasons that pass when others end.
 PASSING: Final = frozenset(
     {
+        Code.QUOTA_EXCEEDED,
         Code.OVER_SHARE,
         Code.HELD_FOR_RESERVATION,
         Code.INSUFFICIENT_CAPACITY,
@@ -76,36 +77,40 @@ PASSING: Final = frozenset(
 
 _HELPED: Final = KINDS.keys() | PASSING
 
-#: Equal gangs, as far as a change would help them equally.
-_Key = tuple[Want, str, Code, int, bool, float]
-
 
 class Remedies:
-    """Who is asked about in a cycle, and what was found for equals."""
+    """Who is asked about in a cycle, and what was found."""
 
     def __init__(
-        self, first: int, trials: int, claim: Callable[[GangState, Want], Claim], admission: Admission
+        self,
+        first: int,
+        trials: int,
+        claim: Callable[[GangState, Want], Claim],
+        admission: Admission,
+        rehearsal: Rehearsal,
     ) -> None:
         """`claim`: what a gang would be placed with; `admission`: what its queue would say to that."""
-        self._admission = admission
-        self._rules = admission.rules
-        self._first = first
-        self._trials = trials
-        self._claim = claim
-        self._left = trials
+        self._first, self._trials = first, trials
+        self._claim, self._admission, self._rehearsal = claim, admission, rehearsal
+        #: what was found, as long as nothing changes
+        self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
+        self._as_of: Hashable = None
         self._asked: Counter[str] = Counter()
-        self._known: dict[_Key, Explanation] = {}
-        self._starts: dict[GangId, ExpectedStart | None] = {}
+        self._left = 0
         self._now = 0.0
+        #: somebody was not asked about, because too much had been tried in this cycle
+        self.behind = False
 
-    def next_cycle(self, now: float, *, changed: bool) -> None:
-        """`changed`: the cluster is not as it was in the last cycle."""
-        self._now = now
-        self._left = self._trials
-        self._asked.clear()
-        if changed or self._rules != self._admission.rules:
+    def begin(self, now: float) -> None:
+        """A new cycle."""
+        if self._as_of != self._rehearsal.as_of or (now != self._now and self._rehearsal.timed):
             self._known.clear()
-            self._rules = self._admission.rules
+        self._now, self._left, self.behind = now, self._trials, False
+        self._asked.clear()
+
+    def end(self) -> None:
+        """All have been explained."""
+        self._as_of = self._rehearsal.as_of
 
     def added(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case]
@@ -120,46 +125,31 @@ class Remedies:
         self._asked[queue] += 1
         if self._asked[queue] > self._first:
             return explanation
-        question = Question(
-            state,
-            explanation,
-            self._claim(state, state.want),
-            case_of(state.want),
-            self._admission,
-            self._now,
-        )
-        explanation = self._with_remedies(queue, question)
-        if explanation.code not in PASSING:
-            return explanation
-        start = self._start(question)
-        return explanation if start is None else replace(explanation, expected_start=start)
-
-    def _with_remedies(self, queue: str, question: Question) -> Explanation:
-        explanation = question.explanation
-        gang = question.state.gang
-        assert gang is not None
-        key = (question.want, queue, explanation.code, gang.priority, gang.preempts, expected(gang))
-        known = self._known.get(key)
-        if known is None:
+        known = self._known.get(state.id)
+        if known is None or known[0] is not explanation.code:
             if self._left <= 0:
+                self.behind = True
                 return explanation
-            known = self._known[key] = replace(explanation, remedies=remedies(question))
+            question = Question(
+                state,
+                state.gang,
+                explanation,
+                self._claim(state, state.want),
+                case_of(state.want),
+                self._admission,
+                self._rehearsal,
+                self._now,
+            )
+            known = self._known[state.id] = (explanation.code, remedies(question), _start(question))
             self._left -= question.trials
-        if (known.blockers, known.message) == (explanation.blockers, explanation.message):
-            return known  # one object: equal gangs share it
-        return replace(explanation, remedies=known.remedies)
-
-    def _start(self, question: Question) -> ExpectedStart | None:
-        gang = question.state.id
-        if gang not in self._starts:
-            before = question.trials
-            start = expected_start(question, search=self._left > 0)
-            self._left -= question.trials - before
-            self._starts[gang] = start
-        return self._starts[gang]
+        _, found, start = known
+        return replace(explanation, remedies=found, expected_start=start)
 
 
 def remedies(question: Question) -> tuple[Remedy, ...]:
-    """All that is found, whoever asks: for one gang, on request."""
     kinds = KINDS.get(question.explanation.code, ())
     return tuple(remedy for kind in kinds for remedy in kind(question))
+
+
+def _start(question: Question) -> ExpectedStart | None:
+    return expected_start(question) if question.explanation.code in PASSING else None

@@ -21,9 +21,7 @@ TRIED: Final = 6
 def blocker_ends(question: Question) -> Iterator[Remedy]:
     """At most one."""
     for other in _candidates(question)[:TRIED]:
-        with question.gone(other):
-            enough = question.fits(question.want)
-        if enough:
+        if question.has_room(without=other) and question.starts(without=other):
             yield Remedy(f"when {other.id} ends", LATER)
             return
 

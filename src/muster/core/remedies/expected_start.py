@@ -1,9 +1,10 @@
-"""When a gang is expected to start, and what that rests on: its reservation, else the earliest time known.
+"""When a gang is expected to start, and what that rests on: its reservation, else an outlook.
 
-It is expected, not promised: it holds if nobody who ranks higher comes and everybody ends as expected.
+It is expected, not promised: it holds if nobody who ranks higher comes and everybody ends as expected. Where
+it rests on ends that nobody knows, that is what is said.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
 
@@ -13,50 +14,62 @@ from muster.core.remedies.question import Question
 
 #: Gangs that are named.
 NAMED: Final = 3
-#: What a search for the earliest time costs, in trials.
-COST: Final = 20
+
+#: Who has to end, and the nodes on which each was.
+_Ended = Sequence[tuple[GangId, frozenset[NodeName]]]
 
 
-def expected_start(question: Question, *, search: bool) -> ExpectedStart | None:
-    """None: at no time that can be told. `search`: also for those without a reservation."""
-    reservations, names = question.case.cluster.reservations, question.case.cluster.nodes.names
-    reserved = reservations.of(question.state.id)
+def expected_start(question: Question) -> ExpectedStart | None:
+    """None: nothing was found out about it."""
+    cluster = question.case.cluster
+    reserved = cluster.reservations.of(question.state.id)
     if reserved is not None:
-        return _told(question, reserved.start, reserved.basis, set(reserved.nodes.values()))
-    if not search:
+        ended = [
+            (gang, frozenset(cluster.gangs[gang].nodes)) for gang in reserved.basis if gang in cluster.gangs
+        ]
+        at, nodes = reserved.start, frozenset(reserved.nodes.values())
+        endless = [gang for gang, _ in ended if _endless(question, gang)]
+    elif (outlook := question.outlook()) is not None:
+        at, ended, nodes, endless = outlook.at, [*outlook.ended], outlook.nodes, [*outlook.endless]
+    else:
         return None
-    question.trials += COST
-    start = reservations.earliest(question.claim)
-    if start is None:
-        return None
-    return _told(question, start.at, start.basis, {names[column] for column in start.placed.values()})
-
-
-def _told(
-    question: Question, at: float, basis: Sequence[GangId], nodes: Collection[NodeName]
-) -> ExpectedStart | None:
     if at == inf:
-        return None
+        return ExpectedStart(None, f"nobody knows how long {_named(endless)} will run") if endless else None
+    return _overdue(question, ExpectedStart(at, _basis(question, [e for e in ended if e[1] & nodes])))
+
+
+def _endless(question: Question, gang: GangId) -> bool:
+    known = question.case.cluster.gangs[gang].gang
+    return known is None or (known.limit is None and known.estimate is None)
+
+
+def _overdue(question: Question, start: ExpectedStart) -> ExpectedStart:
+    """What is overdue begins any moment, now as before: it is not told anew."""
     before = question.state.explanation
     told = before.expected_start if before is not None else None
-    start = ExpectedStart(at, _basis(question, basis, nodes))
-    if told is not None and told.basis == start.basis and max(told.at, at) <= question.now:
-        return told  # what is overdue begins any moment, now as before
-    return start
+    if told is None or told.at is None or start.at is None or told.basis != start.basis:
+        return start
+    return told if max(told.at, start.at) <= question.now else start
 
 
-def _basis(question: Question, basis: Sequence[GangId], nodes: Collection[NodeName]) -> str:
+def _basis(question: Question, ended: _Ended) -> str:
     """Of all who end by then, those who are on the nodes that it gets."""
-    gangs = question.case.cluster.gangs
-    there = [gang for gang in basis if gang in gangs and not gangs[gang].nodes.keys().isdisjoint(nodes)]
-    if not there:
+    if not ended:
         return "after those that are before it"
-    if len(there) == 1:
-        gang = gangs[there[0]].gang
-        said = "its limit" if gang is not None and gang.estimate is None else "its run time"
-        where = sorted(gangs[there[0]].nodes.keys() & set(nodes))
-        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
-        return f"when {there[0]} ends on {where[0]}{more} ({said})"
-    last = there[-NAMED:]
-    more = f"{len(there) - len(last)} others, " if len(there) > len(last) else ""
-    return f"when {more}{', '.join(last[:-1])} and {last[-1]} have ended"
+    if len(ended) > 1:
+        return f"when {_named([gang for gang, _ in ended][::-1])} have ended"
+    ((name, nodes),) = ended
+    gang = question.case.cluster.gangs[name].gang
+    said = "its limit" if gang is not None and gang.estimate is None else "its run time"
+    where = sorted(nodes)
+    more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+    return f"when {name} ends on {where[0]}{more} ({said})"
+
+
+def _named(gangs: Iterable[GangId]) -> str:
+    """The first of them by name: "a, b and 3 others"."""
+    names = list(gangs)
+    more = len(names) - NAMED
+    if more > 0:
+        return f"{', '.join(names[:NAMED])} and {more} {'others' if more > 1 else 'other'}"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from muster.core.decisions import PodSetExplanation, Remedy
-from muster.core.explain.amounts import bare, show
+from muster.core.gang import Gang, PodSet
 from muster.core.nodes import PODS
 from muster.core.placement import Want
 from muster.core.remedies.question import NOW, Question
+from muster.core.wording import bare, show
 
 
 def fewer_pods(question: Question) -> Iterator[Remedy]:
@@ -22,12 +23,17 @@ def fewer_pods(question: Question) -> Iterator[Remedy]:
     wanted = {told.name: told.wanted for told in sets}
     for told in sorted(sets, key=lambda told: (told.fits >= told.wanted, -told.wanted)):
         most = _most(question, wanted, told)
-        if most:
-            yield Remedy(_change(question, {told.name: most}), NOW)
+        if most and question.starts(_edited(question, wanted, {told.name: most})):
+            yield Remedy(_change(question, wanted, {told.name: most}), NOW)
             return
     short = {told.name: told.fits for told in sets if told.fits < told.wanted}
-    if len(short) > 1 and all(short.values()) and question.fits(_of_size(question.want, wanted | short)):
-        yield Remedy(_change(question, short), NOW)
+    if (
+        len(short) > 1
+        and all(short.values())
+        and question.fits(_of_size(question.want, wanted | short))
+        and question.starts(_edited(question, wanted, short))
+    ):
+        yield Remedy(_change(question, wanted, short), NOW)
 
 
 def _most(question: Question, wanted: Mapping[str, int], told: PodSetExplanation) -> int:
@@ -55,16 +61,38 @@ def _of_size(want: Want, counts: Mapping[str, int]) -> Want:
     return replace(want, parts=parts, need=sum(counts.values()))
 
 
-def _change(question: Question, counts: Mapping[str, int]) -> str:
+def _edited(question: Question, wanted: Mapping[str, int], counts: Mapping[str, int]) -> Gang:
+    """With so many pods; of an elastic set with so small a minimum."""
+    gang = question.gang
+
+    def edited(pod_set: PodSet) -> PodSet:
+        count = counts.get(pod_set.name)
+        if count is None:
+            return pod_set
+        least = min(pod_set.min_count, count)
+        if wanted[pod_set.name] < pod_set.count:
+            return replace(pod_set, min_count=least)
+        uncreated = min(pod_set.uncreated, count)
+        return replace(
+            pod_set, count=count, min_count=least, ranks=pod_set.ranks[:count], uncreated=uncreated
+        )
+
+    least = min(gang.min_count, sum({**wanted, **counts}.values()))
+    return replace(gang, pod_sets=tuple(map(edited, gang.pod_sets)), min_count=least)
+
+
+def _change(question: Question, wanted: Mapping[str, int], counts: Mapping[str, int]) -> str:
     """ "with 12 GPUs (3 × 4)", "with 3 instead of 4 pods of worker"."""
-    wanted = {told.name: told.wanted for told in question.case.pod_sets}
+    sizes = {part.pod_set: part.count for part in question.want.parts}
+    least = {name: "a minimum of " if wanted[name] < sizes[name] else "" for name in counts}
     if len(question.want.parts) > 1:
-        changes = [f"{count} instead of {wanted[name]} pods of {name}" for name, count in counts.items()]
+        changes = [
+            f"{least[name]}{count} instead of {wanted[name]} pods of {name}" for name, count in counts.items()
+        ]
         return f"with {' and '.join(changes)}"
     (part,) = question.want.parts
     count = counts[part.pod_set]
     resource, _, amount = question.case.asked(question.case.cluster.slots.of(part.shape))[0]
-    least = "a minimum of " if wanted[part.pod_set] < part.count else ""
     if resource == PODS:
-        return f"with {least}{show(PODS, count)}"
-    return f"with {least}{show(resource, count * amount)} ({count} × {bare(resource, amount)})"
+        return f"with {least[part.pod_set]}{show(PODS, count)}"
+    return f"with {least[part.pod_set]}{show(resource, count * amount)} ({count} × {bare(resource, amount)})"

@@ -1,6 +1,7 @@
 """MayNotPreempt: whom it would end, and what that would cost, if its preemption policy were not Never."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from muster.core.decisions import Remedy
@@ -13,14 +14,14 @@ COST: Final = 20
 
 
 def may_not_preempt(question: Question) -> Iterator[Remedy]:
-    gang = question.state.gang
-    if gang is None or gang.preempts or not question.state.waits:
+    gang = question.gang
+    if gang.preempts or not question.state.waits:
         return
     if not question.admission.admits(question.state):
         return
     question.trials += COST
     found = question.case.cluster.preemption.would_find(question.state, question.claim)
-    if found is None:
+    if found is None or not question.starts(replace(gang, preempts=True), victims=found):
         return
     names = [str(victim.gang) for victim in found.victims]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -1,19 +1,29 @@
-"""One gang that waits, and the means to try changes on the ledger without leaving a trace."""
+"""One gang that waits, and the means to try changes without leaving a trace.
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+Changes are tried twice. `fits` asks whether there is room, on the ledger as it is, which is cheap enough to
+look for the largest number of pods by halves. `starts` rehearses the next cycle with the change made, and
+only what it confirms is told.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from muster.core.decisions import Explanation, PodSetExplanation
-from muster.core.exact import Verdict
 from muster.core.explain.case import Case
 from muster.core.fit import Claim
+from muster.core.gang import Gang
 from muster.core.gangs import GangState
 from muster.core.placement import Part, Want
+from muster.core.remedies.rehearsal import Outlook, Rehearsal, release
+from muster.core.victims import Found
 
 NOW: Final = "would start now"
 LATER: Final = "would start"
+#: Placements that one rehearsal may try, and one outlook from end to end.
+MOST: Final = 25
+FAR: Final = 50
 
 
 class Admission(Protocol):
@@ -34,20 +44,18 @@ class Admission(Protocol):
         """Other queues that would let it start, by name."""
         ...
 
-    def gone(self, other: GangState) -> AbstractContextManager[None]:
-        """As if another gang used nothing."""
-        ...
-
 
 @dataclass
 class Question:
     """What would start this gang? `claim` is what it would be placed with, `case` why that does not fit."""
 
     state: GangState
+    gang: Gang
     explanation: Explanation
     claim: Claim
     case: Case
     admission: Admission
+    rehearsal: Rehearsal
     now: float
     #: how many placements were tried
     trials: int = 0
@@ -62,40 +70,55 @@ class Question:
         parts = {part.pod_set: part for part in self.want.parts}
         return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
 
-    def fits(self, want: Want, *, anywhere: bool = False) -> bool:
-        """Whether this would start now: it fits, delays nobody, and its queue would let it.
-
-        `anywhere`: whatever its queue says.
-        """
-        if not anywhere and not self.admission.allows(self.state, want):
+    def fits(self, want: Want) -> bool:
+        """Whether its queue lets it have this now, and there is room for it beside all reservations."""
+        if not self.admission.allows(self.state, want):
             return False
+        reservations = self.case.cluster.reservations
+        if reservations.refusal(self.state, want) is not None:
+            return False
+        with reservations.set_aside():
+            return self._placed(want, lambda claim: reservations.fit(self.state, claim))
+
+    def has_room(self, without: GangState | None = None) -> bool:
+        """Whether there is room for what it wants, whatever its queue says and whoever has a reservation."""
+        with self._gone(without):
+            return self._placed(self.want, self.case.cluster.fit.fit)
+
+    def _placed(self, want: Want, fit: Callable[[Claim], object]) -> bool:
         self.trials += 1
         ledger = self.case.cluster.ledger
         # No vacant places: which pod would go where is nobody's question, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(want.parts)
-        claim = replace(self.claim, want=want, vacant=nowhere, preferred={}, search=False)
-        reservations = self.case.cluster.reservations
-        before = ledger.nodes.used.copy() if reservations.binding else None
         mark = ledger.mark()
-        fits = not isinstance(self.case.cluster.fit.fit(claim), Verdict)
-        if fits and before is not None:
-            fits = reservations.spares(self.state, before)
+        placed = fit(replace(self.claim, want=want, vacant=nowhere, preferred={}, search=False))
         ledger.rollback(mark)
-        return fits
+        return isinstance(placed, dict)
+
+    def starts(
+        self, gang: Gang | None = None, *, without: GangState | None = None, victims: Found | None = None
+    ) -> bool:
+        """Whether it starts in the next cycle if this is changed (`Rehearsal.starts`)."""
+        before = self.rehearsal.trials
+        starts = self.rehearsal.starts(self.state, gang, without=without, victims=victims, most=MOST)
+        self.trials += 1 + self.rehearsal.trials - before
+        return starts
+
+    def outlook(self) -> Outlook | None:
+        """When it starts if nobody comes (`Rehearsal.outlook`)."""
+        before = self.rehearsal.trials
+        outlook = self.rehearsal.outlook(self.state, FAR)
+        self.trials += self.rehearsal.trials - before
+        return outlook
 
     @contextmanager
-    def gone(self, other: GangState) -> Iterator[None]:
+    def _gone(self, other: GangState | None) -> Iterator[None]:
         """With nothing of another gang on any node."""
         ledger = self.case.cluster.ledger
         mark = ledger.mark()
-        pods = (self.case.cluster.pods[pod] for pod in sorted(other.pods))
-        bound = [(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in pods]
-        held = [(h.node, h.requests, h.device, h.presence) for _, h in sorted(other.holds.items())]
-        for node, requests, device, presence in [*bound, *held]:
-            if node in ledger.nodes.column:
-                ledger.give(node, requests, device, presence)
+        if other is not None:
+            release(other, self.case.cluster.pods, ledger)
         try:
-            with self.admission.gone(other):
-                yield
+            yield
         finally:
             ledger.rollback(mark)

@@ -1,15 +1,15 @@
 """With smaller pods: twice as many of half the size, or four times as many of a quarter."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from typing import Final
 
 from muster.core.decisions import Remedy
-from muster.core.explain.amounts import bare, show
-from muster.core.gang import Amounts, Shape
+from muster.core.gang import Amounts, Gang, PodSet, Shape
 from muster.core.nodes import PODS
 from muster.core.placement import Part
 from muster.core.remedies.question import NOW, Question
+from muster.core.wording import bare, show
 
 #: Into how many parts a pod is cut.
 FACTORS: Final = (2, 4)
@@ -26,12 +26,32 @@ def smaller_pods(question: Question) -> Iterator[Remedy]:
             return
         parts = tuple(cut.get(part.pod_set) or part for part in question.want.parts)
         more = sum(new.need - old.need for new, old in zip(parts, question.want.parts, strict=True))
-        if question.fits(replace(question.want, parts=parts, need=question.want.need + more)):
+        want = replace(question.want, parts=parts, need=question.want.need + more)
+        if question.fits(want) and question.starts(_edited(question, cut, factor, more)):
             changes = [
                 _change(question, old, new) for old, new in zip(question.want.parts, parts, strict=True)
             ]
             yield Remedy(f"with {' and '.join(change for change in changes if change)}", NOW)
             return
+
+
+def _edited(question: Question, cut: Container[str], factor: int, more: int) -> Gang:
+    gang = question.gang
+
+    def edited(pod_set: PodSet) -> PodSet:
+        requests = _divided(pod_set.shape.requests, factor) if pod_set.name in cut else None
+        if requests is None:
+            return pod_set
+        return replace(
+            pod_set,
+            shape=replace(pod_set.shape, requests=requests),
+            count=pod_set.count * factor,
+            min_count=pod_set.min_count * factor,
+            uncreated=pod_set.uncreated * factor,
+            ranks=(),
+        )
+
+    return replace(gang, pod_sets=tuple(map(edited, gang.pod_sets)), min_count=gang.min_count + more)
 
 
 def _cut(part: Part, factor: int) -> Part | None:

@@ -1,11 +1,10 @@
 """Without a layer: one rule about the network topology less, else none of them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from muster.core.decisions import Remedy
 from muster.core.gang import Gather, Strategy
-from muster.core.placement import Rules
 from muster.core.remedies.question import NOW, Question
 
 
@@ -14,15 +13,16 @@ def without_layer(question: Question) -> Iterator[Remedy]:
     rules = question.want.rules
     if rules is None:
         return
-    required = [rule for rule in rules.gather if _required(rule)]
-    for rule in required:
-        others = tuple(other for other in rules.gather if other is not rule)
-        if _fits(question, replace(rules, gather=others)):
-            yield Remedy(_left_out(rule), NOW)
+    required = [i for i, rule in enumerate(rules.gather) if _required(rule)]
+    for i in required:
+        if _starts(question, {i}):
+            yield Remedy(_left_out(rules.gather[i]), NOW)
             return
-    if rules.exclusive and _fits(question, replace(rules, exclusive="")):
+    if rules.exclusive and _starts(question, (), exclusive=""):
         yield Remedy(f"without a {rules.exclusive} of its own", NOW)
-    elif len(required) + bool(rules.exclusive) > 1 and _fits(question, Rules()):
+    elif len(required) + bool(rules.exclusive) > 1 and _starts(
+        question, range(len(rules.gather)), exclusive=""
+    ):
         yield Remedy("without any rule about the topology", NOW)
 
 
@@ -30,9 +30,19 @@ def _required(rule: Gather) -> bool:
     return rule.strategy is Strategy.MUST_GATHER or rule.multiple > 1
 
 
-def _fits(question: Question, rules: Rules) -> bool:
-    empty = not (rules.gather or rules.exclusive)
-    return question.fits(replace(question.want, rules=None if empty else rules))
+def _starts(question: Question, left_out: Collection[int], exclusive: str | None = None) -> bool:
+    gang, want = question.gang, question.want
+    assert want.rules is not None
+    gather = tuple(rule for i, rule in enumerate(want.rules.gather) if i not in left_out)
+    exclusive = want.rules.exclusive if exclusive is None else exclusive
+    rules = replace(want.rules, gather=gather, exclusive=exclusive) if gather or exclusive else None
+    return question.fits(replace(want, rules=rules)) and question.starts(
+        replace(
+            gang,
+            gather=tuple(rule for i, rule in enumerate(gang.gather) if i not in left_out),
+            exclusive=exclusive,
+        )
+    )
 
 
 def _left_out(rule: Gather) -> str:

@@ -1,0 +1,357 @@
+"""A rehearsal: the next cycle as it would go if one thing were different, played for real and undone.
+
+What is said to start a gang must be true when the gang is served: after those before it have had their
+chance, with entitlements divided anew and reservations found anew. So the one thing is really changed (the
+gang is edited, another is ended), what follows from it is settled, and gangs take their `Turns` and are
+placed, up to the one that is asked about. Then the ledger is rolled back and every state that was touched is
+put back.
+
+Two things are not played: exact searches, and victims of those that come before. Where one of them could
+matter, or more than `most` placements would have to be tried, a rehearsal knows nothing, and says no. An
+*outlook* further ahead, from one end to the next, goes on without them: it is expected, not promised.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from math import inf
+from typing import Any
+
+from muster.core.admission import Admission, Full
+from muster.core.backfill import Reservations
+from muster.core.ends import Ends
+from muster.core.events import PodBound
+from muster.core.exact import Verdict
+from muster.core.fit import Claim, Fit
+from muster.core.gang import Gang, GangId, NodeName, Place, PodId
+from muster.core.gangs import GangState
+from muster.core.ledger import Ledger
+from muster.core.misfits import Misfits
+from muster.core.order import Lines, Standing, Turn, Turns
+from muster.core.placement import Want, short_of_slots
+from muster.core.preemption import Preemption
+from muster.core.queues import Queues
+from muster.core.settlement import Settlement
+from muster.core.slots import Slots
+from muster.core.starts import Starts
+from muster.core.timetable import Reservation
+from muster.core.victims import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When a gang would start. `at` is infinite if that takes ends of which nobody knows when they come."""
+
+    at: float
+    #: who would have ended by then, in that order, and on which nodes each was
+    ended: tuple[tuple[GangId, frozenset[NodeName]], ...]
+    #: where the gang would be
+    nodes: frozenset[NodeName] = frozenset()
+    #: what ends at no time that is known
+    endless: tuple[GangId, ...] = ()
+
+
+_Placed = dict[Place, int] | Verdict | Reservation | None
+
+
+class _Unsure(Exception):
+    """It depends on something that is not played."""
+
+
+class Rehearsal:
+    def __init__(
+        self,
+        ledger: Ledger,
+        slots: Slots,
+        pods: Mapping[PodId, PodBound],
+        fit: Fit,
+        ends: Ends,
+        queues: Queues,
+        admission: Admission,
+        lines: Lines,
+        misfits: Misfits,
+        preemption: Preemption,
+        reservations: Reservations,
+        starts: Starts,
+        settlement: Settlement,
+        in_order: Callable[[Turns], Iterable[Turn]],
+    ) -> None:
+        """`in_order`: the turns of a cycle as they are taken."""
+        self._ledger, self._slots, self._pods, self._fit = ledger, slots, pods, fit
+        self._ends, self._queues, self._admission, self._lines = ends, queues, admission, lines
+        self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
+        self._starts, self._settlement, self._in_order = starts, settlement, in_order
+        #: how many placements were tried, ever
+        self.trials = 0
+        self._last = 0
+        self._saved: dict[GangId, tuple[GangState, dict[str, Any]]] = {}  # Any: a state's fields
+        #: the gang that is asked about
+        self._asked: GangState | None = None
+        #: wants that did not fit in this rehearsal
+        self._tried: set[Want] = set()
+        #: room has been given: what did not fit in the last cycle may fit
+        self._freed = False
+        #: so may victims be found where there were none: queues are entitled to something else
+        self._anew = False
+        #: only what is certain counts
+        self._strict = True
+
+    @property
+    def as_of(self) -> tuple[Hashable, ...]:
+        """As long as it is the same, so is what a rehearsal says."""
+        return self._ledger.nodes.revision, self._settlement.accounted, self._admission.rules
+
+    @property
+    def timed(self) -> bool:
+        """What it says changes as time goes on, too: somebody has a reservation."""
+        return bool(self._reservations.made)
+
+    def starts(
+        self,
+        state: GangState,
+        gang: Gang | None = None,
+        *,
+        without: GangState | None = None,
+        victims: Found | None = None,
+        most: int,
+    ) -> bool:
+        """Whether it would certainly start now: as this `gang`, `without` another, ending these `victims`."""
+        if without is not None and self._leaves(without):
+            return False
+        with self._undone(most, strict=True, freed=without is not None):
+            if gang is not None:
+                self._edit(state, gang)
+            if without is not None:
+                self._end(without)
+            shares = [account.entitled for account in self._queues.accounts.values()]
+            self._queues.entitle()
+            as_before = [account.entitled for account in self._queues.accounts.values()] == shares
+            self._anew = without is not None or not as_before
+            self._reservations.begin(self._settlement.now, unchanged=without is None)
+            try:
+                return self._play(state, victims)
+            except _Unsure:
+                return False
+
+    def outlook(self, state: GangState, most: int) -> Outlook | None:
+        """When it starts if everybody ends as expected and nobody comes; None: that is not found out."""
+        ended: list[tuple[GangId, frozenset[NodeName]]] = []
+        self._anew = True
+        with self._undone(most, strict=False, freed=True):
+            while self.trials < self._last:
+                now, ending = self._next_ends()
+                if now == inf:
+                    endless = tuple(each.id for each in ending)
+                    return Outlook(inf, tuple(ended), endless=endless) if endless else None
+                for each in ending:
+                    ended.append((each.id, frozenset(each.nodes)))
+                    self._end(each)
+                self._settlement.now = now
+                for touched, _ in self._saved.values():
+                    self._line_up(touched)
+                self._queues.entitle()
+                self._tried.clear()
+                self._reservations.begin(now, unchanged=False)
+                try:
+                    if self._play(state, None):
+                        return Outlook(now, tuple(ended), frozenset(state.nodes))
+                except _Unsure:
+                    break
+        return None
+
+    def _next_ends(self) -> tuple[float, list[GangState]]:
+        """The gangs that end next, all that end at one time."""
+        first, ending = inf, list[GangState]()
+        for end, state in self._ends.after(self._settlement.now):
+            if ending and end > first:
+                break
+            first = end
+            ending.append(state)
+        return first, ending
+
+    def _leaves(self, state: GangState) -> bool:
+        """Room of its pods is promised to somebody already, or room of others to it."""
+        departures = self._preemption.departures
+        return state.id in departures or not departures.leaving.keys().isdisjoint(state.pods)
+
+    # -- changes, and how they are undone
+
+    @contextmanager
+    def _undone(self, most: int, *, strict: bool, freed: bool) -> Iterator[None]:
+        """Whatever is changed in here is as it was afterwards."""
+        self._last, self._strict, self._freed = self.trials + most, strict, freed
+        now, mark = self._settlement.now, self._ledger.mark()
+        with self._reservations.set_aside(), self._queues.set_aside():
+            try:
+                yield
+            finally:
+                self._ledger.rollback(mark)
+                self._settlement.now = now
+                for state, values in self._saved.values():
+                    stamp = state.stamp
+                    _put_back(state, values)
+                    self._settlement.account(state)
+                    _put_back(state, values)
+                    state.stamp = stamp + 1  # what was remembered of it meanwhile is not what it is
+                    self._line_up(state)
+                self._saved.clear()
+                self._tried.clear()
+        self._queues.entitle()
+
+    def _save(self, state: GangState) -> None:
+        if state.id not in self._saved:
+            values = {field.name: getattr(state, field.name) for field in fields(state)}
+            copies = {
+                name: value.copy() if isinstance(value, dict | set) else value
+                for name, value in values.items()
+            }
+            self._saved[state.id] = state, copies
+
+    def _edit(self, state: GangState, gang: Gang) -> None:
+        self._save(state)
+        state.gang = gang
+        self._settlement.account(state)
+        self._line_up(state)
+
+    def _end(self, state: GangState) -> None:
+        self._save(state)
+        release(state, self._pods, self._ledger)
+        state.gang = state.back_off = None
+        for what in (state.pods, state.filled, state.leaving, state.holds, state.planned):
+            what.clear()
+        state.usage.clear()
+        state.nodes.clear()
+        self._settlement.account(state)
+        self._line_up(state)
+
+    def _line_up(self, state: GangState) -> None:
+        if state.want is not None or (state.gang is not None and state.gang.gate is not None):
+            self._lines.put(state)
+        else:
+            self._lines.drop(state.id)
+
+    # -- the cycle
+
+    def _play(self, asked: GangState, victims: Found | None) -> bool:
+        """Gangs take their turns until the one that is asked about has had its own. Whether it starts."""
+        self._asked = asked
+        turns = Turns(self._lines, self._queues, self._admission, (), self._hopeless, seen=False)
+        for turn in self._in_order(turns):
+            mine = turn.state is asked
+            if self._place(turn, victims if mine else None, mine=mine):
+                if mine:
+                    return True
+            elif mine and turn.state.waits:
+                return False
+        return False
+
+    def _hopeless(self, state: GangState, want: Want | Full, over: bool) -> bool:
+        """As `Starts.hopeless`."""
+        if state is self._asked:
+            return False
+        if isinstance(want, Full):
+            return not self._may_end_others(state, want.want)
+        if self._reservations.refusal(state, want) is not None:
+            return True
+        if not state.plain or not self._is_misfit(want) or self._may_end_others(state, want):
+            return False
+        return over or not (state.waits and self._reservations.wanted)
+
+    def _is_misfit(self, want: Want) -> bool:
+        """Known not to fit, by what is not altered by this rehearsal."""
+        if want in self._tried:
+            return True
+        if self._freed:
+            return want.rules is None and short_of_slots(want, self._slots)
+        verdicts = self._misfits.verdicts
+        if want not in verdicts:
+            return False
+        verdict = verdicts[want]
+        return verdict is None or not verdict.postponed or want.fits_by_slots
+
+    def _may_end_others(self, state: GangState, want: Want) -> bool:
+        if self._anew:
+            return self._strict and self._preemption.conceivable(state, want)
+        return self._preemption.helps(state, want)
+
+    def _place(self, turn: Turn, victims: Found | None, *, mine: bool) -> bool:
+        """As `Starts.place`, without what is not played."""
+        state, want = turn.state, turn.offer.want
+        departures = self._preemption.departures
+        if (state.back_off is not None and state.back_off.gang) or state.id in departures.whole:
+            return False
+        if self._reservations.refusal(state, want) is not None:
+            return False
+        if state.id in departures or any(not promise.told for promise in state.holds.values()):
+            return self._unsure()
+        claim = replace(self._starts.claim(state, want), vacant=turn.offer.vacant, search=False)
+        mark = self._ledger.mark()
+        try:
+            placed = self._placed(turn, claim, victims, mine=mine)
+        except _Unsure:
+            self._ledger.rollback(mark)
+            raise
+        if isinstance(placed, dict) and placed:
+            self._save(state)
+            devices = self._fit.devices(want, placed, mark)
+            self._ledger.commit(mark)
+            self._starts.promise(state, placed, devices, dict.fromkeys(placed))
+            self._settlement.account(state)
+            return True
+        self._ledger.rollback(mark)
+        waits = state.waits and turn.standing is not Standing.OVER and not turn.offer.full
+        if waits and self._reservations.wanted and not mine:
+            self.trials += 1
+            self._reservations.wait(state, claim)
+        return False
+
+    def _placed(self, turn: Turn, claim: Claim, victims: Found | None, *, mine: bool) -> _Placed:
+        """Where it fits; charged, unless it does not."""
+        state, want = turn.state, turn.offer.want
+        placed: _Placed = None
+        if not (turn.offer.full or (state.plain and self._is_misfit(want))):
+            if self.trials >= self._last:
+                raise _Unsure
+            self.trials += 1
+            placed = self._reservations.fit(state, claim)
+        if isinstance(placed, Verdict):
+            if state.plain:
+                self._tried.add(want)
+            if not (mine or placed.proven or want.fits_by_slots):
+                self._unsure()
+        if isinstance(placed, dict | Reservation):
+            return placed
+        if victims is not None:
+            return self._fit_without(state, claim, victims)
+        if not mine and self._may_end_others(state, want):
+            self._unsure()
+        return None
+
+    def _fit_without(self, state: GangState, claim: Claim, victims: Found) -> _Placed:
+        for charged in self._preemption.freed(victims.victims):
+            self._ledger.give(*charged)
+        placed = self._reservations.fit(state, claim)
+        if isinstance(placed, Verdict):
+            return self._reservations.fit(
+                state, replace(claim, preferred={**claim.preferred, **victims.placed})
+            )
+        return placed
+
+    def _unsure(self) -> bool:
+        if self._strict:
+            raise _Unsure
+        return False
+
+
+def release(state: GangState, pods: Mapping[PodId, PodBound], ledger: Ledger) -> None:
+    """Take what a gang's pods and holds use off the ledger, for a trial."""
+    for pod in sorted(state.pods):
+        bound = pods[pod]
+        ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence)
+    for _, held in sorted(state.holds.items()):
+        ledger.give(held.node, held.requests, held.device, held.presence)
+
+
+def _put_back(state: GangState, values: Mapping[str, Any]) -> None:  # Any: a state's fields
+    for name, value in values.items():
+        setattr(state, name, value.copy() if isinstance(value, dict | set) else value)

@@ -1,0 +1,263 @@
+"""What is said to start a gang does: each remedy is carried out, as its words say, and the gang starts.
+
+Clusters are played twice from the same facts. The first time everybody is told why he waits; the second time
+the change is made just after that cycle, and the scheduler decides at the same moment.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.core.backfill import Backfill
+from muster.core.decisions import Decision, Wait
+from muster.core.events import (
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    PodEnded,
+    QueueChanged,
+)
+from muster.core.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Strategy
+from muster.core.nodes import PODS
+from muster.core.scheduler import Config, Scheduler
+from muster.names import GPU
+from tests.core.words import amounts, assigns, bind, node, shape
+
+#: What happens, at one time after the other: facts, or the end of whoever was submitted with that number.
+Step = tuple[Gang | int, ...]
+
+
+class Story:
+    def __init__(self, config: Config, facts: Iterable[Event], steps: Iterable[Step]) -> None:
+        self.core, self.now = Scheduler(config), 0.0
+        self.decisions: list[Decision] = []
+        self._submitted: list[GangId] = []
+        for fact in facts:
+            self.core.apply(fact)
+        for number, step in enumerate(steps):
+            if number:
+                self.bind()
+            self.now = 10.0 * number
+            for each in step:
+                if isinstance(each, Gang):
+                    self._submitted.append(each.id)
+                    self.core.apply(GangSubmitted(replace(each, submitted=self.now)))
+                elif each < len(self._submitted):
+                    self.end(self._submitted[each])
+            self.decisions = self.settled()
+
+    def settled(self) -> list[Decision]:
+        """The decisions of now, once whatever was put off has had its turn."""
+        decisions = self.core.decide(self.now)
+        for _ in range(8):
+            core = self.core
+            if not (core.fit.exact.behind or core.preemption.behind or core.wake_at()):
+                break
+            decisions += core.decide(self.now)
+        return decisions
+
+    def bind(self) -> None:
+        for assign in assigns(self.decisions):
+            for event in bind(self.core, assign):
+                self.core.apply(replace(event, at=self.now + 1))
+
+    def end(self, gang: GangId) -> None:
+        state = self.core.gangs.get(gang)
+        if state is not None:
+            for pod in sorted(state.pods):
+                self.core.apply(PodEnded(pod, self.now))
+            self.core.apply(GangRemoved(gang))
+
+    def gang(self, name: GangId) -> Gang:
+        found = self.core.gangs[name].gang
+        assert found is not None
+        return found
+
+
+def carry_out(story: Story, name: GangId, change: str) -> None:
+    """Do what a remedy says, in the words in which it is said."""
+    if match := re.fullmatch(r"when (\S+) ends", change):
+        story.end(GangId(match[1]))
+        return
+    gang = story.gang(name)
+    for pattern, edit in _EDITS:
+        if match := re.fullmatch(pattern, change):
+            story.core.apply(GangSubmitted(edit(gang, match)))
+            return
+    pytest.fail(f"nobody knows how to do {change!r}")
+
+
+def _resized(gang: Gang, counts: dict[str, int], was: dict[str, int], least: frozenset[str]) -> Gang:
+    """`was`: what counted as wanted before. `least`: only their minimum becomes smaller."""
+
+    def resized(pod_set: PodSet) -> PodSet:
+        count = counts.get(pod_set.name)
+        if count is None:
+            return pod_set
+        min_count = min(pod_set.min_count, count)
+        return replace(pod_set, count=pod_set.count if pod_set.name in least else count, min_count=min_count)
+
+    fewer = sum(was[name] - count for name, count in counts.items())
+    return replace(gang, pod_sets=tuple(map(resized, gang.pod_sets)), min_count=gang.min_count - fewer)
+
+
+def _smaller_gang(gang: Gang, match: re.Match[str]) -> Gang:
+    (pod_set,) = gang.pod_sets
+    count = int(match["count"])
+    least = frozenset([pod_set.name] if match["least"] else [])
+    was = max(pod_set.min_count, gang.min_count)
+    return _resized(gang, {pod_set.name: count}, {pod_set.name: was}, least)
+
+
+def _smaller_sets(gang: Gang, match: re.Match[str]) -> Gang:
+    said = re.findall(r"(a minimum of )?(\d+) instead of (\d+) pods of (\w+)", match[0])
+    counts = {name: int(count) for _, count, _, name in said}
+    was = {name: int(before) for _, _, before, name in said}
+    return _resized(gang, counts, was, frozenset(name for least, _, _, name in said if least))
+
+
+def _cut(gang: Gang, match: re.Match[str]) -> Gang:
+    said = re.findall(r"(?:(\w+) as )?(\d+) × (\d+) GPUs? instead of (\d+) × (\d+)", match[0])
+    sets = {pod_set.name: pod_set for pod_set in gang.pod_sets}
+    more = 0
+    for name, new, _, old, before in said:
+        pod_set = sets[name or gang.pod_sets[0].name]
+        factor = int(new) // int(old)
+        more += int(new) - int(old)
+        sets[pod_set.name] = replace(
+            pod_set,
+            shape=shape(gpu=int(before) // factor),
+            count=pod_set.count * factor,
+            min_count=pod_set.min_count * factor,
+        )
+    return replace(gang, pod_sets=tuple(sets.values()), min_count=gang.min_count + more)
+
+
+def _without(rule: Callable[[Gather], bool]) -> Callable[[Gang, re.Match[str]], Gang]:
+    def edit(gang: Gang, match: re.Match[str]) -> Gang:
+        first = next(each for each in gang.gather if rule(each))
+        return replace(gang, gather=tuple(each for each in gang.gather if each is not first))
+
+    return edit
+
+
+_EDITS: list[tuple[str, Callable[[Gang, re.Match[str]], Gang]]] = [
+    (r"with (?P<least>a minimum of )?\d+ GPUs? \((?P<count>\d+) × \d+\)", _smaller_gang),
+    (r"with (?P<least>a minimum of )?(?P<count>\d+) pods?", _smaller_gang),
+    (r"with (a minimum of )?\d+ instead of .* pods of .*", _smaller_sets),
+    (r"with .* × .* instead of .*", _cut),
+    (r"without having to be in one rack", _without(lambda rule: rule.strategy is Strategy.MUST_GATHER)),
+    (r"without multiples of \d+ per rack", _without(lambda rule: rule.multiple > 1)),
+    (r"without a rack of its own", lambda gang, _: replace(gang, exclusive="")),
+    (r"without any rule about the topology", lambda gang, _: replace(gang, gather=(), exclusive="")),
+    (r"in queue (\S+)", lambda gang, match: replace(gang, queue=match[1])),
+    (r"if it might preempt .*", lambda gang, _: replace(gang, preempts=True)),
+]
+
+
+POD_SETS = st.builds(
+    lambda gpu, count, least: (gpu, count, min(least, count)),
+    st.sampled_from([0, 1, 1, 2, 2, 3, 4]),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+GATHER = st.sampled_from(
+    [()] * 6
+    + [(Gather("rack", Strategy.MUST_GATHER),), (Gather("rack", None, 2),)]
+    + [(Gather("rack", Strategy.MUST_GATHER), Gather("rack", None, 2))]
+)
+
+
+@st.composite
+def gangs(draw: st.DrawFn, name: str, queues: list[str]) -> Gang:
+    drawn = draw(st.lists(POD_SETS, min_size=1, max_size=2))
+    sets = tuple(PodSet(f"s{i}", shape(gpu=g), n, least) for i, (g, n, least) in enumerate(drawn))
+    low, high = sum(s.min_count for s in sets), sum(s.count for s in sets)
+    seconds = st.sampled_from([None, None, 15.0, 40.0, 100.0])
+    return Gang(
+        GangId(name),
+        sets,
+        draw(st.sampled_from([max(low, 1), high])),
+        0.0,
+        priority=draw(st.sampled_from([0, 0, 0, 1])),
+        queue=draw(st.sampled_from(queues)),
+        gather=draw(GATHER),
+        exclusive=draw(st.sampled_from(["", "", "", "", "rack"])),
+        limit=draw(seconds),
+        estimate=draw(seconds),
+        preempts=draw(st.booleans()),
+        preemptible=draw(st.sampled_from([True, True, False])),
+    )
+
+
+def queue_rules(names: list[str]) -> st.SearchStrategy[list[Queue]]:
+    return st.tuples(
+        *(
+            st.builds(
+                Queue,
+                st.just(name),
+                weight=st.integers(1, 3),
+                capability=st.sampled_from([(), (), amounts({GPU: 6}), amounts({PODS: 5})]),
+                reclaimable=st.booleans(),
+                closed=st.sampled_from([False] * 9 + [True]),
+                max_gangs=st.sampled_from([None, None, None, 2]),
+            )
+            for name in names
+        )
+    ).map(list)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[Config, list[Event], list[Step]]:
+    gpus = draw(st.lists(st.integers(1, 8), min_size=1, max_size=4))
+    nodes: list[NodeChanged] = [
+        node(f"n{i}", gpu=g, labels={"rack": f"r{i // 2}"} if i < 3 else {}) for i, g in enumerate(gpus)
+    ]
+    names = ["default", *draw(st.sampled_from([[], [], ["a"], ["a", "b"]]))]
+    rules = draw(queue_rules(names[1:]))
+    facts: list[Event] = [LayersChanged((Layer("rack", ("rack",)),)), *nodes, *map(QueueChanged, rules)]
+    number = draw(st.integers(2, 8))
+    told = [draw(gangs(f"g{i}", names)) for i in range(number)]
+    steps: list[Step] = [()]
+    for gang in told:
+        if draw(st.booleans()) and steps[-1]:
+            steps.append(())
+        steps[-1] = (*steps[-1], gang)
+        if draw(st.integers(0, 5)) == 0:
+            steps[-1] = (*steps[-1], draw(st.integers(0, number - 1)))
+    backfill = draw(st.sampled_from([Backfill.EASY] * 4 + [*Backfill]))
+    return Config(backfill=backfill, drain_after=15.0, remedies=20, trials=10_000), facts, steps
+
+
+@given(stories())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_is_said_to_start_a_gang_does(drawn: tuple[Config, list[Event], list[Step]]) -> None:
+    story = Story(*drawn)
+    held_back = {d.gang for d in story.decisions if isinstance(d, Wait)}
+    for name in sorted(held_back):
+        state = story.core.gangs.get(name)
+        explanation = state.explanation if state is not None else None
+        for remedy in explanation.remedies if explanation is not None else ():
+            again = Story(*drawn)
+            carry_out(again, name, remedy.change)
+            started = [assign.gang for assign in assigns(again.settled())]
+            assert name in started, f"{name} was told it {remedy.effect} {remedy.change}: {explanation}"
+
+
+@given(stories())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whoever_asks_changes_nothing(drawn: tuple[Config, list[Event], list[Step]]) -> None:
+    config, facts, steps = drawn
+    asked, silent = Story(config, facts, steps), Story(replace(config, explain=False), facts, steps)
+    untold = [decision for decision in asked.decisions if not isinstance(decision, Wait)]
+    assert untold == [decision for decision in silent.decisions if not isinstance(decision, Wait)]
+    assert {name: account.carried_over for name, account in asked.core.queues.accounts.items()} == {
+        name: account.carried_over for name, account in silent.core.queues.accounts.items()
+    }
+    assert (asked.core.nodes.used == silent.core.nodes.used).all()
