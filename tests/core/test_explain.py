@@ -170,10 +170,11 @@ def test_blockers_are_the_largest_holders_on_usable_nodes() -> None:
 
 
 def test_equal_gangs_share_one_explanation() -> None:
-    made = scheduler([node("a", gpu=1)], *(gang(f"g{i}", count=2, submitted=float(i)) for i in range(3)))
+    made = scheduler([node("a", gpu=1)], *(gang(f"g{i}", count=2, submitted=float(i)) for i in range(7)))
     told = [wait.explanation for wait in waits(made.decide(0.0))]
-    assert len(told) == 3
-    assert all(explanation is told[0] for explanation in told)
+    assert len(told) == 7
+    assert all(explanation is told[-1] for explanation in told[3:])
+    assert all(explanation.pod_sets is told[-1].pod_sets for explanation in told)
 
 
 def test_a_gang_is_not_its_own_blocker() -> None:

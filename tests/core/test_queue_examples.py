@@ -15,7 +15,7 @@ from tests.core.words import assigns, bind, gang, node, shape
 
 PAGE = Path(__file__).parents[2] / "docs/queues.md"
 SCENARIOS = re.findall(r"^```scenario\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-_GANG = re.compile(r"(\w+): (\w+) (?:(\d+)-)?(\d+)(?: x (\d+))?(?: priority (\d+))?")
+_GANG = re.compile(r"(\w+): (\w+) (?:(\d+)-)?(\d+)(?: x (\d+))?(?: priority (\d+))?(?: for (\d+)h)?")
 
 
 class Play:
@@ -41,11 +41,12 @@ class Play:
     def submit(self, text: str) -> None:
         match = _GANG.fullmatch(text)
         assert match is not None, text
-        queue, name, least, count, each, priority = match.groups()
+        queue, name, least, count, each, priority, hours = match.groups()
         minimum = int(least or count)
         pods = PodSet("main", shape(gpu=int(each or 1)), int(count), minimum)
         asked = gang(name, pods, minimum=minimum, submitted=self.now, priority=int(priority or 0))
-        self.muster.apply(GangSubmitted(replace(asked, queue=queue)))
+        estimate = 3600.0 * int(hours) if hours else None
+        self.muster.apply(GangSubmitted(replace(asked, queue=queue, estimate=estimate)))
         self.now += 1.0
 
     def decide(self) -> dict[str, int]:
@@ -77,6 +78,15 @@ class Play:
         explanation = self.muster.gangs[GangId(name)].explanation
         assert explanation is not None
         assert explanation.code.value == code
+
+    def expects(self, text: str) -> None:
+        """Of a gang that was told why it waits: when it starts."""
+        match = re.fullmatch(r"(\w+) in (\d+)h", text)
+        assert match is not None, text
+        explanation = self.muster.gangs[GangId(match[1])].explanation
+        assert explanation is not None
+        assert explanation.expected_start is not None
+        assert explanation.expected_start.at == self.now + 3600.0 * int(match[2])
 
     def entitled(self, text: str) -> None:
         self.muster.settle()

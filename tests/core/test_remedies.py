@@ -170,7 +170,7 @@ def test_a_gang_with_a_reservation_is_expected_at_its_time() -> None:
     explanation = submit(made, gang("x", count=4), 10.0)
     assert explanation.expected_start == ExpectedStart(100.0, "when first ends on n0 (its limit)")
     behind = submit(made, gang("y", count=4, submitted=1.0), 10.0)
-    assert behind.expected_start is None, "nobody knows when x ends"
+    assert behind.expected_start == ExpectedStart(None, "nobody knows how long x will run")
 
 
 def test_what_is_overdue_is_not_told_anew() -> None:
@@ -188,7 +188,7 @@ def test_nobody_is_told_to_delay_the_first_that_waits() -> None:
     explanation = submit(made, replace(gang("x", count=3, submitted=1.0), limit=500.0), 10.0)
     assert explanation.remedies == (), "two GPUs are free, but it would outlive the reservation"
     short = submit(made, replace(gang("y", count=3, submitted=1.0), limit=50.0), 10.0)
-    assert [r.change for r in short.remedies] == ["with 2 GPUs (2 × 1)", "when first ends"]
+    assert [r.change for r in short.remedies] == ["with 2 GPUs (2 × 1)"], "when first ends, head starts"
 
 
 SETS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=2)
@@ -230,3 +230,56 @@ def test_a_full_queue_says_whom_it_would_end_if_it_might() -> None:
     assert explanation.remedies[-1].change == (
         "if it might preempt (MayNotPreempt): low would end, 36 resource-seconds of work lost"
     )
+
+
+def test_whoever_stands_in_front_is_served_first_when_a_gang_ends() -> None:
+    made = scheduler(free(4))
+    runs(made, gang("first", count=4))
+    front = submit(made, gang("second", count=4, submitted=1.0))
+    assert Remedy("when first ends", "would start") in front.remedies
+    behind = submit(made, gang("third", count=4, submitted=2.0))
+    assert behind.remedies == (), "second takes that room"
+
+
+def test_whoever_waits_in_front_is_not_delayed_when_a_gang_ends() -> None:
+    made = scheduler(free(8))
+    runs(made, replace(gang("first", count=4), limit=100.0))
+    runs(made, replace(gang("other", count=4), limit=500.0))
+    submit(made, gang("head", count=8, submitted=1.0), 10.0)
+    behind = submit(made, replace(gang("x", count=2, submitted=2.0), limit=1000.0), 10.0)
+    assert behind.remedies == (), "it would fit, and be there still when other ends"
+    short = submit(made, replace(gang("y", count=2, submitted=3.0), limit=300.0), 10.0)
+    assert short.remedies == (Remedy("when first ends", "would start"),)
+
+
+def test_two_gangs_may_start_when_one_ends() -> None:
+    made = scheduler(free(4))
+    runs(made, gang("first", count=4))
+    submit(made, gang("second", count=2, submitted=1.0))
+    behind = submit(made, gang("third", count=2, submitted=2.0))
+    assert behind.remedies == (Remedy("when first ends", "would start"),)
+
+
+def test_what_waits_behind_others_is_expected_when_they_have_run() -> None:
+    made = scheduler(free(4))
+    runs(made, replace(gang("first", count=4), limit=100.0))
+    for i, name in enumerate(("second", "third")):
+        made.apply(GangSubmitted(replace(gang(name, count=4, submitted=1.0 + i), estimate=50.0)))
+    explanation = submit(made, gang("fourth", count=4, submitted=9.0), 10.0)
+    assert explanation.expected_start == ExpectedStart(200.0, "when first, second and third have ended")
+    unknown = submit(made, gang("fifth", count=4, submitted=10.0), 10.0)
+    assert unknown.expected_start is None, "the first three of a queue are told"
+
+
+def test_of_what_takes_too_many_trials_the_next_cycle_has_more() -> None:
+    made = Scheduler(Config(remedies=10, trials=1))
+    for fact in free(4):
+        made.apply(fact)
+    for i in range(3):
+        made.apply(GangSubmitted(gang(f"g{i}", count=5 + i, submitted=float(i))))
+    made.decide(0.0)
+    told = []
+    while (due := made.wake_at()) is not None:
+        told += [wait.gang for wait in waits(made.decide(due))]
+    assert told == ["g1", "g2"]
+    assert made.decide(9.0) == []

@@ -292,7 +292,7 @@ class Turns:
         return not self._seen and file.want is not None and self._hopeless(state, file.want, False)
 
     def _walk_over(self, account: Account, heads: Iterable["_Head"]) -> "Walk":
-        """Seen or not, who is hopeless takes no part in the race: what he would lead to is nobody's measure."""
+        """Seen or not, who is hopeless takes no part in the race: what he would take counts for nobody."""
 
         def hopeless(head: "_Head") -> bool:
             (_, state), position, file = head

@@ -143,7 +143,7 @@ class Remedies:
             known = self._known[state.id] = (explanation.code, remedies(question), _start(question))
             self._left -= question.trials
         _, found, start = known
-        return replace(explanation, remedies=found, expected_start=start)
+        return replace(explanation, remedies=found, expected_start=start) if found or start else explanation
 
 
 def remedies(question: Question) -> tuple[Remedy, ...]:

@@ -4,7 +4,7 @@ It is expected, not promised: it holds if nobody who ranks higher comes and ever
 it rests on ends that nobody knows, that is what is said.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
@@ -57,7 +57,7 @@ def _basis(question: Question, ended: _Ended) -> str:
     if not ended:
         return "after those that are before it"
     if len(ended) > 1:
-        return f"when {_named([gang for gang, _ in ended][::-1])} have ended"
+        return f"when {_listed(_last([gang for gang, _ in ended]))} have ended"
     ((name, nodes),) = ended
     gang = question.case.cluster.gangs[name].gang
     said = "its limit" if gang is not None and gang.estimate is None else "its run time"
@@ -66,10 +66,21 @@ def _basis(question: Question, ended: _Ended) -> str:
     return f"when {name} ends on {where[0]}{more} ({said})"
 
 
-def _named(gangs: Iterable[GangId]) -> str:
-    """The first of them by name: "a, b and 3 others"."""
-    names = list(gangs)
-    more = len(names) - NAMED
-    if more > 0:
-        return f"{', '.join(names[:NAMED])} and {more} {'others' if more > 1 else 'other'}"
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+def _named(gangs: Sequence[GangId]) -> str:
+    """The first of them: "a, b, c and 2 others"."""
+    more = len(gangs) - NAMED
+    return _listed([*gangs[:NAMED], *([_others(more)] if more > 0 else [])])
+
+
+def _last(gangs: Sequence[GangId]) -> list[str]:
+    """Those that end last, in order: "2 others, a, b and c"."""
+    more = len(gangs) - NAMED
+    return [*([_others(more)] if more > 0 else []), *gangs[-NAMED:]]
+
+
+def _others(count: int) -> str:
+    return "1 other" if count == 1 else f"{count} others"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]

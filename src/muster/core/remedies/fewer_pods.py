@@ -77,7 +77,8 @@ def _edited(question: Question, wanted: Mapping[str, int], counts: Mapping[str, 
             pod_set, count=count, min_count=least, ranks=pod_set.ranks[:count], uncreated=uncreated
         )
 
-    least = min(gang.min_count, sum({**wanted, **counts}.values()))
+    fewer = sum(wanted[name] - count for name, count in counts.items())
+    least = max(gang.min_count - fewer, 0)
     return replace(gang, pod_sets=tuple(map(edited, gang.pod_sets)), min_count=least)
 
 
