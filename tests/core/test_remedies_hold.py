@@ -104,7 +104,9 @@ def _resized(gang: Gang, counts: dict[str, int], was: dict[str, int], least: fro
         return replace(pod_set, count=pod_set.count if pod_set.name in least else count, min_count=min_count)
 
     fewer = sum(was[name] - count for name, count in counts.items())
-    return replace(gang, pod_sets=tuple(map(resized, gang.pod_sets)), min_count=max(gang.min_count - fewer, 0))
+    return replace(
+        gang, pod_sets=tuple(map(resized, gang.pod_sets)), min_count=max(gang.min_count - fewer, 0)
+    )
 
 
 def _smaller_gang(gang: Gang, match: re.Match[str]) -> Gang:
