@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Assign, Decision, Evict, Explanation, PodSetExplanation, Victim, Wait
-from muster.core.events import CommitFailed, Event, GangSubmitted, NodeChanged, PlacesLost, PodBound, PodEnded
+from muster.core.events import (
+    CommitFailed,
+    Event,
+    GangSubmitted,
+    NodeChanged,
+    PlacesLost,
+    PodBound,
+    PodsEnded,
+)
 from muster.core.gang import (
     Code,
     Effect,
@@ -43,7 +51,7 @@ ENTRIES: list[Event | Decision | Mark] = [
     NodeChanged(N, (("cpu", 4000),), (("zone", "a"),), (Taint("k", "v", Effect.NO_EXECUTE),)),
     GangSubmitted(Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 12.5, gate=Gate(Code.GATED, "held"))),
     PodBound(PodId("u"), N, (("cpu", 1000),), G, Place("w", 1)),
-    PodEnded(PodId("u"), 99.5),
+    PodsEnded((PodId("u"),), 99.5),
     PlacesLost(G, frozenset({Place("w", 0), Place("w", 1)}), frozenset({N}), 60.0),
     CommitFailed(G, inf, "refused"),
     Assign(G, {Place("w", 0): N, Place("w", 10): N}),

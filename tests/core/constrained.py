@@ -18,7 +18,7 @@ from muster.core.events import (
     NodeChanged,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
 )
 from muster.core.gang import (
@@ -330,7 +330,7 @@ def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
         if there and rng.random() < 0.7:
             lost = rng.choice(sorted(there))
             pod_id = next(p for p, event in made.pods.items() if event.place == lost and event.gang)
-            made.apply(PodEnded(pod_id, now))
+            made.apply(PodsEnded((pod_id,), now))
             del there[lost]
 
 

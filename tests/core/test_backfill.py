@@ -6,7 +6,7 @@ import pytest
 
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Reserve
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodEnded
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsEnded
 from muster.core.gang import Code, Gang, GangId, NodeName, Place
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
@@ -40,7 +40,7 @@ class Cluster:
     def end(self, name: str, at: float) -> None:
         self.core.apply(GangRemoved(GangId(name)))
         for place in self.places.pop(GangId(name)):
-            self.core.apply(PodEnded(pod(name, place), at))
+            self.core.apply(PodsEnded((pod(name, place),), at))
 
 
 def reserves(decisions: list[Decision]) -> list[tuple[str, float, set[str]]]:

@@ -16,7 +16,7 @@ from muster.core.events import (
     NodeChanged,
     NodeRemoved,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
 )
 from muster.core.gang import (
@@ -131,7 +131,7 @@ def test_a_port_is_free_once_its_pod_has_ended() -> None:
     made = told(nodes("z"), gang(pods("p", 1, ports=(PORT,))))
     pod = there(made, "n0", "x", ports=(PORT,))
     assert where(made) is None
-    made.apply(PodEnded(pod, 0.0))
+    made.apply(PodsEnded((pod,), 0.0))
     assert where(made) == {"n0": 1}
 
 
@@ -370,7 +370,7 @@ def test_a_victim_gives_its_port_free() -> None:
     told_now = made.decide(2.0)
     assert [d.victims[0].gang for d in told_now if isinstance(d, Evict)] == ["low"]
     assert [d.gang for d in told_now if isinstance(d, Assign)] == ["high"]
-    made.apply(PodEnded(PodId("l"), 3.0))
+    made.apply(PodsEnded((PodId("l"),), 3.0))
     made.decide(3.0)
     using = made.ledger.presences.count(Using((PORT,))).tolist()
     assert using == [1], "that of the newcomer"
@@ -408,7 +408,7 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
             case "pod":
                 there(made, f"n{rng.randint(0, 4)}", rng.choice("ab"))
             case "end" if made.pods:
-                made.apply(PodEnded(rng.choice(sorted(made.pods)), now))
+                made.apply(PodsEnded((rng.choice(sorted(made.pods)),), now))
             case "go":
                 made.apply(GangRemoved(GangId(f"g{rng.randint(0, 5)}")))
             case "node":

@@ -12,7 +12,7 @@ from muster.core.events import (
     NodeChanged,
     NodeRemoved,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
 )
 from muster.core.gang import Code, GangId, NodeName, Place, PodId, PodSet
@@ -143,7 +143,7 @@ def test_one_gpu_is_shared_or_whole() -> None:
     muster.apply(GangSubmitted(gang("ns/y", of=shape(gpu=1))))
     assert not assigns(muster.decide(1.0))
     muster.apply(GangRemoved(GangId("ns/x")))
-    muster.apply(PodEnded(PodId("ns/x:main/0"), 2.0))
+    muster.apply(PodsEnded((PodId("ns/x:main/0"),), 2.0))
     [assign] = assigns(muster.decide(2.0))
     assert assign.gang == "ns/y"
 
@@ -186,7 +186,7 @@ def test_a_pod_on_another_device_than_its_place_was_promised_is_charged_where_it
     muster.apply(bound)
     assert muster.nodes.devices.used(NodeName("a")) == [0, 600]
     muster.apply(GangRemoved(GangId("ns/x")))
-    muster.apply(PodEnded(PodId("p"), 1.0))
+    muster.apply(PodsEnded((PodId("p"),), 1.0))
     assert muster.nodes.devices.used(NodeName("a")) == []
 
 
@@ -196,7 +196,7 @@ def test_a_replacement_has_the_device_of_its_place() -> None:
     )
     for assign in assigns(muster.decide(0.0)):
         bind(muster, assign)
-    muster.apply(PodEnded(PodId("ns/y:main/0"), 1.0))
+    muster.apply(PodsEnded((PodId("ns/y:main/0"),), 1.0))
     assert muster.nodes.devices.used(NodeName("a")) == [600, 600]
     [assign] = assigns(muster.decide(1.0))
     assert (assign.gang, assign.devices) == ("ns/y", {Place("main", 0): 1})
@@ -210,7 +210,7 @@ def test_a_node_that_loses_a_gpu_takes_none() -> None:
     muster.apply(GangSubmitted(gang("ns/y", of=shape(share=100))))
     assert not assigns(muster.decide(1.0))
     muster.apply(GangRemoved(GangId("ns/x")))
-    muster.apply(PodEnded(PodId("ns/x:main/0"), 2.0))
+    muster.apply(PodsEnded((PodId("ns/x:main/0"),), 2.0))
     [assign] = assigns(muster.decide(2.0))
     assert assign.devices == {Place("main", 0): 1}
 

@@ -26,7 +26,7 @@ from muster.core.events import (
     GangRemoved,
     GangSubmitted,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
     QueueChanged,
 )
@@ -169,7 +169,7 @@ class Machine(RuleBasedStateMachine):
         self.muster.apply(PodBound(pod, target, requests, gang, place, presence, self.now))
 
     def end(self, pod: PodId) -> None:
-        self.muster.apply(PodEnded(pod, self.now))
+        self.muster.apply(PodsEnded((pod,), self.now))
         for pods in self.awaited.values():
             pods.discard(pod)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from muster.core import exact
-from muster.core.events import GangSubmitted, PodEnded
+from muster.core.events import GangSubmitted, PodsEnded
 from muster.core.exact import Answer, Exact, Rung, Verdict, proofs, solver
 from muster.core.exact.solver import Integral, Optimum, Program
 from muster.core.gang import Code, GangId, Place, PodSet
@@ -202,7 +202,7 @@ def test_a_replacement_keeps_its_node_if_the_rest_fits_around_it() -> None:
     (start,) = assigns(muster.decide(0.0))
     bind(muster, start)
     for ended in start.nodes:
-        muster.apply(PodEnded(pod("x", ended), 0.5))
+        muster.apply(PodsEnded((pod("x", ended),), 0.5))
     (again,) = assigns(muster.decide(1.0))
     assert again.nodes == start.nodes
 

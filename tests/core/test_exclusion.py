@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from muster.core.decisions import Decision, Evict
-from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound, PodEnded
+from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound, PodsEnded
 from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, Strategy
 from muster.core.placement import Claim
 from muster.core.scheduler import Scheduler
@@ -63,7 +63,7 @@ def test_it_grows_and_is_replaced_where_it_is() -> None:
     made.apply(GangSubmitted(alone("one", 2)))
     (assign,) = assigns(made.decide(0.0))
     bind(made, assign)
-    made.apply(PodEnded(pod("one", Place("main", 0)), 1.0))
+    made.apply(PodsEnded((pod("one", Place("main", 0)),), 1.0))
     assert [where(found) for found in assigns(made.decide(2.0))] == [["a_1"]]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.core.decisions import Explanation
-from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodEnded
+from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodsEnded
 from muster.core.explain.case import BLOCKERS
 from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Taint
 from muster.core.offline import misfit
@@ -184,7 +184,7 @@ def test_a_gang_is_not_its_own_blocker() -> None:
     made.apply(NodeRemoved(NodeName("b")))
     for place, name in assign.nodes.items():
         if name == "b":
-            made.apply(PodEnded(pod("x", place), 1.0))
+            made.apply(PodsEnded((pod("x", place),), 1.0))
     (wait,) = waits(made.decide(1.0))
     assert wait.explanation.message == "2 GPUs asked as 2 × 1; 0 are free"
     assert wait.explanation.blockers == ()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Assign
-from muster.core.events import GangSubmitted, LayersChanged, PodEnded
+from muster.core.events import GangSubmitted, LayersChanged, PodsEnded
 from muster.core.exact import Verdict
 from muster.core.gang import Gang, GangId, Gather, Layer, Place, PodSet, Strategy
 from muster.core.placement import Claim, Part, Rules, Want
@@ -138,9 +138,9 @@ def test_replacements_stay_in_their_domain() -> None:
     made.apply(node("s1_b2_2", gpu=1, labels={"spine": "s1", "block": "b2"}))
     made.decide(0.0)
     made.apply(node("s1_b2_1", labels={"spine": "s1", "block": "b2"}, cordoned=True))
-    made.apply(PodEnded(pod("x", Place("main", 0)), 1.0))
+    made.apply(PodsEnded((pod("x", Place("main", 0)),), 1.0))
     assert [where(found) for found in assigns(made.decide(2.0))] == [["s1_b2_2"]]
-    made.apply(PodEnded(pod("x", Place("main", 1)), 3.0))
+    made.apply(PodsEnded((pod("x", Place("main", 1)),), 3.0))
     assert not assigns(made.decide(4.0))
 
 

@@ -34,7 +34,7 @@ from muster.core.events import (
     PlacesRetired,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
     QueueChanged,
     QueueRemoved,
@@ -297,20 +297,20 @@ class Machine(RuleBasedStateMachine):
         if self.muster.pods:
             pods = st.lists(st.sampled_from(sorted(self.muster.pods)), unique=True, max_size=4)
             for pod in data.draw(pods):
-                self.tell(PodEnded(pod, self.now - late))
+                self.tell(PodsEnded((pod,), self.now - late))
             self.cycle(then)
 
     @rule(name=st.sampled_from(GANGS), then=THEN)
     def all_pods_end(self, name: GangId, then: float | None) -> None:
         """As when a gang starts anew."""
         for pod in sorted(p for p, bound in self.witness.pods.items() if bound.gang == name):
-            self.tell(PodEnded(pod, self.now))
+            self.tell(PodsEnded((pod,), self.now))
         self.cycle(then)
 
     @rule(then=THEN)
     def victims_leave(self, then: float | None) -> None:
         for pod in sorted(self.witness.leaving):
-            self.tell(PodEnded(pod, self.now))
+            self.tell(PodsEnded((pod,), self.now))
         self.cycle(then)
 
     @rule(data=st.data())

@@ -1,5 +1,5 @@
 from muster.core.decisions import Evict
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, PodEnded
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, PodsEnded
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, UNLIMITED, Log, Nodes
@@ -117,7 +117,7 @@ def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
     core.decide(1.0)
     core.apply(GangSubmitted(gang("high", 3, 5)))
     assert any(isinstance(decision, Evict) for decision in core.decide(2.0))
-    for event in (GangRemoved(GangId("low")), PodEnded(PodId("p"), 3.0), GangRemoved(GangId("high"))):
+    for event in (GangRemoved(GangId("low")), PodsEnded((PodId("p"),), 3.0), GangRemoved(GangId("high"))):
         core.apply(event)
     core.decide(3.0)
     assert {core.nodes.used.item(row, 0) for row in core.nodes.resources.values()} == {0}

@@ -14,7 +14,7 @@ from muster.core.events import (
     NodeRemoved,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
     QueueChanged,
 )
@@ -68,7 +68,7 @@ def ended(decisions: list[Decision]) -> list[str]:
 
 def end(made: Scheduler, name: str, count: int, at: float = 1.0) -> None:
     for i in range(count):
-        made.apply(PodEnded(pod(name, Place("main", i)), at))
+        made.apply(PodsEnded((pod(name, Place("main", i)),), at))
 
 
 def test_a_full_cluster_and_a_gang_that_ranks_higher() -> None:
@@ -565,7 +565,7 @@ def test_a_gang_that_has_begun_makes_room_below_the_cap_for_what_it_lacks() -> N
     made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
     running(made, in_queue("q", gang("high", count=4, priority=1)), in_queue("q", gang("low", count=4)))
     tree(made, capped("q", 7))
-    made.apply(PodEnded(pod("high", Place("main", 3)), 2.0))
+    made.apply(PodsEnded((pod("high", Place("main", 3)),), 2.0))
     decisions = made.decide(400.0)  # its place is held no longer
     assert (ended(decisions), started(decisions)) == (["low"], ["high"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.core.decisions import Evict
-from muster.core.events import GangRemoved, GangSubmitted, PodEnded, QueueChanged
+from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
 from muster.core.gang import GangId, PodSet, Queue
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
@@ -67,7 +67,7 @@ class Play:
         (ended,) = evict.victims
         assert ended.gang == victim
         for pod in sorted(ended.pods or self.muster.gangs[ended.gang].pods):
-            self.muster.apply(PodEnded(pod, self.now))
+            self.muster.apply(PodsEnded((pod,), self.now))
         (assign,) = assigns(decisions)
         assert f"{assign.gang}={len(assign.nodes)}" == beneficiary
         bind(self.muster, assign)
@@ -98,7 +98,7 @@ class Play:
 
     def ends(self, name: str) -> None:
         for pod in list(self.muster.gangs[GangId(name)].pods):
-            self.muster.apply(PodEnded(pod, self.now))
+            self.muster.apply(PodsEnded((pod,), self.now))
         self.muster.apply(GangRemoved(GangId(name)))
 
 

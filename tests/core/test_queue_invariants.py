@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.eligibility import Eligibility
-from muster.core.events import GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
+from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
 from muster.core.gang import Code, GangId, PodSet, Queue, QueueOrder
 from muster.core.queues.account import Account
 from muster.core.queues.amounts import counted
@@ -72,7 +72,7 @@ class Life:
         elif kind < 0.85 and gangs:
             name = rng.choice(gangs)
             for pod in sorted(self.muster.gangs[name].pods):
-                self.muster.apply(PodEnded(pod, self.now))
+                self.muster.apply(PodsEnded((pod,), self.now))
             self.muster.apply(GangRemoved(name))
         elif kind < 0.93:
             self.rule()

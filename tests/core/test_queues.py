@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import Event, GangRemoved, GangSubmitted, PodEnded, QueueChanged, QueueRemoved
+from muster.core.events import Event, GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
 from muster.core.gang import (
     Amounts,
     Code,
@@ -72,7 +72,7 @@ def started(muster: Scheduler, now: float = 0.0) -> dict[str, int]:
 
 def finish(muster: Scheduler, name: str) -> None:
     for pod in list(muster.gangs[GangId(name)].pods):
-        muster.apply(PodEnded(pod, 0.0))
+        muster.apply(PodsEnded((pod,), 0.0))
     muster.apply(GangRemoved(GangId(name)))
 
 

@@ -20,7 +20,7 @@ from muster.core.events import (
     GangSubmitted,
     LayersChanged,
     NodeChanged,
-    PodEnded,
+    PodsEnded,
     QueueChanged,
 )
 from muster.core.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Strategy
@@ -71,7 +71,7 @@ class Story:
         state = self.core.gangs.get(gang)
         if state is not None:
             for pod in sorted(state.pods):
-                self.core.apply(PodEnded(pod, self.now))
+                self.core.apply(PodsEnded((pod,), self.now))
             self.core.apply(GangRemoved(gang))
 
     def gang(self, name: GangId) -> Gang:

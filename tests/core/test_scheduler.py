@@ -15,7 +15,7 @@ from muster.core.events import (
     PlacesRetired,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
 )
 from muster.core.gang import Code, GangId, Gate, NodeName, Place, PodId, PodSet
 from muster.core.scheduler import Scheduler
@@ -51,7 +51,7 @@ def standing(*nodes: str, count: int, minimum: int | None = None, gpu: int = 4) 
 
 def end(made: Scheduler, *indices: int, at: float, of: str = "x") -> None:
     for index in indices:
-        made.apply(PodEnded(pod(of, Place("main", index)), at))
+        made.apply(PodsEnded((pod(of, Place("main", index)),), at))
 
 
 # Whole gangs, in order
@@ -156,7 +156,7 @@ def test_a_pod_that_is_told_elsewhere_moves() -> None:
 
 def test_an_unknown_pod_that_ends_is_nothing() -> None:
     made = scheduler([node("a")])
-    made.apply(PodEnded(PodId("ghost"), 0.0))
+    made.apply(PodsEnded((PodId("ghost"),), 0.0))
     assert made.decide(0.0) == []
 
 
@@ -317,7 +317,7 @@ def test_what_is_lacking_after_a_hold_has_first_claim() -> None:
     (bound,) = bind(made, y)
     made.apply(GangSubmitted(gang("z", submitted=-1.0, priority=5)))
     made.apply(GangRemoved(GangId("y")))
-    made.apply(PodEnded(bound.pod, 302.0))
+    made.apply(PodsEnded((bound.pod,), 302.0))
     assert started(made.decide(302.0)) == ["x"]
 
 

@@ -30,7 +30,7 @@ from muster.core.events import (
     PlacesRetired,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
     QueueChanged,
     QueueRemoved,
 )
@@ -145,10 +145,11 @@ class Witness:
                     self.promised.pop((event.gang, event.place), None)
                 if event.gang in self.ending:
                     self.leaving[event.pod] = self.called[event.pod] = self.ending[event.gang]
-            case PodEnded():
-                self.pods.pop(event.pod, None)
-                self.leaving.pop(event.pod, None)
-                self.called.pop(event.pod, None)
+            case PodsEnded():
+                for pod in event.pods:
+                    self.pods.pop(pod, None)
+                    self.leaving.pop(pod, None)
+                    self.called.pop(pod, None)
             case PlacesRetired():
                 self.retired[event.gang] = event.places
             case PlanFound():

@@ -18,7 +18,7 @@ from muster.core.events import (
     PlacesRetired,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
 )
 from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId
 
@@ -57,8 +57,9 @@ class Planner:
                 self.pods[pod] = event
                 if gang_of is not None and place is not None:
                     self.holds.get(gang_of, {}).pop(place, None)
-            case PodEnded(pod):
-                self.pods.pop(pod, None)
+            case PodsEnded(ended):
+                for pod in ended:
+                    self.pods.pop(pod, None)
             case PlacesRetired(gang_id, places):
                 self.retired[gang_id] = places
             case PlanFound(gang_id, nodes):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Decision
-from muster.core.events import Event, GangRemoved, NodeChanged, PodBound, PodEnded
+from muster.core.events import Event, GangRemoved, NodeChanged, PodBound, PodsEnded
 from muster.core.gang import GangId, NodeName, PodId
 from muster.sim.engine import Pass
 from muster.sim.policies import policy
@@ -51,9 +51,9 @@ class Watched:
                 assert self.free[event.node] >= 0
                 self.members[event.gang] += 1
                 self.started.setdefault(event.gang, self.now)
-            case PodEnded():
-                pod = self.pods.pop(event.pod)
-                self.free[pod.node] += dict(pod.requests)[GPU]
+            case PodsEnded():
+                for pod in map(self.pods.pop, event.pods):
+                    self.free[pod.node] += dict(pod.requests)[GPU]
             case GangRemoved():
                 del self.members[event.gang]
             case _:

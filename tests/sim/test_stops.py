@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Assign, Decision, Evict, Victim
-from muster.core.events import Event, GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodEnded
+from muster.core.events import Event, GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodsEnded
 from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.core.scheduler import Scheduler
 from muster.sim.engine import Core, Pass, replay
@@ -136,11 +136,11 @@ def test_surplus_is_evicted_and_the_rest_goes_on() -> None:
     core = Puppet([places(shrinks, 0, 1, 2, 3)], [evict, assign(high)])
     metrics, recorder, left = play(core, [4], [shrinks, high])
     assert not left
-    ended = {event.pod for event in core.told if isinstance(event, PodEnded) and event.at == 40}
-    assert ended == surplus
+    (ended,) = [event.pods for event in core.told if isinstance(event, PodsEnded) and event.at == 40]
+    assert set(ended) == surplus
     assert (metrics.preemptions, metrics.work_lost, recorder.stops) == (0, 0, {})
     # 60 seconds are left, at half the rate
-    assert {event.at for event in core.told if isinstance(event, PodEnded)} == {40, 160, 540}
+    assert {event.at for event in core.told if isinstance(event, PodsEnded)} == {40, 160, 540}
 
 
 def test_a_lost_node_shrinks_who_can_do_without_and_stops_who_cannot() -> None:
@@ -214,10 +214,10 @@ class Witness:
                 self.pods[event.pod] = event
                 self.free[event.node] -= dict(event.requests)[GPU]
                 assert self.free[event.node] >= 0
-            case PodEnded():
-                pod = self.pods.pop(event.pod)
-                if pod.node in self.free:
-                    self.free[pod.node] += dict(pod.requests)[GPU]
+            case PodsEnded():
+                for pod in map(self.pods.pop, event.pods):
+                    if pod.node in self.free:
+                        self.free[pod.node] += dict(pod.requests)[GPU]
             case _:
                 pass
         self._core.apply(event)

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from muster.core.decisions import Assign, Decision, Evict
-from muster.core.events import GangRemoved, GangSubmitted, PodEnded
+from muster.core.events import GangRemoved, GangSubmitted, PodsEnded
 from muster.core.gang import GangId
 from muster.core.scheduler import Scheduler
 
@@ -45,10 +45,9 @@ def starts(
 
 
 def _end(core: Scheduler, gang: GangId, now: float) -> None:
-    pods = list(core.gangs[gang].pods)
+    pods = tuple(core.gangs[gang].pods)
     core.apply(GangRemoved(gang))
-    for pod in pods:
-        core.apply(PodEnded(pod, now))
+    core.apply(PodsEnded(pods, now))
 
 
 def _leave(core: Scheduler, evict: Evict, now: float) -> None:
@@ -58,8 +57,7 @@ def _leave(core: Scheduler, evict: Evict, now: float) -> None:
         if state is None or state.gang is None:
             continue
         if victim.pods:
-            for pod in sorted(victim.pods & state.pods.keys()):
-                core.apply(PodEnded(pod, now))
+            core.apply(PodsEnded(tuple(sorted(victim.pods)), now))
         else:
             gang = state.gang
             _end(core, victim.gang, now)

@@ -98,10 +98,10 @@ class PodBound:
 
 
 @dataclass(frozen=True, slots=True)
-class PodEnded:
-    """A pod occupies its node no longer. Its place stays held for a replacement from `at` on."""
+class PodsEnded:
+    """These pods occupy their nodes no longer. Their places stay held for replacements from `at` on."""
 
-    pod: PodId
+    pods: tuple[PodId, ...]
     at: float
 
 
@@ -209,7 +209,7 @@ Event = (
     | GangSubmitted
     | GangRemoved
     | PodBound
-    | PodEnded
+    | PodsEnded
     | PlacesRetired
     | PlanFound
     | PlacesLost

@@ -8,6 +8,7 @@ A pod that ends leaves its place held for its replacement, if its gang goes on; 
 place, wherever it is. Where it is what was promised, the charge of the promise becomes the pod's.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -25,14 +26,14 @@ from muster.core.events import (
     PlacesRetired,
     PlanFound,
     PodBound,
-    PodEnded,
+    PodsEnded,
     QueueChanged,
     QueueRemoved,
     QuotaChanged,
     QuotaRemoved,
 )
 from muster.core.exclusion import Exclusion
-from muster.core.gang import Place, PodId
+from muster.core.gang import PodId
 from muster.core.gangs import (
     BackOff,
     Gangs,
@@ -82,8 +83,8 @@ class Facts:
         match event:
             case PodBound():
                 self._pod_bound(event)
-            case PodEnded():
-                self._pod_ended(event)
+            case PodsEnded():
+                self._pods_ended(event)
             case NodeChanged():
                 if self._nodes.change(event):
                     self._end_endless_back_offs()
@@ -139,7 +140,10 @@ class Facts:
                 fill(state, event.pod, event.place, event.at)
                 self._preemption.departures.pod_bound(event.pod, event.gang)
                 return
-        vacated = self._remove_pod(known) if known is not None else None
+        vacated = None
+        if known is not None:
+            self._give_back([known])
+            vacated = vacate(self._gangs[known.gang], event.pod) if known.gang is not None else None
         device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self._pods[event.pod] = _with_device(event, device)
         if event.gang is None:
@@ -154,38 +158,41 @@ class Facts:
                 state.leaving[event.pod] = vacated
             occupy(state, event.node, event.requests, 1)
 
-    def _pod_ended(self, event: PodEnded) -> None:
-        known = self._pods.get(event.pod)
-        if known is None:
+    def _pods_ended(self, event: PodsEnded) -> None:
+        ended = [bound for pod in event.pods if (bound := self._pods.pop(pod, None)) is not None]
+        for row in _rows(ended):
+            self._give_back(row)
+            for bound in row:
+                self._leave(bound, event.at)
+
+    def _leave(self, ended: PodBound, at: float) -> None:
+        """Its place, if it has one that nobody else fills, is held for its replacement."""
+        departures = self._preemption.departures
+        leaves = bool(departures.leaving) and departures.pod_ended(ended.pod)
+        if ended.gang is None:
             return
-        leaves = self._preemption.departures.pod_ended(event.pod)
-        vacated = self._remove_pod(known)
-        if vacated is None or known.gang is None or leaves:
-            return
-        state = self._gangs[known.gang]
-        if state.gang is None:
+        state = self._gangs[ended.gang]
+        vacated = vacate(state, ended.pod)
+        if vacated is None or state.gang is None or leaves:
             return
         pod_set = pod_set_of(state, vacated)
         if pod_set is None or _undone(state):
             return
-        if vacated not in state.holds and known.node in self._nodes.facts:
+        if vacated not in state.holds and ended.node in self._nodes.facts:
             requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
-            device = known.presence.device if requests == known.requests else None
-            device = self._ledger.take(known.node, requests, device, who)
-            until = event.at + self._hold
-            hold(state, vacated, Hold(known.node, requests, False, until, device, who))
+            device = ended.presence.device if requests == ended.requests else None
+            device = self._ledger.take(ended.node, requests, device, who)
+            until = at + self._hold
+            hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
 
-    def _remove_pod(self, pod: PodBound) -> Place | None:
-        """Returns the place that nobody fills now."""
-        del self._pods[pod.pod]
-        self._ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence)
+    def _give_back(self, pods: Sequence[PodBound]) -> None:
+        """What these pods took, all of them the same."""
+        pod, times = pods[0], len(pods)
+        self._ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence, times)
         if pod.gang is None:
-            self._exclusion.foreign[pod.node] -= 1
-            return None
-        self._gangs.touched.add(pod.gang)
-        state = self._gangs[pod.gang]
-        occupy(state, pod.node, pod.requests, -1)
-        return vacate(state, pod.pod)
+            self._exclusion.foreign[pod.node] -= times
+        else:
+            occupy(self._gangs.touch(pod.gang), pod.node, pod.requests, -times)
 
     def _gang_submitted(self, event: GangSubmitted) -> None:
         state = self._gangs.touch(event.gang.id)
@@ -255,6 +262,23 @@ class Facts:
 def _undone(state: GangState) -> bool:
     """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
     return state.back_off is not None and state.back_off.gang and not stands(state)
+
+
+def _rows(pods: Iterable[PodBound]) -> Iterator[list[PodBound]]:
+    """Those in a row that take the same from one node, for the same gang; on a device, each by itself."""
+    row: list[PodBound] = []
+    for pod in pods:
+        if row and not _alike(row[0], pod):
+            yield row
+            row = []
+        row.append(pod)
+    if row:
+        yield row
+
+
+def _alike(one: PodBound, other: PodBound) -> bool:
+    same = one.node == other.node and one.requests == other.requests and one.gang == other.gang
+    return same and one.presence == other.presence and one.presence.device is None
 
 
 def _keeps(event: PodBound, promise: Hold) -> bool:

@@ -6,6 +6,7 @@ victims, a reservation, a remedy. Who only wants to know takes a mark of the led
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Fit:
     def refutes(self, want: Want) -> Verdict | None:
         """What shows without a trial that this does not fit anywhere: few slots, or an earlier proof."""
         if want.rules is None and short_of_slots(want, self._slots):
-            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+            return _TOO_FEW
         return self.exact.refutes(want)
 
     def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
@@ -102,3 +103,7 @@ class Fit:
         trial = Trial(claim.want.parts, claim.excluded, self._ledger, self._slots, presences=claim.presences)
         answer = search(trial, claim.want)
         return trial.places(claim.vacant) if answer is None else Verdict(Rung.SEARCH, answer)
+
+
+#: Fewer slots than the minimum takes.
+_TOO_FEW: Final = Verdict(Rung.TOTALS, Answer.NONE_EXISTS)

@@ -178,11 +178,10 @@ def vacate(state: GangState, pod: PodId) -> Place | None:
     if place is None:
         place = state.leaving.pop(pod, None)
         return None if place in state.filled else place
-    left = state.filled[place] - 1
+    left = state.filled.pop(place) - 1
     if left:
         state.filled[place] = left
         return None
-    state.filled.pop(place)
     return place
 
 

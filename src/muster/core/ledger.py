@@ -9,7 +9,7 @@ A share of a GPU is charged to one device of its node: whoever takes it is told 
 was taken since a mark, and names it when it is given back.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,11 @@ from muster.core.presences import Presences, seen
 from muster.names import GPU_SHARE
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """`times` pods on one node, or `times[i]` on each of several distinct columns."""
 
     where: NodeName | int | Columns
@@ -37,8 +35,7 @@ class Charge:
     presence: Presence
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """Thousandths of a device; negative: given back."""
 
     node: NodeName
@@ -103,14 +100,16 @@ class Ledger:
         requests: Amounts,
         device: int | None = None,
         presence: Presence = NOTHING,
+        times: int = 1,
     ) -> None:
-        """Undo a `take`; `device` is what it returned."""
+        """Undo a `take`; `device` is what it returned. Several times at once only if it is on none."""
         demand = self.nodes.demand(requests)
         share = self.nodes.share(demand)
         if share:
             assert device is not None, "a share is given back to the device that it was taken from"
+            assert times == 1
             self._note_share(node, -share, device)
-        self._note(self.nodes.column.get(node, node), demand, -1, presence)
+        self._note(self.nodes.column.get(node, node), demand, -times, presence)
 
     def charge(self, node: NodeName, demand: Demand, times: int = 1) -> None:
         """Charge an amount to a node, present or not: no pod, and on no device."""
@@ -141,6 +140,8 @@ class Ledger:
 
         Shares of GPUs are not given back by this: it does not know from which device.
         """
+        if isinstance(columns, np.ndarray) and len(columns) == 1:
+            columns, times = columns.item(), times if isinstance(times, int) else times.item()
         if share := self.nodes.share(demand):
             for column, pods in zip(
                 np.atleast_1d(columns).tolist(), np.atleast_1d(times).tolist(), strict=True
@@ -216,10 +217,7 @@ class Ledger:
                 self.nodes.charge_elsewhere(where, demand, times)
             return
         assert isinstance(where, np.ndarray)
-        if len(where) == 1:
-            self.nodes.charge(where.item(), demand, times.item())
-        else:
-            self.nodes.charge_many(where, demand, times)
+        self.nodes.charge_many(where, demand, times)
 
 
 def _gives(times: int | npt.NDArray[np.int64]) -> bool:

@@ -32,7 +32,7 @@ from muster.core.events import (
     NodeRemoved,
     PlacesRetired,
     PodBound,
-    PodEnded,
+    PodsEnded,
     QueueRemoved,
     QuotaChanged,
     QuotaRemoved,
@@ -129,8 +129,9 @@ class Mirror:
         pods, self._pods = self._pods, {}
         for key in stale:
             self._read(key, changes, pods)
-        for uid, pod in pods.items():
-            self._charge(uid, pod, now, changes)
+        ended = [uid for uid, pod in pods.items() if self._charge(uid, pod, changes)]
+        if ended:
+            changes.events.append(PodsEnded(tuple(ended), now))
         metered, self._metered = self._metered, {}
         for namespace in metered:
             self._meter(namespace, changes)
@@ -274,19 +275,18 @@ class Mirror:
         if new.retired != (before.retired if before is not None else frozenset()):
             changes.events.append(PlacesRetired(gang, new.retired))
 
-    def _charge(self, uid: PodId, pod: Pod | None, now: float, changes: Changes) -> None:
-        """Tells the core on which node a pod is, and whose it is, if that has changed."""
+    def _charge(self, uid: PodId, pod: Pod | None, changes: Changes) -> bool:
+        """Tells the core on which node a pod is, and whose it is, if that has changed. True: it has ended."""
         before = self._charged.get(uid)
         if pod is None or not occupies(pod):
-            if before is not None:
-                del self._charged[uid]
-                changes.events.append(PodEnded(uid, now))
-            return
+            self._charged.pop(uid, None)
+            return before is not None
         gang, place = self._whose(uid, pod)
         bound = pod_bound(pod, gang, place, self.world)
         if bound != before:
             self._charged[uid] = bound
             changes.events.append(bound)
+        return False
 
     def _meter(self, namespace: str, changes: Changes) -> None:
         """Tells the core what the quotas of a namespace have left, if that has changed."""

@@ -30,7 +30,7 @@ from muster.core.events import (
     NodeChanged,
     NodeRemoved,
     PodBound,
-    PodEnded,
+    PodsEnded,
     Presence,
 )
 from muster.core.gang import GangId, NodeName, Place, PodId
@@ -353,8 +353,7 @@ class _Cluster:
             return True
         amount = sum(size(shapes[place.pod_set], self._resource) for place in gone)
         run.held -= amount
-        for pod, _ in gone.values():
-            self._tell(PodEnded(pod, now))
+        self._tell(PodsEnded(tuple([pod for pod, _ in gone.values()]), now))
         self._plan_end(run)
         self._recorder.job_resized(run.job, -amount, now)
         return False
@@ -370,8 +369,7 @@ class _Cluster:
         """The gang first: else each of its pods, as it ends, would leave its place held for another."""
         del self._running[run.job.id]
         self._tell(GangRemoved(run.job.id))
-        for pod, _ in run.pods.values():
-            self._tell(PodEnded(pod, now))
+        self._tell(PodsEnded(tuple([pod for pod, _ in run.pods.values()]), now))
 
 
 def _seconds(seconds: float, times: int, of: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodEnded, Presence
+from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodsEnded, Presence
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.packing import NO_SLOT
 from muster.core.scheduler import Config, Scheduler
@@ -211,7 +211,7 @@ def test_clusters_forget_what_has_ended() -> None:
         held.observe(PodBound(PodId(uid), NodeName(on), shape(share=500).requests))
     held.observe(PodBound(PodId("z"), NodeName("a"), shape(cpu=1).requests))
     assert {name: dict(classes) for name, classes in held.on.items()} == {"a": {-1: 1}, "b": {-1: 1}}
-    held.observe(PodEnded(PodId("y"), 1.0))
+    held.observe(PodsEnded((PodId("y"),), 1.0))
     assert not held.on[NodeName("a")]
     assert isinstance(policy("gpu-clustering")(), _Watched)
 

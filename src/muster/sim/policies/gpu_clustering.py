@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from muster.core.eligibility import Eligibility
-from muster.core.events import Event, PodBound, PodEnded
+from muster.core.events import Event, PodBound, PodsEnded
 from muster.core.gang import NodeName, PodId
 from muster.core.nodes import Columns, Ints, Nodes
 from muster.core.scheduler import Config, Scheduler
@@ -57,18 +57,23 @@ class Held:
         self._pods: dict[PodId, tuple[NodeName, Class]] = {}
 
     def observe(self, event: Event) -> None:
-        if isinstance(event, (PodBound, PodEnded)):
-            before = self._pods.pop(event.pod, None)
-            if before is not None:
-                node, kind = before
-                self.on[node][kind] -= 1
-                self.on[node] += Counter()  # keeps what is above zero
-        if isinstance(event, PodBound):
+        if isinstance(event, PodsEnded):
+            for pod in event.pods:
+                self._forget(pod)
+        elif isinstance(event, PodBound):
+            self._forget(event.pod)
             amounts = dict(event.requests)
             kind = SHARE if amounts.get(GPU_SHARE) else amounts.get(GPU, NONE)
             if kind != NONE:
                 self._pods[event.pod] = (event.node, kind)
                 self.on.setdefault(event.node, Counter())[kind] += 1
+
+    def _forget(self, pod: PodId) -> None:
+        before = self._pods.pop(pod, None)
+        if before is not None:
+            node, kind = before
+            self.on[node][kind] -= 1
+            self.on[node] += Counter()  # keeps what is above zero
 
 
 class GpuClustering(Score):
