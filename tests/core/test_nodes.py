@@ -1,3 +1,5 @@
+import numpy as np
+
 from muster.core.decisions import Evict
 from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, PodsEnded
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
@@ -121,3 +123,11 @@ def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
         core.apply(event)
     core.decide(3.0)
     assert {core.nodes.used.item(row, 0) for row in core.nodes.resources.values()} == {0}
+
+
+def test_less_than_nothing_may_be_in_use_on_several_nodes_at_once() -> None:
+    """As it is where a reservation is looked for: a victim that leaves and its beneficiary have ended."""
+    nodes, ledger = made(node("a", pods=None), node("b", pods=None))
+    ledger.take_at(np.array([0, 1]), nodes.demand(amounts({GPU: 1})), np.array([-2, -1]))
+    assert free(nodes, PODS) == [UNLIMITED, UNLIMITED]
+    assert free(nodes, GPU) == [10, 9]

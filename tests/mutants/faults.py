@@ -242,6 +242,14 @@ FAULTS: Final = (
         _BACKFILL,
     ),
     Fault(
+        "a reservation is kept though there is room before",
+        "waiting bound",
+        "core/timetable.py",
+        "            if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:",
+        "            if True:",
+        _BACKFILL,
+    ),
+    Fault(
         "multiples of a layer are not looked at",
         "topology",
         "core/multiples.py",

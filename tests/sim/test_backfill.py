@@ -1,14 +1,18 @@
 """Backfilling: decision by decision as published on one machine, and what holds on any."""
 
 from dataclasses import replace
+from math import inf
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Reserve
+from muster.core.earliest import Earliest
+from muster.core.fit import Claim
 from muster.core.gang import GangId
 from muster.core.scheduler import Config, Scheduler
+from muster.core.timetable import Timetable
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Recorder
 from muster.sim.policies import policy
@@ -97,6 +101,27 @@ def test_promises_never_move_later_where_limits_are_exact(
         assert at[gang] <= promised
     assert {reserve.gang for reserve in core.reserved} == set(core.promised)
     assert all(reserve.nodes for reserve in core.reserved)
+
+
+class SearchedAgain(Scheduler):
+    """Looks after each cycle for the head's time once more, from nothing."""
+
+    def decide(self, now: float) -> list[Decision]:
+        decisions = super().decide(now)
+        for head in self.reservations.made:
+            earliest = Earliest(self.ledger, self.fit, self.ends, Timetable(self.ledger, self.ends))
+            found = earliest.find(Claim(head.want, [range(part.count) for part in head.want.parts]), inf, now)
+            assert found is not None
+            assert found.at == max(head.at, now)
+        return decisions
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=4), singles, passes)
+def test_a_reservation_that_is_kept_is_at_the_time_that_a_search_would_find(
+    nodes: list[int], jobs: list[Job], pass_: Pass
+) -> None:
+    starts(SearchedAgain(), nodes, jobs, pass_)
 
 
 def test_explanations_change_nothing() -> None:

@@ -35,7 +35,7 @@ def starts(
                 case Evict():
                     _leave(core, decision, now)
         core.settle()
-        end, ending = next(core.ends.after(now), (inf, None))
+        end, ending = next(iter(core.ends.after(now)), (inf, None))
         if ending is None or end == inf or not left:
             break
         now = end

@@ -11,26 +11,30 @@ queue waits for then. All of a gang's places are taken to be free at its end, no
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from muster.core.events import NOTHING, PodBound, Presence
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.events import PodBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
-from muster.core.nodes import Demand
-
-#: A pod that is taken off alone: it is on a device, or others mind that it is there.
-Pod = tuple[NodeName, Amounts, int | None, Presence]
+from muster.core.nodes import Columns
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a gang's pods and promises take: by node, all that are mere amounts together, and the others."""
+    """What a gang's pods and promises take."""
 
-    amounts: list[tuple[NodeName, Demand]]
-    others: list[Pod]
+    #: equal pods on nodes that have a column: how many on each of these distinct columns
+    alike: list[tuple[tuple[Amounts, Presence], Columns, npt.NDArray[np.int64]]]
+    #: those that share a GPU, one by one
+    shares: list[tuple[NodeName, Amounts, int, Presence]]
+    #: of `Nodes`
+    layout: int
 
 
 def expected(gang: Gang) -> float:
@@ -49,12 +53,12 @@ class Ends:
     def __init__(
         self,
         pods: Mapping[PodId, PodBound],
-        demand: Callable[[Amounts], Demand],
+        ledger: Ledger,
         duration: Callable[[Gang], float] = expected,
     ) -> None:
-        """`demand`: of `Nodes`. `duration`: whether to go by what is expected or by what can be promised."""
+        """`duration`: whether to go by what is expected or by what can be promised."""
         self.duration = duration
-        self._pods, self._demand = pods, demand
+        self._pods, self._ledger, self._nodes = pods, ledger, ledger.nodes
         #: end, start, id; those without an end come last, the oldest first
         self._ordered: list[tuple[float, float, GangId]] = []
         self._known: dict[GangId, tuple[float, float, GangId]] = {}
@@ -62,10 +66,16 @@ class Ends:
         self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
+        #: what is left by a time (`left_by`), and that of each who ends by then; who has changed since
+        self._by = -inf
+        self._left = np.zeros((0, 0), np.int64)
+        self._leave: dict[GangId, Taken] = {}
+        self._changed: set[GangId] = set()
 
     def note(self, state: GangState) -> None:
         """A gang has changed."""
         self._taken.pop(state.id, None)
+        self._changed.add(state.id)
         key = None
         if state.started is not None:
             duration = self.duration(state.gang) if state.gang is not None else inf
@@ -84,62 +94,94 @@ class Ends:
             self._known[state.id] = key
             self._states[state.id] = state
 
-    def after(self, now: float) -> Iterator[tuple[float, GangState]]:
+    def after(self, now: float) -> list[tuple[float, GangState]]:
         """When each gang ends, those that are overdue now; infinite for those of which nothing is known."""
-        for end, _, gang in self._ordered:
-            yield max(end, now), self._states[gang]
+        states = self._states
+        return [(end if end > now else now, states[gang]) for end, _, gang in self._ordered]
 
-    def taken(self, state: GangState) -> Taken:
-        """What is free once this gang has ended."""
+    def left_by(self, at: float) -> npt.NDArray[np.int64] | None:
+        """Rows of the ledger × columns: what those use who end by then. Not to be written to.
+
+        It is kept up to date for the time that was asked for last. None: shares of GPUs are among it.
+        """
+        shape = self._nodes.used.shape
+        if (at, shape) != (self._by, self._left.shape) or any(
+            taken.layout != self._nodes.layout for taken in self._leave.values()
+        ):
+            self._by, self._left = at, np.zeros(shape, np.int64)
+            self._leave.clear()
+            self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
+        for gang in self._changed:
+            if (gone := self._leave.pop(gang, None)) is not None:
+                self._leaves(gone, -1)
+            if gang in self._known and self._known[gang][0] <= at:
+                self._leave[gang] = self._of(self._states[gang])
+                self._leaves(self._leave[gang], 1)
+        self._changed.clear()
+        return None if any(taken.shares for taken in self._leave.values()) else self._left
+
+    def left_at(self, at: float, row: int) -> int:
+        """How much of a resource those use, on all nodes together, who end just then."""
+        first, last = bisect_left(self._ordered, (at,)), bisect_left(self._ordered, (at, inf))
+        kinds = [
+            kind for _, _, gang in self._ordered[first:last] for kind in self._of(self._states[gang]).alike
+        ]
+        return sum(
+            dict(self._nodes.demand(requests)).get(row, 0) * int(times.sum())
+            for (requests, _), _, times in kinds
+        )
+
+    def give(self, states: Iterable[GangState]) -> None:
+        """Take what these gangs use off the ledger, for a trial."""
+        together: dict[tuple[Amounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
+        ledger, nodes = self._ledger, self._nodes
+        for state in states:
+            taken = self._of(state)
+            for kind, columns, times in taken.alike:
+                together.setdefault(kind, []).append((columns, times))
+            for share in taken.shares:
+                ledger.give(*share)
+        for (requests, presence), some in together.items():
+            columns, times = some[0]
+            if len(some) > 1:
+                columns = np.concatenate([columns for columns, _ in some])
+                sums = np.bincount(columns, np.concatenate([times for _, times in some]))
+                columns = sums.nonzero()[0]
+                times = sums[columns].astype(np.int64)
+            ledger.take_at(columns, nodes.demand(requests), -times, presence)
+
+    def _leaves(self, taken: Taken, sign: int) -> None:
+        for (requests, _), columns, times in taken.alike:
+            for row, amount in self._nodes.demand(requests):
+                self._left[row, columns] += sign * amount * times
+
+    def _of(self, state: GangState) -> Taken:
         taken = self._taken.get(state.id)
-        if taken is None:
-            pods: list[Pod] = []
-            for pod in state.pods:
-                bound = self._pods[pod]
-                pods.append((bound.node, bound.requests, bound.presence.device, bound.presence))
-            pods += [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
-            sums: dict[NodeName, dict[int, int]] = {}
-            others = []
-            for node, requests, device, presence in pods:
-                if device is None and presence is NOTHING:
-                    add(sums, node, self._demand(requests))
-                else:
-                    others.append((node, requests, device, presence))
-            amounts = [(node, tuple(sum_.items())) for node, sum_ in sums.items()]
-            taken = self._taken[state.id] = Taken(amounts, others)
+        if taken is None or taken.layout != self._nodes.layout:
+            taken = self._taken[state.id] = self._take(state)
         return taken
 
-
-class Room:
-    """What ended gangs leave, summed up by node until the ledger is told."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._sums: dict[NodeName, dict[int, int]] = {}
-        self._others: list[Pod] = []
-
-    def add(self, taken: Taken) -> None:
-        for node, amounts in taken.amounts:
-            add(self._sums, node, amounts)
-        self._others += taken.others
-
-    def give(self) -> None:
-        """Take it off the ledger, for a trial."""
-        for node, sums in self._sums.items():
-            self._ledger.charge(node, tuple(sums.items()), -1)
-        for pod in self._others:
-            self._ledger.give(*pod)
-        self._sums.clear()
-        self._others.clear()
-
-
-def add(sums: dict[NodeName, dict[int, int]], node: NodeName, amounts: Demand) -> None:
-    known = sums.get(node)
-    if known is None:
-        sums[node] = dict(amounts)
-    else:
-        for row, amount in amounts:
-            known[row] = known.get(row, 0) + amount
+    def _take(self, state: GangState) -> Taken:
+        column = self._nodes.column
+        alike: dict[tuple[Amounts, Presence], dict[int, int]] = {}
+        shares = []
+        bound = (self._pods[pod] for pod in state.pods)
+        pods = [(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in bound]
+        pods += [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
+        for node, requests, device, presence in pods:
+            if device is not None:
+                shares.append((node, requests, device, presence))
+            elif node in column:
+                times = alike.setdefault((requests, presence), {})
+                times[column[node]] = times.get(column[node], 0) + 1
+        return Taken(
+            [
+                (kind, np.array([*times], np.intp), np.array([*times.values()], np.int64))
+                for kind, times in alike.items()
+            ],
+            shares,
+            self._nodes.layout,
+        )
 
 
 def _or_inf(seconds: float | None) -> float:

@@ -42,7 +42,7 @@ class Fit:
         self.gathering = Gathering(nodes, topology, ledger, slots, self.exact)
         self._nodes = nodes
         self._ledger = ledger
-        self._slots = slots
+        self.slots = slots
 
     def fit(self, claim: Claim) -> dict[Place, int] | Verdict:
         """Places → columns, charged to the ledger: at least the minimum, and as many more as fit.
@@ -61,7 +61,7 @@ class Fit:
             claim.preferred,
             claim.excluded,
             self._ledger,
-            self._slots,
+            self.slots,
             claim.presences,
         )
         if placed is not None:
@@ -72,13 +72,17 @@ class Fit:
             return self._search(claim)
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)
 
+    def bars(self, want: Want) -> bool:
+        """Whether some nodes may be out of bounds for it, whatever room they have."""
+        return self.exclusion.barred(want) is not None
+
     def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
         """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
         return self.gathering.nearest(want, verdict, self.exclusion.barred(want))
 
     def refutes(self, want: Want) -> Verdict | None:
         """What shows without a trial that this does not fit anywhere: few slots, or an earlier proof."""
-        if want.rules is None and short_of_slots(want, self._slots):
+        if want.rules is None and short_of_slots(want, self.slots):
             return _TOO_FEW
         return self.exact.refutes(want)
 
@@ -100,7 +104,7 @@ class Fit:
             return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
         if proof := self.exact.lacks_room(claim.want, claim.excluded):
             return proof
-        trial = Trial(claim.want.parts, claim.excluded, self._ledger, self._slots, presences=claim.presences)
+        trial = Trial(claim.want.parts, claim.excluded, self._ledger, self.slots, presences=claim.presences)
         answer = search(trial, claim.want)
         return trial.places(claim.vacant) if answer is None else Verdict(Rung.SEARCH, answer)
 

@@ -162,7 +162,8 @@ class Nodes:
         for row, amount in demand:
             used = self.used[row][columns] + times * amount
             self.used[row][columns] = used
-            self._free[row][columns] = np.maximum(self._capacity[row][columns] - used, -1)
+            free = np.maximum(self._capacity[row][columns] - used, -1)
+            self._free[row][columns] = np.minimum(free, UNLIMITED, out=free)
         self.revision += 1
         self.changes.append(columns)
 

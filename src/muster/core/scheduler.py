@@ -85,7 +85,7 @@ class Scheduler:
         self.slots = Slots(self.nodes, self.eligibility, order)
         self.topology = Topology(self.nodes)
         self.queues, self.quotas = Queues(self.nodes, self.eligibility), Quotas()
-        self.ends = Ends(self.pods, self.nodes.demand, promised if certain else expected)
+        self.ends = Ends(self.pods, self.ledger, promised if certain else expected)
         # What is asked
         wants = Wants(self.ledger.presences)
         self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology, self.gangs)
@@ -93,7 +93,7 @@ class Scheduler:
             self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods, self.queues
         )
         self.reservations = Reservations(
-            config.backfill, config.depth, config.drain_after, self.nodes, self.ledger, self.fit, self.ends
+            config.backfill, config.depth, config.drain_after, self.ledger, self.fit, self.ends
         )
         self._misfits = Misfits(self.ledger, self.fit)
         self._admission = Admission(self.queues, self.quotas, wants)

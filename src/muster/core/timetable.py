@@ -12,18 +12,19 @@ chosen.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.core.decisions import Explanation
-from muster.core.ends import Ends, Room
-from muster.core.gang import Code, GangId, NodeName, Place
+from muster.core.ends import Ends
+from muster.core.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.ledger import Ledger, Share
-from muster.core.nodes import Columns, Nodes
+from muster.core.nodes import UNLIMITED, Columns
 from muster.core.placement import Want
+from muster.core.slots import Vector
 
 #: Amounts, rows of the ledger × columns.
 Amounts = npt.NDArray[np.int64]
@@ -46,10 +47,12 @@ class Reservation:
     #: what the gang will use of them, and their load when it begins
     use: Amounts
     load: Amounts
-    #: who has to end for it
-    basis: tuple[GangId, ...]
+    #: who has to end for it; None: find out anew
+    basis: tuple[GangId, ...] | None
     #: when it was made
     made: float
+    #: pods of each shape that its nodes take beside the load, by column
+    rooms: dict[Shape, Amounts] = field(default_factory=dict)
     _refusal: Explanation | None = None
 
     @property
@@ -58,6 +61,14 @@ class Reservation:
         if self._refusal is None:
             self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
         return self._refusal
+
+    def add(self, columns: Columns, use: Amounts, times: int = 1) -> None:
+        """Somebody uses so much of these columns, too, when it begins (`times` -1: no longer)."""
+        mine, theirs = _common(columns, self.columns)
+        if len(mine):
+            self.load = _rows(self.load, len(use))
+            self.load[: len(use), theirs] += times * use[:, mine]
+            self.rooms.clear()
 
     @property
     def _waits(self) -> str:
@@ -70,8 +81,8 @@ class Reservation:
 
 
 class Timetable:
-    def __init__(self, nodes: Nodes, ledger: Ledger, ends: Ends) -> None:
-        self._nodes, self._ledger, self._ends = nodes, ledger, ends
+    def __init__(self, ledger: Ledger, ends: Ends) -> None:
+        self._nodes, self._ledger, self._ends = ledger.nodes, ledger, ends
         self._reservations: dict[GangId, Reservation] = {}
 
     def __len__(self) -> int:
@@ -97,16 +108,15 @@ class Timetable:
         self._reservations = {each.gang: each for each, _ in saved}
         for each, load in saved:
             each.load = load
+            each.rooms.clear()
 
     def add(self, new: Reservation) -> None:
         """Its load is what runs there when it begins, and itself; others are added here."""
         for other in self:
-            mine, theirs = _common(new.columns, other.columns)
             if other.at <= new.at < other.until:
-                new.load[:, mine] += _rows(other.use, len(new.load))[:, theirs]
+                new.add(other.columns, other.use)
             if new.at <= other.at < new.until:
-                other.load = _rows(other.load, len(new.use))
-                other.load[:, theirs] += new.use[:, mine]
+                other.add(new.columns, new.use)
         self._reservations[new.gang] = new
 
     def drop(self, gang: GangId) -> None:
@@ -115,17 +125,13 @@ class Timetable:
             return
         for other in self:
             if gone.at <= other.at < gone.until:
-                mine, theirs = _common(gone.columns, other.columns)
-                other.load = _rows(other.load, len(gone.use))
-                other.load[: len(gone.use), theirs] -= gone.use[:, mine]
+                other.add(gone.columns, gone.use, -1)
 
     def start(self, columns: Columns, use: Amounts, until: float) -> None:
         """Somebody starts now, and stays until then."""
         for other in self:
             if other.at < until:
-                mine, theirs = _common(columns, other.columns)
-                other.load = _rows(other.load, len(use))
-                other.load[: len(use), theirs] += use[:, mine]
+                other.add(columns, use)
 
     def spares(self, columns: Columns, use: Amounts, until: float) -> Reservation | None:
         """Whom it would delay if somebody used this from now until then: the first that is found, or None."""
@@ -138,6 +144,20 @@ class Timetable:
                 if (self._nodes.capacity(row)[columns[mine]] - load < use[row, mine]).any():
                     return other
         return None
+
+    def beside(self, other: Reservation, vector: Vector) -> int:
+        """At most so many pods of a shape, slots as of now, fit now and are not in its way."""
+        room = other.rooms.get(vector.shape)
+        if room is None:
+            room = np.full(len(other.columns), UNLIMITED, np.int64)
+            for row, amount in vector.demand:
+                free = self._nodes.capacity(row)[other.columns].astype(np.int64)
+                if row < len(other.load):
+                    free -= other.load[row]
+                np.minimum(room, free // amount, out=room)
+            other.rooms[vector.shape] = np.maximum(room, 0, out=room)
+        slots = vector.slots[other.columns]
+        return vector.total - int((slots - np.minimum(slots, room)).sum())
 
     def withhold(self, start: float, until: float) -> list[Withheld]:
         """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
@@ -196,27 +216,47 @@ class Timetable:
         for each in list(self):
             if not self._is_there(each):
                 del self._reservations[each.gang]
-        mark, room = self._ledger.mark(), Room(self._ledger)
-        ends = self._ends.after(now)
-        end, state = next(ends, (np.inf, None))
+        mark, ends, gone = self._ledger.mark(), self._ends.after(now), 0
         for each in sorted(self, key=lambda each: each.at):
-            while state is not None and end <= each.at:
-                room.add(self._ends.taken(state))
-                end, state = next(ends, (np.inf, None))
-            room.give()
+            before = gone
+            while gone < len(ends) and ends[gone][0] <= each.at:
+                gone += 1
+            self._ends.give(state for _, state in ends[before:gone])
             each.load = self._nodes.used[:, each.columns]
             each.load[: len(each.use)] += each.use
+            each.rooms.clear()
             for other in self:
                 if other is not each and other.at <= each.at < other.until:
-                    mine, theirs = _common(each.columns, other.columns)
-                    each.load[: len(other.use), mine] += other.use[:, theirs]
+                    each.add(other.columns, other.use)
         self._ledger.rollback(mark)
         for each in sorted(self, key=lambda each: each.at):
-            if any(
-                (row_load > self._nodes.capacity(row)[each.columns]).any()
-                for row, row_load in self._rows(each)
-            ):
+            if self._is_too_full(each):
                 self.drop(each.gang)
+
+    def stands(self, each: Reservation, now: float) -> bool:
+        """Whether a search would find its time again: it fits then as it did, and nowhere before.
+
+        False where that cannot be told by amounts. Its load is found anew.
+        """
+        nodes, want = self._nodes, each.want
+        if not want.fits_by_slots or each.start == np.inf or each.at <= now:
+            return False
+        left = self._ends.left_by(each.at)
+        if left is None:
+            return False
+        for row, amount in nodes.demand(want.parts[0].shape.requests):
+            free = int(np.maximum(nodes.free(row), 0).sum(dtype=np.int64))
+            if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:
+                break
+        else:
+            return False
+        each.load = nodes.used[:, each.columns] - left[:, each.columns]
+        each.load[: len(each.use)] += each.use
+        each.rooms.clear()
+        return not self._is_too_full(each)
+
+    def _is_too_full(self, each: Reservation) -> bool:
+        return any((load > self._nodes.capacity(row)[each.columns]).any() for row, load in self._rows(each))
 
     def _rows(self, each: Reservation) -> Iterator[tuple[int, Amounts]]:
         """Rows of which it uses something."""

@@ -25,7 +25,9 @@ def expected_start(question: Question) -> ExpectedStart | None:
     reserved = cluster.reservations.of(question.state.id)
     if reserved is not None:
         ended = [
-            (gang, frozenset(cluster.gangs[gang].nodes)) for gang in reserved.basis if gang in cluster.gangs
+            (gang, frozenset(cluster.gangs[gang].nodes))
+            for gang in cluster.reservations.basis(reserved)
+            if gang in cluster.gangs
         ]
         at, nodes = reserved.start, frozenset(reserved.nodes.values())
         endless = [gang for gang, _ in ended if _endless(question, gang)]

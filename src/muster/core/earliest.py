@@ -1,0 +1,130 @@
+"""The earliest time at which a gang fits, if nothing else starts: one instant after the other is tried.
+
+Instants are the times at which somebody ends, or a reservation is over. What ends by then is taken off the
+ledger, what reservations need is charged to it, and `Fit` says whether the gang fits, so that fragmentation,
+topology and constraints are part of the answer.
+
+Greedy placement is not monotone: more room may fit less. The instants are therefore tried one after the
+other, without bisection. Before the first trial the sums of what is free must suffice, which skips most of
+them; after `TRIALS` trials the steps grow, and what is then found is a time at which the gang fits, if
+perhaps not the first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+import numpy as np
+
+from muster.core.ends import Ends
+from muster.core.fit import Claim, Fit
+from muster.core.gang import GangId, Place
+from muster.core.gangs import GangState
+from muster.core.ledger import Ledger
+from muster.core.nodes import Columns
+from muster.core.placement import Want
+from muster.core.timetable import Amounts, Timetable
+
+#: Instants that are tried one by one before the steps grow.
+TRIALS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a gang fits at the earliest, where, and which gangs have to end for it."""
+
+    #: infinite: some of them end at no time that is known
+    at: float
+    #: the last of the ends that are known
+    known: float
+    basis: tuple[GangId, ...]
+    placed: Mapping[Place, int]
+    columns: Columns
+    #: rows × columns: what it uses, and what else is in use then
+    use: Amounts
+    others: Amounts
+
+
+class Earliest:
+    def __init__(self, ledger: Ledger, fit: Fit, ends: Ends, timetable: Timetable) -> None:
+        self._nodes, self._ledger, self._fit = ledger.nodes, ledger, fit
+        self._ends, self._timetable = ends, timetable
+
+    def find(self, claim: Claim, duration: float, now: float, *, endless: bool = False) -> Start | None:
+        """When and where this claim fits for `duration`; None: at no time that can be told.
+
+        `endless`: those count, too, that end at no time that is known, as if they ended last.
+        """
+        instants: list[tuple[float, GangState | None]] = [*self._ends.after(now)]
+        if not endless:
+            while instants and instants[-1][0] == inf:
+                instants.pop()
+        if len(self._timetable):
+            instants += [(each.until, None) for each in self._timetable if now < each.until < inf]
+            instants.sort(key=lambda instant: instant[0])
+        short = self._shortage(claim.want)
+        ended: list[GangState] = []
+        given, tried, next_trial, known, found = 0, 0, 0, now, None
+        mark = self._ledger.mark()
+        for i, (end, state) in enumerate(instants, 1):
+            if end < inf:
+                known = end
+            if state is not None:
+                ended.append(state)
+                if short:
+                    for resource in short:
+                        short[resource] -= state.usage[resource]
+            if i < len(instants) and (instants[i][0] == end < inf or i <= next_trial):
+                continue
+            if short:
+                if any(amount > 0 for amount in short.values()):
+                    continue
+                short.clear()
+            self._ends.give(ended[given:])
+            given = len(ended)
+            found = self._at(claim, end, known, duration, ended)
+            if found is not None:
+                break
+            tried += 1
+            next_trial = i + max(0, tried - TRIALS)
+        self._ledger.rollback(mark)
+        return found
+
+    def _at(
+        self, claim: Claim, end: float, known: float, duration: float, ended: list[GangState]
+    ) -> Start | None:
+        """Whether it fits on the ledger as it is at this instant, beside the reservations."""
+        mark = self._ledger.mark()
+        charged = self._timetable.withhold(known, known + duration)
+        placed = self._fit.fit(claim)
+        if not isinstance(placed, dict) or not placed:
+            self._ledger.rollback(mark)
+            return None
+        self._timetable.return_(charged)
+        columns = np.array(sorted({*placed.values()}), np.intp)
+        together = self._nodes.used[:, columns]
+        self._ledger.rollback(mark)
+        others = self._nodes.used[: len(together), columns]
+        basis = tuple(state.id for state in ended)
+        return Start(end, known, basis, placed, columns, together - others, others)
+
+    def _shortage(self, want: Want) -> dict[str, int]:
+        """By resource how much more has to be free, all nodes together, before anything can fit."""
+        nodes = self._nodes
+        short: dict[str, int] = {}
+        amounts = [dict(nodes.demand(part.shape.requests)) for part in want.parts]
+        rest = want.need - sum(part.need for part in want.parts)
+        for row in {row for asked in amounts for row in asked}:
+            least = 0
+            for part, asked in zip(want.parts, amounts, strict=True):
+                least += part.need * asked.get(row, 0)
+            if rest:
+                least += rest * min(
+                    (a.get(row, 0) for p, a in zip(want.parts, amounts, strict=True) if p.count > p.need),
+                    default=0,
+                )
+            free = int(np.maximum(nodes.free(row), 0).sum(dtype=np.int64))
+            if least > free:
+                short[nodes.resource(row)] = least - free
+        return short
