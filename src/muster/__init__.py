@@ -62,8 +62,8 @@ def plan(
     now        when that is, in seconds since the epoch; by default the newest time in the snapshot
 
     One decision for each gang of `objects`, then one for each gang of the snapshot that waits, in the order
-    in which they are decided. Raises `muster.workloads.findings.JobFileError`, a ValueError, for what is no
-    object.
+    in which they are decided. `cost.gpu_seconds` is of the victims' work, delays are in seconds. Raises
+    `muster.workloads.findings.JobFileError`, a ValueError, for what is no object.
     """
     from pathlib import Path
 
@@ -100,10 +100,19 @@ def replay(
 ) -> "Report":
     """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
 
-    The arguments are the options of `muster replay`; `passes` is its `--pass`. Without a `format` the files
-    tell it. With more than one process (`jobs`) a program must guard its main part with
-    `if __name__ == "__main__"`. The report's `metrics` have `mean`, `std` and `per_seed`. Raises
-    `muster.sim.trace.TraceError`, a ValueError, with file, line and column.
+    policy     who decides: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/replay.md)
+    format     "swf", "philly", "openb" or "muster"; by default what the files begin like
+    seeds      of what is drawn; where nothing is, all have one result, computed once
+    nodes      the machine, as `--nodes` has it, of a trace that has none
+    load       the offered load to bring arrivals to; by default as they were
+    order      who may pass one that waits: "fcfs", or the shortest first, "sjbf"
+    estimates  run times as "user"s thought, or "exact"
+    passes     decide after each "event", or once per "instant"
+    skip_bad   leave out lines that cannot be read, and count them
+    jobs       processes, a seed each; more than one wants the program guarded by `__name__ == "__main__"`
+
+    `report.metrics[name]` has `mean`, `std` and `per_seed`: seconds, ratios from 0 to 1, None where there is
+    nothing to average. Raises `muster.sim.trace.TraceError`, a ValueError, with file, line and column.
     """
     from pathlib import Path
 

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main as cli
+from muster.cli import replay
 from muster.core.events import GangSubmitted, NodeChanged
 from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.scheduler import Scheduler
 from muster.journal import Began, Cycle, Journal
+from muster.sim import engine, experiment, readers
+from muster.sim import trace as traces
 from muster.sim.metrics import NAMES
 from muster.sim.readers.openb import NODES, PODS
 from tests.sim.traces import swf, write
@@ -309,3 +312,11 @@ def test_a_replay_on_a_terminal_shows_a_bar_and_ends_cleanly_when_interrupted(tm
     os.close(ours)
     assert b"Traceback" not in seen
     assert re.search(rb"interrupted after [0-9,]+ of 60,000 jobs\r\n$", seen)
+
+
+def test_what_may_be_chosen_is_what_the_simulator_knows() -> None:
+    """It stands in both, as the command line imports the simulator only when it is needed."""
+    assert [*replay.Format] == [*readers.Format]
+    assert [*replay.Order] == [*experiment.Order]
+    assert [*replay.Pass] == [*engine.Pass]
+    assert [*replay.Estimates] == [*traces.Estimates]

@@ -10,11 +10,11 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Nodes, Output, OutputFormat
+from muster.cli.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from muster.core.events import NodeChanged
     from muster.sim.experiment import Experiment
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from muster.sim.recheck import Verdict
     from muster.sim.report import Report
     from muster.sim.trace import Survey, Trace
+
+
+# What may be chosen stands here as well as in the simulator, so that `--help` need not import it.
 
 
 class Format(StrEnum):
@@ -50,9 +53,6 @@ DEFAULT_SEED: Final = "42"
 #: How a live scheduler decides, if nobody tells it otherwise.
 LIVE: Final = "easy"
 MOST_SEEDS: Final = 1000
-MOST_LOAD: Final = 1000.0
-#: Cycles between two updates of the bar.
-EVERY: Final = 200
 
 
 def command(
@@ -335,49 +335,3 @@ def _seeds(text: str) -> list[int]:
     if not seeds or len(seeds) > MOST_SEEDS:
         raise Failure(f"--seeds {text}: write 42, 42..51 or 1,2,3; {MOST_SEEDS} at most", BAD_INPUT)
     return seeds
-
-
-class Progress:
-    """A bar on a terminal's stderr, nothing elsewhere."""
-
-    def __init__(self, unit: str, total: int | None = None) -> None:
-        self._unit, self._total = unit, total
-        self._calls = self._done = 0
-
-    def __enter__(self) -> "Progress":
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        console = Console(stderr=True)
-        self._bar = Bar(
-            TextColumn(self._unit),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task(self._unit, total=self._total)
-        try:
-            self._bar.start()
-        except KeyboardInterrupt:  # the cursor is hidden by now
-            self.__exit__(KeyboardInterrupt, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
-        self._bar.stop()
-        if kind is KeyboardInterrupt:
-            of = f" of {self._total:,}" if self._total is not None else ""
-            print(f"interrupted after {self._done:,}{of} {self._unit}", file=sys.stderr)
-
-    def step(self, done: int | None = None) -> None:
-        """Called once per cycle; shown now and then."""
-        self._calls += 1
-        if self._calls % EVERY == 0:
-            self._done = self._calls if done is None else done
-            self._bar.update(self._task, completed=self._done)

@@ -34,6 +34,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """What `muster replay` and `muster.replay` give; `metrics` by name, with the units of `metrics.py`."""
+
     policy: str
     seeds: list[int]
     metrics: dict[str, Figure]

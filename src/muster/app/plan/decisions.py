@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
 
 class Cost(msgspec.Struct, frozen=True, rename="camel"):
-    """What evicting the victims would lose."""
+    """What evicting the victims would lose; of victims without GPUs in CPU-seconds (docs/preemption.md)."""
 
     gpu_seconds: float = 0.0
 

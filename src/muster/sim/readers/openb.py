@@ -18,7 +18,7 @@ appended until the next would ask for more, or the last ones left out. Rows take
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from math import inf
@@ -31,7 +31,8 @@ from muster.core.devices import WHOLE
 from muster.core.events import NodeChanged
 from muster.core.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodSet, Requirement, Shape
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
-from muster.sim.readers.lines import first, lines, number, shown
+from muster.sim.readers import table
+from muster.sim.readers.lines import first, shown
 from muster.sim.trace import Job, Tally, Trace, TraceError
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -55,8 +56,8 @@ _MOST: Final = 2**31 - 1
 _MOST_GPUS: Final = 1024
 
 
-class Row(NamedTuple):
-    """A pod: its shape, and the thousandths of GPUs that it asks for."""
+class Pod(NamedTuple):
+    """Its shape, and the thousandths of GPUs that it asks for."""
 
     name: str
     shape: Shape
@@ -107,13 +108,13 @@ class Openb(Trace):
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
         """One a second, of which none ever ends."""
-        rows = self._rows(tally)
+        rows = table.read(self._path, PODS, _row, tally, self._skip_bad)
         pods = rows if self._generator is None else self._arrivals(rows, self._generator)
         for second, pod in enumerate(pods):
             sets = _pod_sets(pod.shape)
             yield Job(GangId(f"openb/{second:06}"), second, inf, inf, sets, pod.size, waits=False)
 
-    def _arrivals(self, listed: Iterable[Row], generator: np.random.Generator) -> Iterator[Row]:
+    def _arrivals(self, listed: Iterable[Pod], generator: np.random.Generator) -> Iterator[Pod]:
         """In an order that is drawn, and as many as the load asks for."""
         rows = sorted(listed, key=lambda row: row.name)
         shuffled = [rows[i] for i in generator.permutation(len(rows)).tolist()]
@@ -128,31 +129,10 @@ class Openb(Trace):
                 return
             yield pod
 
-    def _rows(self, tally: Tally) -> Iterator[Row]:
-        for where, fields in _table(self._path, PODS):
-            try:
-                yield _row(fields, where)
-            except TraceError as error:
-                if not self._skip_bad:
-                    raise
-                tally.drop(error)
-
 
 def begins(text: str) -> bool:
     """Whether this is the header of one of the two lists."""
     return tuple(text.split(",")) in (PODS, NODES)
-
-
-def _table(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
-    """File and line, and the columns, of all rows below the header."""
-    for line, text in lines(path):
-        where = f"{path}, line {line}"
-        fields = text.split(",")
-        if line == 1:
-            if tuple(fields) != header:
-                raise TraceError(f"{where}: {shown(text)}; expected the header {','.join(header)}")
-        elif text:
-            yield where, fields
 
 
 def _nodes(path: Path, beside: Path) -> list[NodeChanged]:
@@ -162,14 +142,14 @@ def _nodes(path: Path, beside: Path) -> list[NodeChanged]:
             f'--nodes "8 x cpu=96,memory=768Gi,{GPU}=8"'
         )
     nodes = {}
-    for where, fields in _table(path, NODES):
-        row = _columns(fields, NODES, where)
+    for row in table.rows(path, NODES):
+        row.check()
         name = NodeName(row.text("sn"))
         if name in nodes:
-            raise TraceError(f"{where}, column 1 (sn): there is a node {shown(name)} already")
+            raise TraceError(f"{row.place('sn')}: there is a node {shown(name)} already")
         capacity = {
-            "cpu": row.whole("cpu_milli"),
-            "memory": row.whole("memory_mib"),
+            "cpu": row.whole("cpu_milli", _MOST),
+            "memory": row.whole("memory_mib", _MOST),
             GPU: row.whole("gpu", _MOST_GPUS),
         }
         labels = ((GPU_PRODUCT, row.text("model")),)
@@ -177,8 +157,7 @@ def _nodes(path: Path, beside: Path) -> list[NodeChanged]:
     return list(nodes.values())
 
 
-def _row(fields: list[str], where: str) -> Row:
-    row = _columns(fields, PODS, where)
+def _row(row: table.Row) -> Pod:
     count, thousandths = row.whole("num_gpu", _MOST_GPUS), row.whole("gpu_milli", WHOLE)
     if count > 1 and thousandths != WHOLE:
         raise row.error("gpu_milli", f"expected {WHOLE}, as it asks for {count} GPUs")
@@ -186,45 +165,13 @@ def _row(fields: list[str], where: str) -> Row:
         raise row.error("gpu_milli", "expected 1 to 1000 with a GPU, 0 without")
     share = thousandths if thousandths < WHOLE else 0
     requests = {
-        "cpu": row.whole("cpu_milli"),
-        "memory": row.whole("memory_mib"),
+        "cpu": row.whole("cpu_milli", _MOST),
+        "memory": row.whole("memory_mib", _MOST),
         GPU: 0 if share else count,
         GPU_SHARE: share,
     }
-    models = tuple(sorted({model for model in fields[PODS.index("gpu_spec")].split("|") if model}))
-    return Row(row.text("name"), _shape(_amounts(requests), models), count * thousandths)
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    fields: list[str]
-    names: tuple[str, ...]
-    where: str
-
-    def text(self, name: str) -> str:
-        text = self.fields[self.names.index(name)]
-        if not text:
-            raise self.error(name, "expected a name")
-        return text
-
-    def whole(self, name: str, most: int = _MOST) -> int:
-        """A whole number from 0 to `most`."""
-        value = number(self.fields[self.names.index(name)], self._place(name), 0, whole=True)
-        if value > most:
-            raise self.error(name, f"expected {most} at most")
-        return int(value)
-
-    def error(self, name: str, expected: str) -> TraceError:
-        return TraceError(f"{self._place(name)}: {shown(self.fields[self.names.index(name)])}; {expected}")
-
-    def _place(self, name: str) -> str:
-        return f"{self.where}, column {self.names.index(name) + 1} ({name})"
-
-
-def _columns(fields: list[str], names: tuple[str, ...], where: str) -> _Columns:
-    if len(fields) != len(names):
-        raise TraceError(f"{where}: {len(fields)} columns; expected {len(names)}: {','.join(names)}")
-    return _Columns(fields, names, where)
+    models = tuple(sorted({model for model in row.fields[PODS.index("gpu_spec")].split("|") if model}))
+    return Pod(row.text("name"), _shape(_amounts(requests), models), count * thousandths)
 
 
 def _amounts(by_name: dict[str, int]) -> Amounts:

@@ -19,7 +19,8 @@ import numpy as np
 
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, PodSet, Shape
-from muster.sim.readers.lines import lines, number, shown
+from muster.sim.readers import table
+from muster.sim.readers.lines import shown
 from muster.sim.trace import WHOLE, Job, Tally, Trace, TraceError, capacity, only, pieces
 
 RESOURCE: Final = "nvidia.com/gpu"
@@ -45,7 +46,7 @@ class Philly(Trace):
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
         times, durations, gpus = array("d"), array("d"), array("q")
-        for time, duration, count in self._rows(tally):
+        for time, duration, count in table.read(self._path, HEADER, _row, tally, self._skip_bad):
             if count <= 0:
                 tally.filtered["no GPUs"] += 1
             elif duration <= 0:
@@ -64,40 +65,16 @@ class Philly(Trace):
                 GangId(f"philly/{n:09}"), times[i], durations[i], durations[i], pod_sets, gpus[i] * WHOLE
             )
 
-    def _rows(self, tally: Tally) -> Iterator[tuple[float, float, int]]:
-        """Seconds since the epoch (the table's clock has no zone), seconds, GPUs."""
-        header = True
-        for line, text in lines(self._path):
-            where = f"{self._path}, line {line}"
-            fields = text.split(",")
-            if header:
-                header = False
-                if tuple(fields) != HEADER:
-                    raise TraceError(f"{where}: {shown(text)}; expected the header {','.join(HEADER)}")
-                continue
-            if not text:
-                continue
-            try:
-                yield _row(fields, where)
-            except TraceError as error:
-                if not self._skip_bad:
-                    raise
-                tally.drop(error)
-
 
 def begins(text: str) -> bool:
     """Whether this is the table's header."""
     return tuple(text.split(",")) == HEADER
 
 
-def _row(fields: list[str], where: str) -> tuple[float, float, int]:
-    if len(fields) != len(HEADER):
-        raise TraceError(f"{where}: {len(fields)} columns; expected {len(HEADER)}: {','.join(HEADER)}")
-    duration = number(fields[1], f"{where}, column 2 (duration)", 0)
-    gpus = number(fields[2], f"{where}, column 3 (num_gpus)", 0, whole=True)
-    if gpus > _MOST:
-        raise TraceError(f"{where}, column 3 (num_gpus): {shown(fields[2])}; expected {_MOST} at most")
-    return _time(fields[0], f"{where}, column 1 (timestamp)"), duration, int(gpus)
+def _row(row: table.Row) -> tuple[float, float, int]:
+    """Seconds since the epoch (the table's clock has no zone), seconds, GPUs."""
+    duration, gpus = row.number("duration"), row.whole("num_gpus", _MOST)
+    return _time(row.fields[0], row.place("timestamp")), duration, gpus
 
 
 def _time(text: str, where: str) -> float:

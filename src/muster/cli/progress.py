@@ -1,0 +1,54 @@
+"""A bar that says how far a long piece of work has come."""
+
+import sys
+from types import TracebackType
+from typing import Final
+
+#: Cycles between two updates of the bar.
+EVERY: Final = 200
+
+
+class Progress:
+    """A bar on a terminal's stderr, nothing elsewhere."""
+
+    def __init__(self, unit: str, total: int | None = None) -> None:
+        self._unit, self._total = unit, total
+        self._calls = self._done = 0
+
+    def __enter__(self) -> "Progress":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        self._bar = Bar(
+            TextColumn(self._unit),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(self._unit, total=self._total)
+        try:
+            self._bar.start()
+        except KeyboardInterrupt:  # the cursor is hidden by now
+            self.__exit__(KeyboardInterrupt, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+        if kind is KeyboardInterrupt:
+            of = f" of {self._total:,}" if self._total is not None else ""
+            print(f"interrupted after {self._done:,}{of} {self._unit}", file=sys.stderr)
+
+    def step(self, done: int | None = None) -> None:
+        """Called once per cycle; shown now and then."""
+        self._calls += 1
+        if self._calls % EVERY == 0:
+            self._done = self._calls if done is None else done
+            self._bar.update(self._task, completed=self._done)
