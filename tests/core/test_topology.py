@@ -51,12 +51,9 @@ def test_sums_over_domains() -> None:
         c={"spine": "s1", "block": "b2"},
         d={"spine": "s1", "block": "b1"},
     )
-    tally = topology.tally(np.array([1, 2, 4, 8], np.int32))
-    assert [tally[span].tolist() for span in topology.spans] == [[15], [13, 2], [9, 4, 2]]
-    added = np.zeros_like(tally)
-    for numbers in topology.within:
-        np.add.at(added, numbers, [1, 2, 4, 8])
-    assert added.tolist() == tally.tolist()
+    sums = topology.sums(np.array([1, 2, 4, 8], np.int32))
+    assert [topology.totals(level, sums).tolist() for level in (2, 1, 0)] == [[9, 4, 2], [13, 2], [15]]
+    assert topology.cells.tolist() == [0, 2, 1, 0]
     assert topology.columns(1, 0).tolist() == [0, 2, 3]
     assert topology.above(np.arange(3), 2, 1).tolist() == [0, 0, 1]
     assert topology.above(np.arange(4), 3, 2).tolist() == [0, 2, 1, 0]

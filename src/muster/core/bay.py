@@ -14,17 +14,13 @@ amounts alone (`Order.keys_of`).
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
-from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes
+from muster.core.nodes import UNLIMITED, Bools, Columns, Ints, Nodes
 from muster.core.packing import Longs, Order
 from muster.core.placement import Filled, Part
 from muster.core.slots import Vector
-
-_MANY: Final = np.int32(UNLIMITED)
-_NONE: Final = np.int32(0)
 
 
 class Bays:
@@ -36,20 +32,17 @@ class Bays:
         self._order = order
         self._vectors = vectors
         #: domains × nodes, as everything here
-        self._columns: Columns = np.zeros((len(domains), max(map(len, domains))), np.intp)
-        there: Bools = np.zeros(self._columns.shape, np.bool_)
-        for row, columns in enumerate(domains):
-            self._columns[row, : len(columns)] = columns
-            there[row, : len(columns)] = True
+        self._columns, there = _side_by_side(domains)
+        self._ground = order.ground(self._columns) if any(vector.basis for vector in vectors) else None
         #: rows of resources that are kept
         self._kept = sorted({row for v in vectors for row in (*dict(v.demand), *v.devices, *order.looks_at)})
-        self._ground = order.ground(self._columns)
         #: resources × domains × nodes
         self._free: Ints = np.array([nodes.free(row)[self._columns] for row in self._kept])
-        #: by part: which resources its pods take, and how much of each
-        self._asked = [_asked(vector.demand, self._kept) for vector in vectors]
-        #: by part: no limit where its pods may go, else no slot
-        self._open = [np.where(there & (v.slots[self._columns] > 0), _MANY, _NONE) for v in vectors]
+        #: by part: which resources its pods take, and amounts of all that are kept
+        self._takes = [[self._kept.index(row) for row, _ in vector.demand] for vector in vectors]
+        self._amounts = _amounts(vectors, self._kept)
+        #: by part: slots if there were no others, which are as many as there can be
+        self._most: list[Ints] = [vector.slots[self._columns] * there for vector in vectors]
         #: by part: pods for each node
         self._given: list[Ints] = [np.zeros(self._columns.shape, np.int32)] * len(vectors)
         #: parts × domains
@@ -74,29 +67,21 @@ class Bays:
             if not able.any():
                 return None
         first = int(able.argmax())
-        self._leave_only(slice(first, first + 1))
         for p in order:
             if parts[p].count > parts[p].need:
-                self._put(p, parts[p].count - self._placed[p])
-        return first, [self._filled(given[0]) for given in self._given]
-
-    def _leave_only(self, domain: slice) -> None:
-        self._columns = self._columns[domain]
-        self._free = self._free[:, domain]
-        self._ground = self._order.ground(self._columns)
-        self._open = [slots[domain] for slots in self._open]
-        self._given = [given[domain] for given in self._given]
-        self._placed = self._placed[:, domain]
-
-    def _filled(self, given: Ints) -> Filled:
-        used = given.nonzero()[0]
-        return self._columns[0][used], given[used].astype(np.int64)
+                self._put(p, (parts[p].count - self._placed[p]) * (np.arange(len(able)) == first))
+        columns, filled = self._columns[first], []
+        for given in self._given:
+            used = given[first].nonzero()[0]
+            filled.append((columns[used], given[first][used].astype(np.int64)))
+        return first, filled
 
     def _put(self, p: int, count: int | Longs) -> None:
         """Put up to so many more pods of a part into each domain, as far as they fit."""
         vector = self._vectors[p]
-        rows, amounts = self._asked[p]
-        slots = np.minimum((self._free[rows] // amounts).min(axis=0), self._open[p])
+        takes, amounts = self._takes[p], self._amounts[p]
+        slots = (self._free[takes] // amounts[takes]).min(axis=0)
+        np.minimum(slots, self._most[p], out=slots)
         np.maximum(slots, 0, out=slots)
         key = self._order.keys_of(vector, self._ground, slots, self._free_of)
         if vector.rank is None:
@@ -107,19 +92,30 @@ class Bays:
         if not isinstance(count, int):
             count = np.maximum(count, 0)[:, None]
         filled = np.minimum(slots[domains, order].cumsum(axis=1, dtype=np.int64), count).astype(np.int32)
+        self._placed[p] += filled[:, -1]
         filled[:, 1:] -= filled[:, :-1].copy()
         times = np.empty_like(slots)
         times[domains, order] = filled
         self._given[p] = self._given[p] + times
-        self._placed[p] += times.sum(axis=1)
-        self._free[rows] -= times * amounts
+        self._free -= times * amounts
 
     def _free_of(self, row: int) -> Ints:
         free: Ints = self._free[self._kept.index(row)]
         return free
 
 
-def _asked(demand: Demand, kept: Sequence[int]) -> tuple[list[int], Ints]:
-    """Positions among the rows that are kept, and amounts, to be broadcast over domains and nodes."""
-    amounts = np.array([min(amount, UNLIMITED) for _, amount in demand], np.int32)
-    return [kept.index(row) for row, _ in demand], amounts[:, None, None]
+def _side_by_side(domains: Sequence[Columns]) -> tuple[Columns, Bools]:
+    """Their columns, a domain per row, and which cells are nodes of it."""
+    widths = [len(columns) for columns in domains]
+    widest: Columns = np.zeros((len(domains), max(widths)), np.intp)
+    for row, columns in enumerate(domains):
+        widest[row, : widths[row]] = columns
+    there: Bools = np.arange(max(widths)) < np.array(widths)[:, None]
+    return widest, there
+
+
+def _amounts(vectors: Sequence[Vector], kept: Sequence[int]) -> Ints:
+    """By part and row what a pod takes, to be broadcast over domains and nodes."""
+    demands = [{row: min(amount, UNLIMITED) for row, amount in vector.demand} for vector in vectors]
+    amounts: Ints = np.array([[demand.get(row, 0) for row in kept] for demand in demands], np.int32)
+    return amounts[:, :, None, None]

@@ -95,7 +95,9 @@ class Order:
         """Some nodes, or all, for `keys_of`."""
         raise NotImplementedError
 
-    def keys_of(self, vector: "Vector", ground: "Ground", slots: Ints, free: Callable[[int], Ints]) -> Ints:
+    def keys_of(
+        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Ints]
+    ) -> Ints:
         """The keys of some nodes if they had these slots, and so much of a row were `free`. Not for
         shares of GPUs."""
         raise NotImplementedError

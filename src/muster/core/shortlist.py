@@ -101,25 +101,29 @@ class Shortlist:
         numbers = np.flatnonzero(able)
         if len(asked.groups) > 1:
             for row, amount in asked.least:
-                free = (
-                    nodes.free(row) if level == self._node else self._survey.free(row)[topology.spans[level]]
-                )
-                numbers = numbers[free[numbers] >= amount]
+                numbers = numbers[self._free(level, row)[numbers] >= amount]
         return self._ordered(level, numbers, most_first) if len(numbers) > 1 else numbers
 
     def totals(self, level: int) -> Sequence[Ints | Longs]:
         """By group the slots of each domain of a level."""
-        self._refresh()
-        if level == self._node:
-            return self._columns
-        span = self._topology.spans[level]
-        return [sums[span] for sums in self._sums]
+        return [self._total(level, g) for g in range(len(self._groups))]
 
     def useful(self, level: int) -> Longs:
         """How many of the gang's pods each domain could take, each group for itself."""
         totals = zip(self.totals(level), self._groups, strict=True)
         found: Longs = np.sum([np.minimum(row, group.count) for row, group in totals], axis=0, dtype=np.int64)
         return found
+
+    def _total(self, level: int, group: int) -> Ints | Longs:
+        self._refresh()
+        if level == self._node:
+            return self._columns[group]
+        return self._topology.totals(level, self._sums[group])
+
+    def _free(self, level: int, row: int) -> Ints | Longs:
+        if level == self._node:
+            return self._nodes.free(row)
+        return self._topology.totals(level, self._survey.free(row))
 
     @property
     def vectors(self) -> Sequence[Vector]:
@@ -138,15 +142,15 @@ class Shortlist:
             self._sums = [self._survey.slots(vector) for vector in self._vectors]
         else:
             self._columns = [np.where(self._barred, 0, vector.slots) for vector in self._vectors]
-            self._sums = [self._topology.tally(slots) for slots in self._columns]
+            self._sums = [self._topology.sums(slots) for slots in self._columns]
 
     def _ordered(self, level: int, numbers: Columns, most_first: bool) -> Columns:
         sizes = [vector.size for vector in self.vectors]
         largest = sizes.index(max(sizes))
         keys: list[Ints | Longs] = []  # ties go to the first by path, as they stand
         for wider in range(1, level):
-            keys.append(self.totals(wider)[largest][self._topology.above(numbers, level, wider)])
-        keys.append(self.totals(level)[largest][numbers])
+            keys.append(self._total(wider, largest)[self._topology.above(numbers, level, wider)])
+        keys.append(self._total(level, largest)[numbers])
         if most_first:
             keys.append(-self.useful(level)[numbers])
         return numbers[np.lexsort(keys)]

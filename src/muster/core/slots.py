@@ -155,7 +155,7 @@ class Slots:
         if columns is None:
             vector.slots, vector.total = slots, int(slots.sum(dtype=np.int64))
         else:
-            vector.total += int(slots.sum(dtype=np.int64)) - int(vector.slots[columns].sum(dtype=np.int64))
+            vector.total += int((slots - vector.slots[columns]).sum(dtype=np.int64))
             vector.slots[columns] = slots
 
     def _update(self, vector: Vector, column: int, eligible: bool) -> None:

@@ -1,8 +1,8 @@
 """How much room there is in every domain of the topology: slots by shape, amounts by resource.
 
 Summing ten thousand nodes over their domains takes longer than all the rest of a placement, and a gang of six
-shapes asks for six such sums. So they are kept, with the values that they were made of, and follow the
-log of changed nodes: what a node has more or less than before is added to its domain of each layer.
+shapes asks for six such sums. So they are kept by cell, with the values that they were made of, and follow
+the log of changed nodes: what a node has more or less than before is added to its cell.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _KEPT: Final = 256
 class _Kept:
     #: by column, as of `position` in the log of changes
     values: Ints
-    #: as `Topology.tally`
+    #: by cell
     sums: Longs
     position: int
     #: of the topology
@@ -32,7 +32,7 @@ class _Kept:
 
 
 class Survey:
-    """Sums as `Topology.tally` has them, as of now: read them before the ledger changes again."""
+    """Sums over the cells of the topology as of now: read them before the ledger changes again."""
 
     def __init__(self, nodes: Nodes, topology: Topology) -> None:
         self._nodes = nodes
@@ -56,15 +56,14 @@ class Survey:
         changed = self._changed(kept)
         if kept is None or changed is None:
             values = read(slice(None)).copy()
-            kept = _Kept(values, self._topology.tally(values), 0, self._topology.version)
+            kept = _Kept(values, self._topology.sums(values), 0, self._topology.version)
         else:
-            columns, domains = changed
+            columns, cells = changed
             values = read(columns)
             more = np.subtract(values, kept.values[columns], dtype=np.int64)
             if more.any():
                 kept.values[columns] = values
-                for numbers in domains:
-                    np.add.at(kept.sums, numbers, more)
+                np.add.at(kept.sums, cells, more)
         kept.position = self._nodes.changes.end
         self._kept[key] = kept
         if len(self._kept) > _KEPT:
@@ -72,7 +71,7 @@ class Survey:
         return kept.sums
 
     def _changed(self, kept: _Kept | None) -> tuple[Columns, Columns] | None:
-        """Columns that have changed since, and the entries of a tally that they count in, by level.
+        """Columns that have changed since, and their cells.
 
         All that one gang asks for has mostly fallen behind together.
         """
@@ -85,6 +84,6 @@ class Survey:
             columns = None if changed is None else np.array(changed, np.intp)
             self._since, self._news = (
                 since,
-                None if columns is None else (columns, topology.within[:, columns]),
+                None if columns is None else (columns, topology.cells[columns]),
             )
         return self._news

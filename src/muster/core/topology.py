@@ -6,9 +6,9 @@ s2 are two. Two layers are always there: the cluster above all others, and the n
 
 Nodes with the same labels of all layers form one *cell*. Cells stand in order of path, so the cells of a
 domain of any layer are neighbours, and so are the nodes of a cell in `order`; summing something over
-every domain is one gather of the nodes and then one short pass per layer (`tally`), or, for a few nodes that
-have changed, one addition to the domain of each layer (`within`). A node that lacks a layer's label is in no
-domain of that layer, and is as good as any other wherever that layer does not matter.
+every domain is one gather of the nodes (`sums`) and then one short pass per layer (`totals`). A node that
+lacks a layer's label is in no domain of that layer, and is as good as any other wherever that layer does not
+matter.
 
 The tree follows the nodes' facts: when labels change, only those nodes' paths are read again, and
 the cells are numbered anew only if a path has changed.
@@ -60,10 +60,8 @@ class Topology:
         self.position: Columns = np.zeros(0, np.intp)
         #: by cell: where its columns begin in `order`; one more entry ends the last
         self.starts: Columns = np.zeros(1, np.intp)
-        #: by level but the node's: where its domains are in a tally
-        self.spans: list[slice] = []
-        #: levels but the node's × columns: the entries of a tally that a column counts in
-        self.within: Columns = np.zeros((0, 0), np.intp)
+        #: by column: its cell
+        self.cells: Columns = np.zeros(0, np.intp)
         self._paths: list[Path] = []
         self._layout = -1
         self._log = 0
@@ -112,12 +110,13 @@ class Topology:
         ordered = values if self.by_name else values[self.order]
         return np.add.reduceat(ordered, self.starts[:-1], dtype=np.int64)
 
-    def tally(self, values: Ints | Longs) -> Longs:
-        """Sums of a value per column over the domains of every level but the node's, one after the other."""
-        cells = self.sums(values)
-        if not len(cells):
-            return cells
-        return np.concatenate([np.add.reduceat(cells, level.starts[:-1]) for level in self.levels[:-1]])
+    def totals(self, level: int, sums: Longs) -> Longs:
+        """Sums over the cells, summed over the domains of a level that is not the node's."""
+        starts = self.levels[level].starts
+        if len(starts) - 1 == len(sums):
+            return sums
+        totals: Longs = np.add.reduceat(sums, starts[:-1])
+        return totals
 
     def columns(self, level: int, number: int) -> Columns:
         """The columns of a domain, ascending."""
@@ -157,27 +156,20 @@ class Topology:
         self.version += 1
         cells = sorted(set(self._paths))
         cell = {path: number for number, path in enumerate(cells)}
-        of_column = np.array([cell[path] for path in self._paths], np.int32)
+        self.cells = np.array([cell[path] for path in self._paths], np.intp)
+        of_column = self.cells.astype(np.int32)
         self.order = np.argsort(of_column, kind="stable")
         self.position = np.empty_like(self.order)
         self.position[self.order] = np.arange(len(self.order))
         self.by_name = bool((of_column[1:] >= of_column[:-1]).all())
         self.starts = np.searchsorted(of_column[self.order], np.arange(len(cells) + 1))
         self.levels = [_level(name, depth, cells, of_column) for depth, name in enumerate(self.names[:-1])]
-        ends = np.cumsum([len(level.paths) for level in self.levels])
-        self.spans = [
-            slice(int(end) - len(level.paths), int(end)) for level, end in zip(self.levels, ends, strict=True)
-        ]
-        numbers = [level.starts.searchsorted(of_column, side="right") - 1 for level in self.levels]
-        self.within = np.array(
-            [number + span.start for number, span in zip(numbers, self.spans, strict=True)]
-        )
         every = np.arange(len(self._paths))
         self.levels.append(
             Level(
                 NODE,
                 [(*path, name) for path, name in zip(self._paths, self._nodes.names, strict=True)],
-                np.append(of_column, len(cells)).astype(np.intp),
+                np.append(self.cells, len(cells)),
                 np.ones(len(every), np.bool_),
                 every.astype(np.int32),
             )
