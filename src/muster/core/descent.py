@@ -9,30 +9,22 @@ Where pods must come in multiples, counting says how many go where (`multiples.p
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.multiples import Multiples, counted
 from muster.core.nodes import Bools, Columns
 from muster.core.placement import Filled, tightest_group
 from muster.core.slots import Vector
 from muster.core.topology import Longs, Topology
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """A domain. `barred`: columns that must not be used."""
+def descend(
+    topology: Topology, vector: Vector, barred: Bools | None, level: int, number: int, least: int, most: int
+) -> Filled | None:
+    """Where pods of this shape go inside a domain: as many as fit up to `most`, at least `least`, or None.
 
-    topology: Topology
-    level: int
-    number: int
-    barred: Bools | None
-
-
-def descend(domain: Inside, vector: Vector, least: int, most: int) -> Filled | None:
-    """Where pods of this shape go, as many as fit up to `most`; None: fewer than `least` do."""
-    topology, level, number, barred = domain.topology, domain.level, domain.number, domain.barred
+    `barred`: columns that must not be used.
+    """
     if level == len(topology.levels) - 1:
         room = 0 if barred is not None and barred[number] else min(vector.slots.item(number), most)
         return (np.array([number], np.intp), np.array([room], np.int64)) if room >= least else None
@@ -56,21 +48,6 @@ def descend(domain: Inside, vector: Vector, least: int, most: int) -> Filled | N
         else:
             pieces.append(tightest_group(vector, share, None, np.sort(columns[times > 0])))
     return np.concatenate([columns for columns, _ in pieces]), np.concatenate([times for _, times in pieces])
-
-
-def descend_in_multiples(
-    domain: Inside, vector: Vector, multiples: Multiples, there: Columns, least: int, most: int
-) -> Filled | None:
-    """As `descend`; `there` are the columns of the gang's other pods, one for each."""
-    free = np.minimum(vector.slots, most).astype(np.int64)
-    if domain.barred is not None:
-        free[domain.barred] = 0
-    taken = np.bincount(there, minlength=len(free))
-    times = counted(domain.topology, multiples, domain.level, domain.number, free, taken, least, most)
-    if times is None:
-        return None
-    columns = np.flatnonzero(times)
-    return columns, times[columns]
 
 
 def deal(filled: Filled, counts: Sequence[int]) -> list[Filled]:

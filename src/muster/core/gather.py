@@ -32,17 +32,18 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from muster.core.bay import Bays
-from muster.core.descent import Inside, deal, descend, descend_in_multiples
+from muster.core.descent import deal, descend
 from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Layer, Place
 from muster.core.ledger import Ledger
+from muster.core.multiples import Counting
 from muster.core.neighbours import arrange
 from muster.core.nodes import Bools, Columns, Nodes
 from muster.core.placement import Claim, Filled, Trial, Want, fill_in_some_way
 from muster.core.rules import Levels
 from muster.core.search import search
 from muster.core.shortlist import Asked, Shortlist
-from muster.core.slots import Slots
+from muster.core.slots import Slots, Vector
 from muster.core.survey import Survey
 from muster.core.topology import Topology
 
@@ -51,9 +52,9 @@ TRIES: Final = 64
 #: Domains for which an exact problem is solved, per claim.
 SEARCHES: Final = 8
 
-#: Domains that are tried together: at first, and as many later as have so many nodes together.
-_FIRST: Final = 4
-_TOGETHER: Final = 2048
+#: Domains of so many nodes are tried together: at first, and later.
+_FEW: Final = 100
+_MANY: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,7 @@ class Search:
             )
         )
         self._settled = np.array(sorted(claim.settled.values()), np.intp)
+        self._counted: Counting | None = None
         self._granted: bool | None = None
         self._searches = 0
         self._open: Verdict | None = None
@@ -275,7 +277,7 @@ class Search:
         if several:
             return self._together(level, numbers, asked.want)
         for number in numbers:
-            filled = self._descend(level, number, asked, [0] * len(asked.want.parts), self._settled)
+            filled = self._descend(level, number, asked)
             if filled is not None:
                 return Choice(level, number, asked.want, filled)
         return None
@@ -300,33 +302,37 @@ class Search:
     def _batches(self, level: int, numbers: Sequence[int]) -> Iterator[list[Columns]]:
         """Columns of these domains: of a few, as the first is likely to do, then of as many as go at once."""
         batch: list[Columns] = []
-        most = _FIRST
+        together = _FEW
         for number in numbers:
             columns = self._columns(level, number)
             assert columns is not None
-            batch.append(columns)
-            if len(batch) >= most or len(batch) * len(columns) >= _TOGETHER:
+            if batch and (len(batch) + 1) * len(columns) > together:
                 yield batch
-                batch, most = [], TRIES
+                batch, together = [], _MANY
+            batch.append(columns)
         if batch:
             yield batch
 
     def _descend(
-        self, level: int, number: int, asked: Asked, placed: Sequence[int], there: Columns
+        self, level: int, number: int, asked: Asked, trial: Trial | None = None
     ) -> list[Filled] | None:
-        """For pods of one shape: by part, so many as fit into a domain besides those that are placed.
+        """For pods of one shape: by part, so many as fit into a domain besides those of a trial.
 
-        `there`: columns of all the gang's pods, of those too. None: less than the minimum fits.
+        None: less than the minimum fits.
         """
         group, parts = asked.groups[0], asked.want.parts
+        placed = [0] * len(parts) if trial is None else trial.placed
         least = max(asked.want.need, group.need) - sum(placed)
         most = group.count - sum(placed)
-        inside = Inside(self._topology, level, number, self._barred)
         vector = self._of.slots.of(group.shape)
-        if self._multiples:
-            filled = descend_in_multiples(inside, vector, self._multiples, there, max(least, 0), most)
+        if not self._multiples:
+            filled = descend(self._topology, vector, self._barred, level, number, least, most)
+        elif trial is not None:
+            there = np.append(self._settled, trial.columns).astype(np.intp)
+            filled = self._counting(vector, there, most).fill(level, number, max(least, 0))
         else:
-            filled = descend(inside, vector, least, most)
+            self._counted = self._counted or self._counting(vector, self._settled, most)
+            filled = self._counted.fill(level, number, least)
         if filled is None:
             return None
         counts = [max(part.need - n, 0) for part, n in zip(parts, placed, strict=True)]
@@ -336,6 +342,12 @@ class Search:
             counts[p] += more
             left -= more
         return deal(filled, counts)
+
+    def _counting(self, vector: Vector, there: Columns, most: int) -> Counting:
+        free = vector.slots.astype(np.int64)
+        if self._barred is not None:
+            free[self._barred] = 0
+        return Counting(self._topology, self._multiples, free, there, most)
 
     # On the ledger
 
@@ -376,8 +388,7 @@ class Search:
         """Add to pods of one shape that have their own nodes, in this domain, what is missing."""
         if sum(trial.placed) >= asked.size:
             return True
-        there = np.array([*self._settled.tolist(), *trial.columns], np.intp)
-        filled = self._descend(level, number, asked, trial.placed, there)
+        filled = self._descend(level, number, asked, trial)
         if filled is None:
             return False
         for p, some in enumerate(filled):

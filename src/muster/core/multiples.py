@@ -1,23 +1,25 @@
 """Pods in multiples: in any one domain of a layer, the gang's pods must be a multiple of N.
 
-For pods of one shape this is counting. How many pods a node can be given is a set of numbers: those up to its
-slots that make its pods, with the gang's pods that are there already, a multiple of what is asked per
-node. The numbers that a domain can be given are the sums of its parts' numbers, less those that break
-its own layer's rule; so the sets go up the tree, and the decision, largest shares first, comes down
-again. A set is the bits of an integer, and the sums of two sets are a few shifts. This is exact, and
-costs about a microsecond per node and possible number.
+For pods of one shape this is counting. Where the gang has no pods, the numbers that a domain can be given are
+the multiples, up to its room, of all that is asked from its layer downwards; and that room is the sum of its
+parts' rooms, rounded down: a few passes over arrays. Where it has some, the rest of a multiple is missing
+first, and the numbers are a set: those that are sums of the parts' numbers, less those that break the
+domain's own rule. A set is the bits of an integer, and the sums of two sets are a few shifts. So rooms and sets
+go up the tree, and the decision, largest shares first, comes down again. This is exact.
 
 A domain that is given nothing is not asked: pods there that are no multiple any more, since one was lost,
 keep nobody from going elsewhere.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import lcm
 
 import numpy as np
 
 from muster.core.nodes import Columns
+from muster.core.placement import Filled
 from muster.core.topology import Longs, Topology
 
 
@@ -54,102 +56,152 @@ class Multiples:
 
 @dataclass(slots=True)
 class _Part:
-    """A node, a domain, or the nodes of a domain that have no label of the next layer."""
+    """A node or a domain, and what it can be given."""
 
+    level: int
+    number: int
     #: bit x is set if it can be given x pods
     able: int
-    column: int = -1
+    #: of what it consists, if the gang has pods there; else it is filled by capacity
     parts: "list[_Part]" = field(default_factory=list)
     #: sums[i]: what parts[i:] can be given together
     sums: list[int] = field(default_factory=list)
 
 
-def counted(
-    topology: Topology,
-    multiples: Multiples,
-    level: int,
-    number: int,
-    free: Longs,
-    taken: Longs,
-    least: int,
-    most: int,
-) -> Longs | None:
-    """Pods per column: at most `most` and at least `least` within a domain, or None.
+class Counting:
+    """How pods of one shape can be dealt out to domains.
 
-    `free` are the slots and `taken` the gang's pods there already, per column of the whole cluster.
+    `free` are slots by column, and `there` the columns of the gang's other pods, one for each; at most `most`
+    pods are to be placed.
     """
-    count = _Counting(topology, multiples, free, taken, most)
-    domain = count.domain(level, number)
-    able = domain.able
-    for wider in range(level):
-        above = topology.above(np.array([number]), level, wider).item()
-        able &= count.allowed(wider, count.taken_in(wider, above))
-    sizes = [size for size in range(most, least - 1, -1) if able >> size & 1]
-    if not sizes:
-        return None
-    times = np.zeros(len(free), np.int64)
-    _deal(domain, sizes[0], times)
-    return times
 
-
-class _Counting:
     def __init__(
-        self, topology: Topology, multiples: Multiples, free: Longs, taken: Longs, most: int
+        self, topology: Topology, multiples: Multiples, free: Longs, there: Columns, most: int
     ) -> None:
         self._topology = topology
         self._multiples = multiples.by_level
-        self._free = free.tolist()
-        self._taken = taken.tolist()
-        self._cells = np.concatenate(([0], np.cumsum(topology.sums(taken)))).tolist()
-        self._rooms = np.concatenate(([0], np.cumsum(topology.sums(free)))).tolist()
         self._most = most
-        self._every = (1 << (most + 1)) - 1
         self._node = len(topology.levels) - 1
+        self._free = np.minimum(free, most)
+        #: by level: of what a number must be a multiple from there downwards, where the gang has no pods
+        self._steps = [
+            lcm(*(n for of, n in self._multiples.items() if of >= level)) for level in range(self._node + 1)
+        ]
+        #: by level: the most that each domain can be given, if the gang has no pods there
+        self._room = self._rooms()
+        #: by level: the gang's pods by domain
+        self._taken = [
+            Counter((there if level == self._node else topology.above(there, self._node, level)).tolist())
+            for level in range(self._node + 1)
+        ]
 
-    def taken_in(self, level: int, number: int) -> int:
-        starts = self._topology.levels[level].starts
-        return int(self._cells[starts[number + 1]] - self._cells[starts[number]])
+    def fill(self, level: int, number: int, least: int) -> Filled | None:
+        """As many pods as can be given to a domain, or None if fewer than `least` can."""
+        part = self._part(level, number)
+        able = part.able
+        for wider in range(level):
+            above = self._topology.above(np.array([number]), level, wider).item()
+            able &= self._allowed(wider, self._taken[wider][above])
+        size = able.bit_length() - 1
+        if size < least:
+            return None
+        filled = [(np.zeros(0, np.intp), np.zeros(0, np.int64)), *self._deal(part, size)]
+        return np.concatenate([columns for columns, _ in filled]), np.concatenate([n for _, n in filled])
 
-    def allowed(self, level: int, taken: int) -> int:
+    def _rooms(self) -> list[Longs]:
+        """From the nodes upwards."""
+        step = self._steps[self._node]
+        rooms = [self._free // step * step]
+        for level in range(self._node - 1, -1, -1):
+            below, step = rooms[0], self._steps[level]
+            if level + 1 == self._node:
+                sums = self._topology.sums(below)
+            else:
+                sums = np.add.reduceat(below, self._children(level))
+            rooms.insert(0, sums // step * step)
+        return rooms
+
+    def _children(self, level: int) -> Columns:
+        """The first number of the next level for each domain of a level."""
+        levels = self._topology.levels
+        return levels[level + 1].starts.searchsorted(levels[level].starts[:-1])
+
+    def _inside(self, level: int, number: int) -> Columns:
+        """Numbers of the next level inside a domain."""
+        levels = self._topology.levels
+        if level + 1 == self._node:
+            return self._topology.columns(level, number)
+        first, end = levels[level + 1].starts.searchsorted(levels[level].starts[number : number + 2]).tolist()
+        return np.arange(first, end)
+
+    def _part(self, level: int, number: int) -> _Part:
+        taken = self._taken[level][number]
+        if not taken:
+            return _Part(
+                level, number, _multiples(self._steps[level], self._room[level].item(number), self._most)
+            )
+        if level == self._node:
+            able = _multiples(1, self._free.item(number), self._most)
+            return _Part(level, number, able & self._allowed(level, taken))
+        parts = [self._part(level + 1, child) for child in self._inside(level, number).tolist()]
+        parts.sort(key=lambda part: -part.able.bit_length())  # those that can be given most go first
+        sums = [1]
+        every = (1 << (self._most + 1)) - 1
+        for part in reversed(parts):
+            sums.append(every & _sums(sums[-1], part.able))
+        able = sums[-1]
+        if self._topology.levels[level].labelled[number]:
+            able &= self._allowed(level, taken)
+        return _Part(level, number, able, parts, sums[::-1])
+
+    def _allowed(self, level: int, taken: int) -> int:
         """The numbers that the rule of a layer allows a domain in which so many pods are, none included."""
         multiple = self._multiples.get(level, 1)
-        if multiple == 1:
-            return self._every
-        return 1 | sum(1 << size for size in range(-taken % multiple, self._most + 1, multiple))
+        lowest = -taken % multiple
+        return 1 | _multiples(multiple, self._most - lowest, self._most) << lowest
 
-    def domain(self, level: int, number: int) -> _Part:
+    def _deal(self, part: _Part, size: int) -> Iterator[Filled]:
+        """`size` pods, which it can be given, over a part: as many as goes to the first of its own parts."""
+        if not part.parts:
+            yield from self._pour(part.level, part.number, size)
+            return
+        for i, one in enumerate(part.parts):
+            rest = part.sums[i + 1]
+            share = next(
+                n
+                for n in range(min(size, one.able.bit_length() - 1), -1, -1)
+                if one.able >> n & 1 and rest >> (size - n) & 1
+            )
+            if share:
+                yield from self._deal(one, share)
+            size -= share
+
+    def _pour(self, level: int, number: int, size: int) -> Iterator[Filled]:
+        """The same where the gang has no pods: the roomiest first, each filled whole until the last."""
         if level == self._node:
-            return self._column(number)
-        starts = self._topology.levels[level].starts
-        low, high = int(starts[number]), int(starts[number + 1])
-        part = _Part(self._every)
-        if self._rooms[high] == self._rooms[low]:
-            part.able = 1
-            part.sums = [1]
-        elif level + 1 == self._node:
-            cells = self._topology.starts
-            columns = np.sort(self._topology.order[cells[low] : cells[high]]).tolist()
-            self._join(part, [self._column(column) for column in columns])
-        else:
-            below = self._topology.levels[level + 1].starts
-            first, end = np.searchsorted(below, (low, high)).tolist()
-            self._join(part, [self.domain(level + 1, child) for child in range(first, end)])
-        if self._topology.levels[level].labelled[number]:
-            part.able &= self.allowed(level, self.taken_in(level, number))
-        return part
+            yield np.array([number], np.intp), np.array([size], np.int64)
+            return
+        inside = self._inside(level, number)
+        room = np.minimum(
+            self._room[level + 1][inside], self._most // self._steps[level + 1] * self._steps[level + 1]
+        )
+        order = np.argsort(-room, kind="stable")
+        inside, room = inside[order], room[order]
+        filled = room.cumsum()
+        last = int(filled.searchsorted(size))
+        shares = room[: last + 1].copy()
+        shares[last] -= filled[last] - size
+        if level + 1 == self._node:
+            yield inside[: last + 1], shares
+            return
+        for child, share in zip(inside.tolist(), shares.tolist(), strict=False):
+            yield from self._pour(level + 1, child, share)
 
-    def _column(self, column: int) -> _Part:
-        able = self._every & ((1 << (min(self._free[column], self._most) + 1)) - 1)
-        return _Part(able & self.allowed(self._node, self._taken[column]), column)
 
-    def _join(self, part: _Part, parts: list[_Part]) -> None:
-        """Of a domain: its parts, those that can be given most first, and the sums."""
-        part.parts = sorted(parts, key=lambda p: -p.able.bit_length())
-        sums = [1]
-        for one in reversed(part.parts):
-            sums.append(self._every & _sums(sums[-1], one.able))
-        part.sums = sums[::-1]
-        part.able = part.sums[0]
+def _multiples(step: int, room: int, most: int) -> int:
+    """The multiples of a step from none to as many as there is room for, as a set."""
+    count = min(room, most) // step + 1
+    return 1 if count == 1 else ((1 << (step * count)) - 1) // ((1 << step) - 1)
 
 
 def _sums(left: int, right: int) -> int:
@@ -162,20 +214,3 @@ def _sums(left: int, right: int) -> int:
         found |= right << (lowest.bit_length() - 1)
         left ^= lowest
     return found
-
-
-def _deal(part: _Part, size: int, times: Longs) -> None:
-    """Give `size` pods, which it can be given, to a part: as many as goes to the first of its own parts."""
-    if part.column >= 0:
-        times[part.column] = size
-        return
-    for i, one in enumerate(part.parts):
-        rest = part.sums[i + 1]
-        share = next(
-            n
-            for n in range(min(size, one.able.bit_length() - 1), -1, -1)
-            if one.able >> n & 1 and rest >> (size - n) & 1
-        )
-        if share:
-            _deal(one, share, times)
-        size -= share

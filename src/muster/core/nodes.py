@@ -191,6 +191,8 @@ class Nodes:
     def _merge(self, entries: list[int | Columns] | None) -> list[int] | Columns | None:
         if entries is None:
             return None
+        if len(entries) == 1 and isinstance(only := entries[0], int):
+            return [only]
         together = [entry for entry in entries if not isinstance(entry, int)]
         # a pod that starts is charged to its node several times on the way
         singly = list({entry for entry in entries if isinstance(entry, int)})

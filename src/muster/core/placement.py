@@ -228,9 +228,10 @@ class Trial:
         self.placed = [0] * len(parts)
         #: a place gets its own node only if a spread allows it at that moment
         self.strict = False
-        sizes = [slots.room(part.shape).size for part in parts]
+        vectors = [slots.room(part.shape) for part in parts]
+        self._demands = [vector.demand for vector in vectors]
         #: parts in the order in which their minima are filled: larger pods first
-        self.order = sorted(range(len(parts)), key=lambda p: -sizes[p])
+        self.order = sorted(range(len(parts)), key=lambda p: -vectors[p].size)
 
     def prefer_all(self, preferred: Mapping[Place, int]) -> None:
         """Put places on their own nodes, where they fit there; some only do once others are there."""
@@ -406,8 +407,7 @@ class Trial:
         self._ledger.commit(begin.mark)
 
     def _charge(self, p: int, columns: int | Columns, times: int | npt.NDArray[np.int64]) -> None:
-        demand = self._ledger.nodes.demand(self.parts[p].shape.requests)
-        self._ledger.take_at(columns, demand, times, self._presences[p])
+        self._ledger.take_at(columns, self._demands[p], times, self._presences[p])
         self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:

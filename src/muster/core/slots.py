@@ -61,7 +61,9 @@ class Slots:
 
     def of(self, shape: Shape) -> Vector:
         """The vector of this shape as of now. Read it before the ledger changes again."""
-        vector = self.room(shape)
+        vector = self._last
+        if vector is None or vector.shape is not shape or vector.position != self._nodes.changes.end:
+            vector = self.room(shape)
         if vector.keyed != vector.position:
             self._order_nodes(vector)
         return vector
