@@ -7,19 +7,19 @@ domain. It may use several domains; that it uses one is another rule's to say. P
 an exclusive one's pod turns up beside it on its own, may stay, and does not grow there.
 
 Whose a node is depends on the ledger too: what a trial has taken away (a victim, a pod that will have ended)
-occupies nothing. So nothing is remembered here but which domains exclusive gangs were in when they last
-changed; who is still there is counted anew each time, from the pods that the ledger knows less those of
-nobody. Clusters without exclusive gangs pay one comparison.
+occupies nothing. So who is on a node is counted anew each time, from the pods that the ledger knows less
+those of nobody. What is remembered is on which nodes there are pods of nobody, and on which exclusive gangs
+were when they last changed. Clusters without exclusive gangs pay one comparison.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from muster.core.gang import GangId, NodeName
 from muster.core.gangs import GangState
-from muster.core.nodes import PODS, Bools, Columns, Ints, Nodes
+from muster.core.nodes import PODS, Bools, Columns, Nodes
 from muster.core.placement import Want
 from muster.core.rules import resolve
 from muster.core.topology import Longs, Topology
@@ -30,17 +30,27 @@ class Exclusion:
         self._nodes = nodes
         self._topology = topology
         self._gangs = gangs
-        #: pods of no gang, by node
-        self.foreign: Counter[NodeName] = Counter()
-        #: exclusive gangs that are somewhere
-        self._holders: dict[GangId, None] = {}
+        #: pods of no gang
+        self._foreign = _ByNode(nodes)
+        #: exclusive gangs that are somewhere: their layer, and their nodes
+        self._holders: dict[GangId, tuple[str, tuple[NodeName, ...]]] = {}
+        #: by layer: gangs that have its domains to themselves
+        self._held: dict[str, _ByNode] = {}
+
+    def foreign(self, node: NodeName, times: int) -> None:
+        """So many more pods of no gang are on a node."""
+        self._foreign.add((node,), times)
 
     def settle(self, state: GangState) -> None:
         """Bring a gang that has changed up to date."""
+        if state.id in self._holders:
+            layer, nodes = self._holders.pop(state.id)
+            self._held[layer].add(nodes, -1)
+            if not self._held[layer]:
+                del self._held[layer]
         if state.gang is not None and state.gang.exclusive and state.nodes:
-            self._holders[state.id] = None
-        elif state.id in self._holders:
-            del self._holders[state.id]
+            layer, nodes = self._holders[state.id] = state.gang.exclusive, tuple(state.nodes)
+            self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
 
     def barred(self, want: Want) -> Columns | None:
         """Columns that are out of bounds for this want; None: it is not concerned."""
@@ -49,54 +59,66 @@ class Exclusion:
             return None
         self._topology.refresh()
         own = want.rules.begun if want.rules is not None else None
+        used = self._nodes.used[self._nodes.resources[PODS], : len(self._nodes)]
+        crowd = used - self._foreign.columns()
         barred = np.zeros(len(self._nodes), np.bool_)
-        crowd = self._crowd()
-        for level, columns in self._held(own):
-            domains: Ints = self._topology.levels[level].domains
-            held = np.unique(domains[columns])
-            barred |= self._in(domains, held[held >= 0], crowd)
-        wanted = self._level(exclusive) if exclusive else None
-        if wanted is not None:
-            domains = self._topology.levels[wanted].domains
-            if own is not None and own in self._gangs:
-                crowd = crowd - self._counts(self._gangs[own].nodes)
-            barred |= domains < 0
-            barred |= self._in(domains, np.unique(domains[domains >= 0]), crowd)
-        return np.flatnonzero(barred)
-
-    def _held(self, own: GangId | None) -> Iterator[tuple[int, Columns]]:
-        """The levels and columns of other exclusive gangs."""
-        for gang in self._holders:
-            state = self._gangs.get(gang)
-            if gang == own or state is None or state.gang is None:
+        for layer, held in self._held.items():
+            if (level := self._level(layer)) is None:
                 continue
-            level = self._level(state.gang.exclusive)
-            if level is not None:
-                column = self._nodes.column
-                yield level, np.array([column[node] for node in state.nodes if node in column], np.intp)
+            holders = held.columns()
+            if own in self._holders and self._holders[own][0] == layer:
+                holders = holders - _counts(self._nodes, dict.fromkeys(self._holders[own][1], 1))
+            barred |= self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)
+        if exclusive and (level := self._level(exclusive)) is not None:
+            if own is not None and own in self._gangs:
+                crowd = crowd - _counts(self._nodes, self._gangs[own].nodes)
+            barred |= self._in_domains(level, crowd > 0) | (self._topology.levels[level].domains < 0)
+        return np.flatnonzero(barred)
 
     def _level(self, layer: str) -> int | None:
         found = resolve((), layer, self._topology.layers)
         return None if found.error else self._topology.names.index(found.exclusive)
 
-    def _in(self, domains: Ints, some: Ints | Columns, crowd: Longs) -> Bools:
-        """The columns of those of these domains in which there is anybody."""
-        there = np.zeros(max(int(domains.max(initial=-1)) + 2, 1), np.bool_)
-        there[domains[(crowd > 0) & (domains >= 0)]] = True
-        wanted = np.zeros_like(there)
-        wanted[some] = True
-        inside: Bools = (there & wanted)[domains] & (domains >= 0)
+    def _in_domains(self, level: int, some: Bools) -> Bools:
+        """All columns of the domains in which some are."""
+        domains = self._topology.levels[level].domains
+        marked = np.zeros(len(self._topology.levels[level].paths) + 1, np.bool_)
+        marked[domains[some]] = True
+        marked[-1] = False  # no domain
+        inside: Bools = marked[domains]
         return inside
 
-    def _crowd(self) -> Longs:
-        """Per column the pods and promised places of gangs."""
-        used = self._nodes.used[self._nodes.resources[PODS], : len(self._nodes)]
-        crowd: Longs = used - self._counts(self.foreign)
-        return crowd
 
-    def _counts(self, by_node: Mapping[NodeName, int]) -> Longs:
-        counts = np.zeros(len(self._nodes), np.int64)
-        for node, number in by_node.items():
-            if (column := self._nodes.column.get(node)) is not None:
-                counts[column] = number
-        return counts
+class _ByNode:
+    """Counts by node, and by column as long as columns stay where they are."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._counts = Counter[NodeName]()
+        self._columns: Longs = np.zeros(0, np.int64)
+        self._layout = -1
+
+    def add(self, nodes: Iterable[NodeName], times: int) -> None:
+        for node in nodes:
+            self._counts[node] += times
+            if not self._counts[node]:
+                del self._counts[node]
+            if self._layout == self._nodes.layout and node in self._nodes.column:
+                self._columns[self._nodes.column[node]] += times
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def columns(self) -> Longs:
+        """Not to be written to."""
+        if self._layout != self._nodes.layout:
+            self._columns, self._layout = _counts(self._nodes, self._counts), self._nodes.layout
+        return self._columns
+
+
+def _counts(nodes: Nodes, by_node: Mapping[NodeName, int]) -> Longs:
+    counts = np.zeros(len(nodes), np.int64)
+    for node, number in by_node.items():
+        if (column := nodes.column.get(node)) is not None:
+            counts[column] = number
+    return counts

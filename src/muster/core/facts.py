@@ -147,7 +147,7 @@ class Facts:
         device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self._pods[event.pod] = _with_device(event, device)
         if event.gang is None:
-            self._exclusion.foreign[event.node] += 1
+            self._exclusion.foreign(event.node, 1)
         else:
             state = self._gangs.touch(event.gang)
             if event.place is not None:
@@ -190,7 +190,7 @@ class Facts:
         pod, times = pods[0], len(pods)
         self._ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence, times)
         if pod.gang is None:
-            self._exclusion.foreign[pod.node] -= times
+            self._exclusion.foreign(pod.node, -times)
         else:
             occupy(self._gangs.touch(pod.gang), pod.node, pod.requests, -times)
 

@@ -2,10 +2,10 @@
 
 For pods of one shape this is counting. Where the gang has no pods, the numbers that a domain can be given are
 the multiples, up to its room, of all that is asked from its layer downwards; and that room is the sum of its
-parts' rooms, rounded down: a few passes over arrays. Where it has some, the rest of a multiple is missing
-first, and the numbers are a set: those that are sums of the parts' numbers, less those that break the
-domain's own rule. A set is the bits of an integer, and the sums of two sets are a few shifts. So rooms and sets
-go up the tree, and the decision, largest shares first, comes down again. This is exact.
+parts' rooms, rounded down: a few passes over arrays. Where it has some, they may be in want of the rest of a
+multiple, and the numbers are a set: the sums of the parts' numbers, less those that break the domain's own
+rule. A set is the bits of an integer, and the sums of two sets are a few shifts. So rooms and sets go up
+the tree, and the decision, largest shares first, comes down again. This is exact.
 
 A domain that is given nothing is not asked: pods there that are no multiple any more, since one was lost,
 keep nobody from going elsewhere.
@@ -137,9 +137,8 @@ class Counting:
     def _part(self, level: int, number: int) -> _Part:
         taken = self._taken[level][number]
         if not taken:
-            return _Part(
-                level, number, _multiples(self._steps[level], self._room[level].item(number), self._most)
-            )
+            able = _multiples(self._steps[level], self._room[level].item(number), self._most)
+            return _Part(level, number, able)
         if level == self._node:
             able = _multiples(1, self._free.item(number), self._most)
             return _Part(level, number, able & self._allowed(level, taken))
@@ -181,10 +180,8 @@ class Counting:
         if level == self._node:
             yield np.array([number], np.intp), np.array([size], np.int64)
             return
-        inside = self._inside(level, number)
-        room = np.minimum(
-            self._room[level + 1][inside], self._most // self._steps[level + 1] * self._steps[level + 1]
-        )
+        inside, step = self._inside(level, number), self._steps[level + 1]
+        room = np.minimum(self._room[level + 1][inside], self._most // step * step)
         order = np.argsort(-room, kind="stable")
         inside, room = inside[order], room[order]
         filled = room.cumsum()
