@@ -115,6 +115,8 @@ async def test_pods_of_a_group_are_one_job_and_are_cancelled_with_it(client: Loc
 async def test_what_fits_is_submitted_and_what_never_can_is_explained(client: LocalClient) -> None:
     await node(client, cpu="4", memory="8Gi", pods="110")
     assert await never(client, manifest("cpus: 3, memory: 1")) == [], "one after the other"
+    await client.patch(kinds.NODE, "", "n", {"spec": {"unschedulable": True}})
+    assert await never(client, manifest("cpus: 3, memory: 1")) == [], "a cordon is not for ever"
     (gang,) = await never(client, manifest("cpus: 3, memory: 1", mode="gang"))
     assert "can never start here" in gang
     (large,) = await never(client, manifest("cpus: 5, memory: 1"))

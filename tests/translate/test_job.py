@@ -135,7 +135,7 @@ GATES: dict[str, tuple[Object, Code, str]] = {
             "template": {"spec": pod_spec(schedulingGates=[{"name": "x/y"}])},
         },
         Code.GATED,
-        "scheduling gate x/y",
+        "scheduling gate x/y; whoever set it has to remove it from its template",
     ),
     "pods": ({"parallelism": 3}, Code.MEMBERS_MISSING, "0 of 3 pods exist"),
 }

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from muster import names
 from muster.api.base import Object
@@ -141,6 +142,14 @@ def test_the_objects_own_label_is_the_same_as_the_flag(key: str) -> None:
     assert owner["spec"]["suspend"] is True
     (owner,) = load("f.yaml", text=text, mode="independent").objects
     assert owner["metadata"]["labels"][names.GANG] == "false"
+    assert "suspend" not in owner["spec"]
+
+
+def test_pods_with_scheduling_gates_are_made_so_that_somebody_can_lift_them() -> None:
+    gated = yaml.safe_load(job())
+    gated["spec"]["template"]["spec"]["schedulingGates"] = [{"name": "x/y"}]
+    (owner,) = load("f.yaml", text=json.dumps(gated), mode="gang").objects
+    assert owner["metadata"]["labels"] == {names.GANG: "true"}
     assert "suspend" not in owner["spec"]
 
 

@@ -1,6 +1,7 @@
 """Handing a job file's objects to a cluster: all of them, or none."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from muster.api.base import Object
 from muster.api.kinds import BY_NAME, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
@@ -33,12 +34,15 @@ async def submit(client: Client, job: JobFile) -> list[Followed]:
 
 
 async def never(client: Client, job: JobFile) -> list[str]:
-    """Why parts of the job could never start on the cluster's nodes; empty if all could."""
+    """Why parts of the job could never start on the cluster's nodes; empty if all could.
+
+    What is cordoned or not ready now need not be so for ever.
+    """
     from muster.app import fit  # the scheduler is loaded with it
     from muster.translate.nodes import node_changed
 
     nodes = (await client.list(NODE)).items
-    return list(fit.misfits(job, [node_changed(node) for node in nodes]))
+    return list(fit.misfits(job, [replace(node_changed(node), cordoned=False, ready=True) for node in nodes]))
 
 
 def jobs(job: JobFile) -> list[Followed]:

@@ -184,11 +184,13 @@ def _suspended(owner: Owner | None, suspended: bool) -> Gate | None:
 
 def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | None:
     """Gates on its pods, or on the template of pods that are not there yet."""
-    gates = filled.gates | ({part.demand.gates for part in parts.values()} if suspended else set())
-    gates.discard("")
+    gates, where = filled.gates, ""
+    if suspended and not gates:
+        gates, where = {part.demand.gates for part in parts.values()} - {""}, " from its template"
     if not gates:
         return None
-    return Gate(Code.GATED, f"scheduling gate {', '.join(sorted(gates))}; whoever set it has to remove it")
+    named = ", ".join(sorted(gates))
+    return Gate(Code.GATED, f"scheduling gate {named}; whoever set it has to remove it{where}")
 
 
 def _uncreated(parts: Mapping[str, Part], filled: Filled) -> dict[str, int]:

@@ -240,8 +240,11 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
     """Each thing that a pod requires and that muster does not look at when it chooses a node."""
-    if spec.resource_claims or any(c.resources.claims for c in (*spec.containers, *spec.init_containers)):
-        yield "resourceClaims (dynamic resource allocation) is not supported yet"
+    claims = {str(claim.get("name", "?")) for claim in spec.resource_claims}
+    for container in (*spec.containers, *spec.init_containers):
+        claims |= {str(claim.get("name", "?")) for claim in container.resources.claims}
+    if claims:
+        yield f"resourceClaims {', '.join(sorted(claims))} (dynamic resource allocation) is not supported yet"
     for volume in spec.volumes:
         if "ephemeral" in volume:
             yield f"volume {volume.get('name', '?')} with a claim of its own (ephemeral) is not supported yet"

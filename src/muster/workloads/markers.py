@@ -22,10 +22,13 @@ def mode_of(owner: Object) -> Mode | None:
     return _MODE.get(str(value))
 
 
-def as_gang(owner: Object) -> None:
-    """The pods of this Job or JobSet start together; muster starts it, unless its author suspended it."""
+def as_gang(owner: Object, *, gated: bool = False) -> None:
+    """The pods of this Job or JobSet start together; muster starts it, unless its author suspended it.
+
+    Pods with scheduling gates have to be made for somebody to lift them; they wait as they are.
+    """
     _label(owner, names.GANG, "true")
-    if not owner["spec"].get("suspend"):
+    if not (owner["spec"].get("suspend") or gated):
         _label(owner, names.ADMISSION, "gang")
         owner["spec"]["suspend"] = True
 

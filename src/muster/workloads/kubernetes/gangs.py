@@ -55,7 +55,8 @@ def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
         return [_in_group(job, grouped[0])] if mode == "independent" else []
     wanted = mode or markers.mode_of(job.object)
     if wanted == "gang":
-        markers.as_gang(job.object)
+        gated = any(template.get("spec", {}).get("schedulingGates") for _, template in pods(job))
+        markers.as_gang(job.object, gated=gated)
         for _, template in pods(job):
             markers.for_scheduler(template)
     elif mode == "independent":
