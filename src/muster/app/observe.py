@@ -3,16 +3,30 @@
 import asyncio
 
 from muster.kube.client import Client
-from muster.kube.listing import every
+from muster.kube.errors import Forbidden, NotFound
+from muster.kube.listing import everything
 from muster.runtime.mirror import WATCHED
 from muster.workloads.snapshot import Objects
 
 
 async def observe(client: Client) -> Objects:
-    """All objects that the scheduler would look at."""
+    """All that the scheduler would look at. Raises Forbidden with all kinds that may not be listed."""
     found = Objects()
-    lists = await asyncio.gather(*(every(client, kind) for kind in WATCHED))
-    for kind, items in zip(WATCHED, lists, strict=True):
-        for resource in items:
-            found.add(kind, resource)
+    denied: dict[str, Forbidden] = {}
+    pages = await asyncio.gather(*(everything(client, kind) for kind in WATCHED), return_exceptions=True)
+    for kind, page in zip(WATCHED, pages, strict=True):
+        match page:
+            case NotFound():  # a cluster without our kinds, or without somebody else's
+                found.absent.append(kind)
+            case Forbidden():
+                denied[f"{kind.plural}.{kind.group}".rstrip(".")] = page
+            case BaseException():
+                raise page
+            case _:
+                for resource in page.items:
+                    found.add(kind, resource)
+    if denied:
+        (_, first), *others = denied.items()
+        too = f"; nor may it list {', '.join(name for name, _ in others)}" if others else ""
+        raise Forbidden(f"{first.message}{too}")
     return found

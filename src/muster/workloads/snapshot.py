@@ -44,6 +44,8 @@ class Objects:
     ignored: Counter[str] = field(default_factory=Counter)
     #: objects that came again: the last of each counts
     repeated: int = 0
+    #: kinds that the cluster does not know
+    absent: list[AnyKind] = field(default_factory=list)
 
     def add(self, kind: AnyKind, resource: Resource) -> None:
         name = (kind, resource.metadata.namespace, resource.metadata.name)

@@ -63,6 +63,11 @@ def plan(
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
+    for kind in cluster.absent:
+        if any(kind is name[0] for name in proposed.items):
+            notes.append(
+                f"the cluster does not know the kind {kind.kind} ({kind.api_version}) and would refuse it"
+            )
     picture = Picture(schedulers)
     picture.put_all(cluster)
     as_it_is = picture.events(at)
