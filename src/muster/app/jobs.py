@@ -27,6 +27,7 @@ from muster.app.pods import first_failure
 from muster.kube.client import Client
 from muster.kube.listing import every
 from muster.names import ADMISSION
+from muster.translate.marks import mark
 
 
 class UnknownJob(LookupError):
@@ -218,7 +219,7 @@ def _view(
     if ended is not None and ended.status == "True":
         state = State.SUCCEEDED if ended.type == success else State.FAILED
         reason = (ended.reason, ended.message) if state is State.FAILED else None
-    elif suspended and _marker(resource, ADMISSION) != "gang":
+    elif suspended and mark(resource.metadata, ADMISSION) != "gang":
         state, reason = State.SUSPENDED, ("Gated", "suspended by its owner (spec.suspend)")
     else:
         state = _live_state(pods, phases)
@@ -357,10 +358,6 @@ def _group_of(pod: Pod) -> str | None:
 
 def _group_key(kind: Kind[PodGroup], group: PodGroup) -> str:
     return f"{kind.group}/{group.key}"
-
-
-def _marker(resource: Resource, key: str) -> str | None:
-    return resource.metadata.annotations.get(key) or resource.metadata.labels.get(key)
 
 
 def _last_end(pods: Iterable[Pod]) -> datetime | None:

@@ -232,21 +232,8 @@ class _Reading:
             yield Finding(self._file, line, int(line > 0), (), message)
 
 
-class _Loader(yaml.CSafeLoader):
-    """libyaml's loader, which takes dates for text and stops at our depth."""
-
-    def __init__(self, text: str, file: str) -> None:
-        super().__init__(text)
-        self._file, self._depth = file, 0
-
-    def descend_resolver(self, current_node: yaml.Node | None, current_index: object) -> None:
-        self._depth += 1
-        if self._depth > source.MAX_DEPTH:
-            line = current_node.start_mark.line + 1 if current_node is not None else 1
-            raise JobFileError.of(self._file, f"is nested deeper than {source.MAX_DEPTH} levels", line)
-
-    def ascend_resolver(self) -> None:
-        self._depth -= 1
+class _Loader(source.Loader):
+    """It takes dates for text."""
 
 
 _Loader.yaml_implicit_resolvers = {

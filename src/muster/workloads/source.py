@@ -104,20 +104,12 @@ def parse(text: str, file: str) -> list[Document]:
     return documents
 
 
-class _Loader(yaml.CSafeLoader):
-    """libyaml's composer, stopped at our bounds. It calls these methods for every node."""
+class Loader(yaml.CSafeLoader):
+    """libyaml's loader, stopped at our depth. It calls these methods for every node."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text)
-        self._file = file
-        self._nodes = 0
-        self._depth = 0
-
-    def resolve(self, *args: Any) -> Any:  # Any: the binding's own untyped hook
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise _too_many(self._file)
-        return super().resolve(*args)  # type: ignore[no-untyped-call]
+        self._file, self._depth = file, 0
 
     def descend_resolver(self, current_node: yaml.Node | None, current_index: object) -> None:
         self._depth += 1
@@ -129,8 +121,22 @@ class _Loader(yaml.CSafeLoader):
         self._depth -= 1
 
 
+class _Composer(Loader):
+    """The same, stopped at our number of nodes, too."""
+
+    def __init__(self, text: str, file: str) -> None:
+        super().__init__(text, file)
+        self._nodes = 0
+
+    def resolve(self, *args: Any) -> Any:  # Any: the binding's own untyped hook
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise _too_many(self._file)
+        return super().resolve(*args)  # type: ignore[no-untyped-call]
+
+
 def _compose(text: str, file: str) -> Iterator[yaml.Node]:
-    loader = _Loader(text, file)
+    loader = _Composer(text, file)
     total = 0
     while loader.check_node():
         node = loader.get_node()
