@@ -117,8 +117,8 @@ FAULTS: Final = (
         "gated gangs are placed",
         "all or nothing",
         "core/wants.py",
-        "        if gang.gate is not None:\n            return\n        told",
-        "        told",
+        "        if gang.gate is not None:\n            return\n        state.carried",
+        "        state.carried",
         _EVENTS,
     ),
     Fault(

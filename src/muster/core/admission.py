@@ -16,7 +16,7 @@ equal gangs are checked once.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.core.decisions import Explanation
 from muster.core.gang import Amounts, Code, Gang
@@ -31,8 +31,7 @@ from muster.core.quotas import Quotas
 from muster.core.wants import Wants
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """What a gang may have now, if it fits: its want, or a smaller one with the same minimum."""
 
     want: Want

@@ -170,7 +170,7 @@ class Shape(Hashed):
 
 
 @dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Hashed):
     name: str
     shape: Shape
     count: int
@@ -185,6 +185,8 @@ class PodSet:
     uncreated: int = 0
     #: by name of each ResourceQuota that counts for its pods: what it charges for one
     quotas: tuple[tuple[str, Amounts], ...] = ()
+
+    __hash__ = Hashed.__hash__
 
 
 class Strategy(Enum):

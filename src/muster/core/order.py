@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.core.admission import Admission, Full, Offer, refusal
 from muster.core.decisions import Explanation
@@ -54,8 +54,7 @@ class Standing(Enum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One gang's turn: it may have what is offered, if that fits."""
 
     state: GangState
@@ -137,6 +136,10 @@ class Lines:
         self.begun, self.gated = Line(), Line()
         self.of_queue: dict[str, Line] = {}
         self._where: dict[GangId, Line] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anybody lacks anything."""
+        return bool(self._where)
 
     def put(self, state: GangState) -> None:
         assert state.gang is not None

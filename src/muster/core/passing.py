@@ -5,7 +5,6 @@ would carry a queue over, comes where he came before.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from muster.core.admission import Admission, Full, refusal
 from muster.core.backfill import Reservations
@@ -54,4 +53,4 @@ def _by_duration(
         answer = admission.within(state, account) if account is not None else None
         state.refusal = refusal(answer)
         if isinstance(answer, Want | Full):
-            yield replace(turn, offer=admission.offer(state, answer))
+            yield turn._replace(offer=admission.offer(state, answer))

@@ -159,6 +159,11 @@ class Presences:
         """Grows when anti-affinity turns up that was not known before."""
         return self._carried.arrived
 
+    @property
+    def carriers(self) -> object:
+        """Another whenever `keeping_off` may say something else."""
+        return self._carried, self._carried.arrived
+
     def _recount(self, answer: _Answer) -> None:
         self._fold()
         answer.count = np.zeros(len(self._nodes), np.int32)

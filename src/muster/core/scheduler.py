@@ -181,7 +181,10 @@ class Scheduler:
         # 3. What each lacks, and each queue may use
         self._settlement.touch_concerned()
         self._settlement.settle()
-        self.queues.entitle()
+        if (
+            self._lines or self.config.explain
+        ):  # who is not told why may not be told who may have what, either
+            self.queues.entitle()
         # 4. Each gang in its turn
         self._misfits.begin()
         self.fit.exact.next_cycle()

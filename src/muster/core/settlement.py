@@ -107,10 +107,10 @@ class Settlement:
         self._accounted.clear()
         self._preemption.linger()
 
-    def started(self, state: GangState) -> None:
-        """It has been given places in this cycle."""
+    def started(self, state: GangState, *, whole: bool) -> None:
+        """It has been given places in this cycle; `whole`: all that it lacked."""
         self._gangs.touched.add(state.id)
-        self.account(state)
+        self.account(state, satisfied=whole)
         if state.want is None and not self._preemption.departures:
             self._accounted.add(state.id)
 
@@ -122,8 +122,8 @@ class Settlement:
             self.account(self._gangs[gang])
         self._preemption.linger()
 
-    def account(self, state: GangState) -> None:
-        """What it lacks, when it ends, and what its queue uses, as it is now."""
+    def account(self, state: GangState, *, satisfied: bool = False) -> None:
+        """What it lacks (nothing, if `satisfied`), when it ends, and what its queue uses, as it is now."""
         self.accounted += 1
         if not state.begun:
             state.bound = state.assigned = None
@@ -131,7 +131,10 @@ class Settlement:
             state.assigned = self.now  # this cycle starts it, or nobody knows since when it is there
         self._ends.note(state)
         self._exclusion.settle(state)
-        self._wants.settle(state)
+        if satisfied:
+            state.want, state.vacant = None, ()
+        else:
+            self._wants.settle(state)
         self._queues.settle(state, self._preemption.departures.of(state))
         self._quotas.settle(state)
 

@@ -18,7 +18,7 @@ from muster.core.decisions import Assign, Decision, Wait
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
-from muster.core.gang import Amounts, NodeName, Place, PodId
+from muster.core.gang import Place, PodId
 from muster.core.gangs import Gangs, GangState, Hold, occupy, pod_set_of, presence
 from muster.core.ledger import Ledger
 from muster.core.misfits import Misfits
@@ -130,14 +130,13 @@ class Starts:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None
         asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
-        names, together = self._nodes.names, Counter[tuple[NodeName, Amounts]]()
+        holds, names = state.holds, self._nodes.names
         for place, column in placed.items():
             requests, who = asked[place.pod_set]
-            node = names[column]
-            state.holds[place] = Hold(node, requests, True, until[place], devices.get(place), who)
-            together[node, requests] += 1
-        for (node, requests), times in together.items():
-            occupy(state, node, requests, times)
+            holds[place] = Hold(names[column], requests, True, until[place], devices.get(place), who)
+        together = Counter((column, place.pod_set) for place, column in placed.items())
+        for (column, pod_set), times in together.items():
+            occupy(state, names[column], asked[pod_set][0], times)
         state.planned.clear()
         state.lapsed -= placed.keys()
 
@@ -219,9 +218,12 @@ class Starts:
         if untold:
             self._misfits.clear()  # a place that moved has left room behind
             self._fit.exact.room_freed()
+        whole = len(placed) == sum(map(len, state.vacant))
         fresh = now + self._hold if state.pods else None
-        self.promise(state, placed, devices, {p: untold[p].until if p in untold else fresh for p in placed})
-        self._settlement.started(state)
+        until = dict.fromkeys(placed, fresh) | {p: untold[p].until for p in untold.keys() & placed.keys()}
+        self.promise(state, placed, devices, until)
+        self._settlement.started(state, whole=whole)
         if not placed:
             return None
-        return Assign(state.id, {p: state.holds[p].node for p in sorted(placed)}, devices)
+        names = self._nodes.names
+        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, devices)

@@ -14,7 +14,7 @@ class Turns:
     def __init__(self, turns: int) -> None:
         self._turns = self._left = turns
         self._now: set[Want] = set()
-        #: in order of arrival; wants that are gone drop out
+        #: in order of arrival; wants that nobody remembers drop out
         self._waiting: WeakKeyDictionary[Want, None] = WeakKeyDictionary()
 
     def next_cycle(self) -> None:

@@ -6,6 +6,7 @@ are found out once for all gangs that want the same, and remembered by identity.
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from typing import Final
 from weakref import WeakValueDictionary
 
 from muster.core.concern import Concern, concern
@@ -14,6 +15,11 @@ from muster.core.gang import Gang, Place, PodSet, PodTerm
 from muster.core.gangs import GangState, indices, presence
 from muster.core.placement import Part, Rules, Want
 from muster.core.presences import Presences, selects
+
+#: A want, the indices of each part's vacant places, and what other pods see of each pod set's pods.
+_Lack = tuple[Want, tuple[Sequence[int], ...], dict[str, Presence]]
+#: Kinds of gangs of which it is remembered what they want.
+_KEPT: Final = 1024
 
 
 class Wants:
@@ -24,6 +30,9 @@ class Wants:
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Want] = (
             WeakValueDictionary()
         )
+        #: of gangs that have nothing yet, by what they ask for, as of `Presences.carriers`
+        self._whole: dict[tuple[object, ...], _Lack | None] = {}
+        self._as_of: object = None
 
     def of(self, parts: tuple[Part, ...], need: int, rules: Rules | None) -> Want:
         key = (parts, need, rules)
@@ -44,6 +53,27 @@ class Wants:
         state.rank = (-gang.priority, gang.submitted, state.id)
         if gang.gate is not None:
             return
+        state.carried = self._presences.carried
+        if state.begun or state.retired or state.lapsed:
+            lack = self._lack(state, gang)
+        else:
+            lack = self._all(state, gang)
+        if lack is not None:
+            state.want, state.vacant, state.presences = lack
+
+    def _all(self, state: GangState, gang: Gang) -> _Lack | None:
+        """What a gang wants that has nothing yet, and so does every other of its kind."""
+        if self._as_of != self._presences.carriers or len(self._whole) >= _KEPT:
+            self._whole.clear()
+            self._as_of = self._presences.carriers
+        key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive
+        try:
+            return self._whole[key]
+        except KeyError:
+            lack = self._whole[key] = self._lack(state, gang)
+            return lack
+
+    def _lack(self, state: GangState, gang: Gang) -> _Lack | None:
         told = (place for place, promise in state.holds.items() if promise.told)
         taken = indices(state.filled, state.retired, told)
         vacant = [_vacant(p.count, taken.get(p.name)) for p in gang.pod_sets]
@@ -51,7 +81,7 @@ class Wants:
         overall = max(gang.min_count - sum(done), 0)
         needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]
         if not (overall or any(vacant) or any(needs)):
-            return
+            return None
         # What the other sets cannot contribute to the overall minimum, this set must.
         room = sum(len(v) for v in vacant)
         needs = [max(n, overall - (room - len(v))) for n, v in zip(needs, vacant, strict=True)]
@@ -65,11 +95,9 @@ class Wants:
         own = {term for p in gang.pod_sets for term in p.shape.apart}
         parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, who, own)) for p, who, v, n in chosen)
         if not parts and not overall:
-            return
-        state.want = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
-        state.vacant = tuple(v for _, _, v, _ in chosen)
-        state.presences = {p.name: who for p, who, _, _ in chosen}
-        state.carried = self._presences.carried
+            return None
+        want = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
+        return want, tuple(v for _, _, v, _ in chosen), {p.name: who for p, who, _, _ in chosen}
 
     def newly_concerned(self, state: GangState) -> bool:
         """Whether anti-affinity has turned up since `settle` that keeps pods of this gang off."""

@@ -158,6 +158,8 @@ class _Run:
     ends: bool
     #: runs before this one
     runs: int
+    #: that it has when it is whole
+    places: int
     pods: dict[Place, tuple[PodId, NodeName]] = field(default_factory=dict)
     #: thousandths that its places take
     held: int = 0
@@ -169,12 +171,12 @@ class _Run:
 
     def work(self, now: float) -> None:
         """Bring what is done up to date."""
-        self.done += _seconds(now - self.since, len(self.pods), self.job.places)
+        self.done += _seconds(now - self.since, len(self.pods), self.places)
         self.since = now
 
     @property
     def end(self) -> float:
-        return self.since + _seconds(self.until - self.done, self.job.places, len(self.pods))
+        return self.since + _seconds(self.until - self.done, self.places, len(self.pods))
 
     @property
     def kept(self) -> float:
@@ -290,7 +292,7 @@ class _Cluster:
         before = run.held
         self._bind(assign, run, now)
         if not _enough(run):
-            raise Violation(f"{run.job.id} is assigned {len(run.pods)} of its {run.job.places} places")
+            raise Violation(f"{run.job.id} is assigned {len(run.pods)} of its {run.places} places")
         self._plan_end(run)
         if waiting is not None:
             self._recorder.job_started(run.job, run.held, now)
@@ -302,9 +304,8 @@ class _Cluster:
         overhead = job.restart_cost if runs else 0.0
         until = job.run_time - saved + overhead
         fails = runs < len(job.failures) and job.failures[runs] < until
-        run = _Run(
-            job, now, saved, overhead, job.failures[runs] if fails else until, not fails, runs, since=now
-        )
+        until = job.failures[runs] if fails else until
+        run = _Run(job, now, saved, overhead, until, not fails, runs, job.places, since=now)
         self._running[job.id] = run
         return run
 
@@ -326,8 +327,8 @@ class _Cluster:
     def _plan_end(self, run: _Run) -> None:
         self._numbers += 1
         run.number = self._numbers
-        if run.end < inf:
-            heappush(self._ends, (run.end, run.job.id, run.number))
+        if (end := run.end) < inf:
+            heappush(self._ends, (end, run.job.id, run.number))
 
     def _preempt(self, victim: Victim, now: float) -> None:
         run = self._running.get(victim.gang)
@@ -378,6 +379,8 @@ def _seconds(seconds: float, times: int, of: int) -> float:
 
 
 def _enough(run: _Run) -> bool:
+    if len(run.pods) == run.places:
+        return True
     job = run.job
     filled = Counter(place.pod_set for place in run.pods)
     return len(run.pods) >= job.least and all(filled[each.name] >= each.min_count for each in job.pod_sets)

@@ -267,7 +267,10 @@ class Queues:
 
     def closed(self, account: Account) -> Account | None:
         """The queue, this one or one above it, that takes in nothing new."""
-        return next((above for above in account.path if above.rules.closed), None)
+        for above in account.path:
+            if above.rules.closed:
+                return above
+        return None
 
     def full(self, account: Account) -> str | None:
         """Why the queue may have no more gangs."""
