@@ -1,14 +1,12 @@
 """Small clusters and gangs with constraints, and an oracle for them: Kubernetes' rules pod by pod, naively.
 
-The oracle shares no code with `constraints.py`: it looks at every pair of pods, and at every order in which
-the gang's pods could be placed.
+The oracle judges by `company.py`, which looks at every pair of pods, and tries every placement of the gang.
 """
 
 import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from muster.core.decisions import Assign
 from muster.core.eligibility import obstacle
@@ -41,15 +39,10 @@ from muster.core.gang import (
     Taint,
 )
 from muster.core.scheduler import Scheduler
+from tests.core import company
+from tests.core.company import Pod
 
 KEYS = ("host", "zone", "rack")
-
-
-@dataclass(frozen=True)
-class Pod:
-    presence: Presence
-    shape: Shape
-    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +75,7 @@ def draw(seed: int) -> Case:
     return Case(tuple(nodes), tuple(there), Gang(GangId("g"), tuple(sets), total, 0.0, namespace="ns"))
 
 
-def _foreign(rng: random.Random, node: str) -> Pod:
+def _foreign(rng: random.Random, node: NodeName) -> Pod:
     apart = (_term(rng),) if rng.random() < 0.3 else ()
     ports = (_port(rng),) if rng.random() < 0.3 else ()
     labels = (("app", rng.choice("pqr")),)
@@ -132,7 +125,7 @@ def scheduler(case: Case) -> Scheduler:
     for fact in case.nodes:
         made.apply(fact)
     for i, pod in enumerate(case.there):
-        made.apply(PodBound(PodId(f"f{i}"), NodeName(pod.node), (), presence=pod.presence))
+        made.apply(PodBound(PodId(f"f{i}"), pod.node, (), presence=pod.presence))
     made.apply(GangSubmitted(case.gang))
     return made
 
@@ -163,7 +156,7 @@ def possible(case: Case) -> bool:
     )
 
 
-def _ways(case: Case, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+def _ways(case: Case, pods: Sequence[Pod]) -> Iterator[tuple[NodeName, ...]]:
     """Node names; equal pods in order of name."""
     names = [node.name for node in case.nodes]
     groups = [len(list(group)) for _, group in itertools.groupby(pods)]
@@ -175,111 +168,14 @@ def _ways(case: Case, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
 
 def satisfied(case: Case, new: Sequence[Pod]) -> bool:
     nodes = {node.name: node for node in case.nodes}
-    labels = {node.name: dict(node.labels) for node in case.nodes}
     for name, node in nodes.items():
         mine = [pod for pod in new if pod.node == name]
         if sum(amount for pod in mine for _, amount in pod.shape.requests) > dict(node.capacity)["cpu"]:
             return False
         if any(obstacle(pod.shape, node) for pod in mine):
             return False
-    everybody = [*case.there, *new]
-    for pod in new:
-        for other in everybody:
-            if other is not pod and (_collide(pod, other) or _apart(pod, other, labels)):
-                return False
-        for spread in pod.shape.spread:
-            if not _even(pod, spread, everybody, nodes, labels):
-                return False
-    return _reachable(tuple(case.there), tuple(new), labels)
-
-
-def _collide(one: Pod, other: Pod) -> bool:
-    return one.node == other.node and any(
-        (p.number, p.protocol) == (q.number, q.protocol)
-        and (p.address == q.address or "" in (p.address, q.address) or "0.0.0.0" in (p.address, q.address))
-        for p in one.presence.ports
-        for q in other.presence.ports
-    )
-
-
-def _apart(one: Pod, other: Pod, labels: dict[NodeName, dict[str, str]]) -> bool:
-    return any(
-        _selects(term, theirs) and _together(term.key, mine, theirs, labels)
-        for mine, theirs in ((one, other), (other, one))
-        for term in mine.presence.apart
-    )
-
-
-def _together(key: str, one: Pod, other: Pod, labels: dict[NodeName, dict[str, str]]) -> bool:
-    value = labels[NodeName(one.node)].get(key)
-    return value is not None and value == labels[NodeName(other.node)].get(key)
-
-
-def _selects(term: PodTerm, pod: Pod) -> bool:
-    return (term.namespaces is None or pod.presence.namespace in term.namespaces) and _match(term.labels, pod)
-
-
-def _match(requirements: Sequence[Requirement], pod: Pod) -> bool:
-    value = dict(pod.presence.labels).get("app")
-    checks = {
-        Operator.IN: lambda r: value in r.values,
-        Operator.NOT_IN: lambda r: value not in r.values,
-        Operator.EXISTS: lambda r: value is not None,
-    }
-    return all(checks[r.operator](r) for r in requirements)
-
-
-def _even(
-    pod: Pod,
-    spread: Spread,
-    everybody: Sequence[Pod],
-    nodes: dict[NodeName, NodeChanged],
-    labels: dict[NodeName, dict[str, str]],
-) -> bool:
-    keys = [s.key for s in pod.shape.spread]
-    if any(key not in labels[NodeName(pod.node)] for key in keys):
-        return False
-    counts: dict[str, int] = {}
-    for name, node in nodes.items():
-        bare = replace(node, taints=())
-        usable = not obstacle(pod.shape, bare) if spread.honor_affinity else True
-        clean = not node.taints if spread.honor_taints else True
-        if usable and clean and all(key in labels[name] for key in keys):
-            here = [p for p in everybody if p.node == name and not p.presence.leaving]
-            counts.setdefault(labels[name][spread.key], 0)
-            counts[labels[name][spread.key]] += sum(
-                p.presence.namespace == pod.presence.namespace and _match(spread.labels, p) for p in here
-            )
-    least = 0 if len(counts) < spread.min_domains else min(counts.values())
-    return counts[labels[NodeName(pod.node)][spread.key]] - least <= spread.max_skew
-
-
-def _reachable(there: tuple[Pod, ...], new: tuple[Pod, ...], labels: dict[NodeName, dict[str, str]]) -> bool:
-    """Whether the new pods can come in some order in which each finds the company that it wants."""
-
-    @lru_cache(None)
-    def reach(come: frozenset[int]) -> bool:
-        if len(come) == len(new):
-            return True
-        present = [*there, *(new[i] for i in come)]
-        return any(
-            _has_company(new[i], present, labels) and reach(come | {i})
-            for i in range(len(new))
-            if i not in come
-        )
-
-    return reach(frozenset())
-
-
-def _has_company(pod: Pod, present: Sequence[Pod], labels: dict[NodeName, dict[str, str]]) -> bool:
-    terms = pod.shape.near
-    if any(term.key not in labels[NodeName(pod.node)] for term in terms):
-        return False
-    liked = [p for p in present if all(_selects(term, p) for term in terms)]
-    anywhere = any(term.key in labels[NodeName(p.node)] for p in liked for term in terms)
-    if not anywhere and all(_selects(term, pod) for term in terms):
-        return True
-    return all(any(_together(term.key, pod, p, labels) for p in liked) for term in terms)
+    asked = (new, case.there, nodes)
+    return company.tolerated(*asked) and company.even(*asked) and company.accompanied(*asked)
 
 
 def answers(seeds: Sequence[int]) -> dict[str, int]:
@@ -324,7 +220,7 @@ def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
             yield _then(case, gang, list(there.values())), list(new.values())
             for place, pod in new.items():
                 bound = PodId(f"{place}@{now}")
-                requests, name = pod.shape.requests, NodeName(pod.node)
+                requests, name = pod.shape.requests, pod.node
                 made.apply(PodBound(bound, name, requests, gang.id, place, pod.presence))
             there |= new
         if there and rng.random() < 0.7:
@@ -347,5 +243,5 @@ def gathered(case: Case, new: Sequence[Pod]) -> bool:
     """Whether the gang is in one zone, if it has to be."""
     zones = {node.name: dict(node.labels).get("zone") for node in case.nodes}
     own = [pod for pod in case.there if pod.shape.requests]
-    used = {zones[NodeName(pod.node)] for pod in (*own, *new)}
+    used = {zones[pod.node] for pod in (*own, *new)}
     return not case.gang.gather or (len(used) == 1 and None not in used)

@@ -7,7 +7,7 @@ import pytest
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Reserve
 from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsEnded
-from muster.core.gang import Code, Gang, GangId, NodeName, Place
+from muster.core.gang import Code, Gang, GangId, NodeName, Place, Shape
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
 
@@ -227,3 +227,15 @@ def test_shares_that_are_kept_for_a_reservation_are_charged_to_no_device_once_ot
     assert where(assign) == ["b"]
     devices = cluster.core.nodes.devices
     assert [devices.used(NodeName(name)) for name in "ab"] == [[600, 600], [300]]
+
+
+@pytest.mark.parametrize(
+    ("runs", "waits_"),
+    [(shape(share=550), shape(gpu=1)), (shape(gpu=1), shape(share=550))],
+    ids=["whole GPUs after shares", "shares after whole GPUs"],
+)
+def test_who_waits_for_gpus_has_a_time_whichever_way_they_are_used(runs: Shape, waits_: Shape) -> None:
+    cluster = Cluster(node("a", gpu=2))
+    first = replace(gang("first", count=2, of=runs), limit=10.0)
+    cluster.submit(first, replace(gang("next", count=2, of=waits_, submitted=1.0), limit=10.0))
+    assert reserves(cluster.decide(1.0)) == [("next", 11.0, {"a"})]

@@ -119,3 +119,11 @@ def test_preemption_clears_one_domain_and_no_more() -> None:
 
 def _ended(decisions: list[Decision]) -> dict[str, list[str]]:
     return {d.beneficiary: [victim.gang for victim in d.victims] for d in decisions if isinstance(d, Evict)}
+
+
+def test_what_it_has_no_more_to_itself_is_open_to_those_who_wait() -> None:
+    made = tree("a_1")
+    assert submit(made, alone("one")) == {"one": ["a_1"]}
+    assert submit(made, gang("two")) == {}
+    made.apply(GangSubmitted(gang("one")))
+    assert started(made.decide(1.0)) == ["two"]

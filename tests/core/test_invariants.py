@@ -7,23 +7,31 @@ most of this is checked (the list is that of docs/proofs.md):
 
 1. nothing is oversubscribed by a decision, no resource and no shared device, and the ledger equals the sum
    of pods and held places;
-2. an Assign always completes the gang's minimum;
-3. no gang waits for room that there is: an exact oracle finds no placement of its minimum;
-4. every waiting gang has a reason;
-5. caches equal a fresh computation;
-6. every event told twice decides the same, and so does a fresh scheduler that is told the same.
+2. an Assign always completes the gang's minimum, in its domains and in the company that it asks for;
+3. no start exceeds a cap, a number of gangs or a ResourceQuota; evictions keep to ranks, budgets and shares;
+4. no gang waits for room that there is: an exact oracle finds no placement of its minimum; and who waits for
+   his queue is told the truth of it;
+5. who has a reservation starts by then if nobody comes;
+6. every waiting gang has a reason;
+7. caches equal a fresh computation;
+8. every event told twice decides the same, so does a fresh scheduler that is told the same, and another
+   scheduler that is told the facts comes to the same state.
 """
 
 import os
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from muster.core.decisions import Assign, Decision
+from muster.core.backfill import Backfill
+from muster.core.decisions import Assign, Decision, Evict, Release
 from muster.core.eligibility import Eligibility
 from muster.core.events import (
+    BudgetChanged,
+    BudgetRemoved,
     CommitFailed,
     Event,
     GangRemoved,
@@ -38,8 +46,11 @@ from muster.core.events import (
     Presence,
     QueueChanged,
     QueueRemoved,
+    QuotaChanged,
+    QuotaRemoved,
 )
 from muster.core.gang import (
+    Amounts,
     Code,
     Effect,
     Gang,
@@ -55,8 +66,10 @@ from muster.core.gang import (
     PodSet,
     PodTerm,
     Queue,
+    QueueOrder,
     Requirement,
     Shape,
+    Spread,
     Strategy,
     Taint,
 )
@@ -69,7 +82,8 @@ from tests.core.words import GPU, amounts, node, shape
 NODES = [NodeName(f"n{i}") for i in range(5)]
 GANGS = [GangId(f"ns/g{i}") for i in range(5)]
 LAYERS = (Layer("zone", ("zone",)), Layer("rack", ("rack",)))
-APP = (("app", "x"),)
+APP, OTHER = (("app", "x"),), (("app", "y"),)
+IS_APP = (Requirement("app", Operator.IN, ("x",)),)
 SHAPES = [
     *[shape(gpu=1), shape(gpu=2), shape(gpu=3, cpu=2000), shape(cpu=1000)] * 2,
     shape(gpu=1, selector={"zone": "a"}),
@@ -78,14 +92,23 @@ SHAPES = [
 ]
 CONSTRAINED = [
     Shape(amounts({GPU: 1}), ports=(HostPort(80),)),
-    Shape(amounts({GPU: 1}), apart=(PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), ("ns",)),)),
+    Shape(amounts({GPU: 1}), apart=(PodTerm("rack", IS_APP, ("ns",)),)),
+    Shape(amounts({GPU: 1}), near=(PodTerm("zone", IS_APP, ("ns",)),)),
+    Shape(amounts({GPU: 1}), spread=(Spread("rack", 1, IS_APP),)),
 ]
-#: (shape, count, minimum)
+#: (shape, count, minimum, how many pods are still to be created)
 SETS = st.lists(
-    st.tuples(st.sampled_from([*SHAPES * 2, *CONSTRAINED]), st.integers(0, 4), st.integers(0, 4)),
+    st.tuples(
+        st.sampled_from([*SHAPES * 4, *CONSTRAINED * 2]),
+        st.integers(0, 4),
+        st.integers(0, 4),
+        st.sampled_from([0, 0, 0, 4]),
+    ),
     min_size=1,
     max_size=2,
 )
+#: what a ResourceQuota charges for each pod that is still to be created
+CHARGES: Amounts = (("pods", 1), ("requests.cpu", 500))
 GATHERS = st.sampled_from(
     [
         *[()] * 6,
@@ -95,35 +118,42 @@ GATHERS = st.sampled_from(
         (Gather("zone", Strategy.MUST_GATHER), Gather("rack", None, 2)),
     ]
 )
+#: Guarantees and caps that agree, whoever is above whom.
 QUEUES = st.builds(
     Queue,
     st.sampled_from(["p", "q"]),
     parent=st.sampled_from(["root", "root", "p"]),
     weight=st.integers(1, 3),
+    guarantee=st.sampled_from([(), amounts({GPU: 1})]),
+    deserved=st.sampled_from([None, None, amounts({GPU: 2})]),
     capability=st.sampled_from([(), (), amounts({GPU: 4}), amounts({GPU: 8, "cpu": 4000})]),
+    order=st.sampled_from(QueueOrder),
+    reclaimable=st.sampled_from([True, True, False]),
     closed=st.sampled_from([False, False, False, True]),
+    max_gangs=st.sampled_from([None, None, 1, 2]),
 )
 #: seconds that pass until a cycle follows; None: none does
 THEN = st.sampled_from([None, 0.0, 1.0, 15.0, 40.0])
-
-
-def fresh() -> Scheduler:
-    return Scheduler(Config(hold=20.0))
+#: seconds for which a place is held
+HOLD = 20.0
 
 
 class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.muster, self.twice = fresh(), fresh()
-        self.witness = Witness()
+        self.config = Config(hold=HOLD)
+        self.muster, self.twice = self.fresh(), self.fresh()
+        self.witness = Witness(HOLD)
         #: events, and the times of cycles, since the scheduler was started last
         self.log: list[Event | float] = []
         self.decided: list[list[Decision]] = []
         self.serial = 0
         #: what was ever assigned and may still be bound: node and device
         self.assigned: dict[tuple[GangId, Place], tuple[NodeName, int | None]] = {}
-        self.tell(LayersChanged(LAYERS))
+
+    def fresh(self) -> Scheduler:
+        return Scheduler(self.config)
 
     def tell(self, event: Event) -> None:
         self.log.append(event)
@@ -134,8 +164,14 @@ class Machine(RuleBasedStateMachine):
 
     # The cluster
 
-    @initialize(sizes=st.lists(st.integers(0, 6), min_size=2, max_size=5))
-    def nodes_come(self, sizes: list[int]) -> None:
+    @initialize(
+        sizes=st.lists(st.integers(0, 6), min_size=2, max_size=5),
+        backfill=st.sampled_from([Backfill.EASY, Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE]),
+    )
+    def nodes_come(self, sizes: list[int], backfill: Backfill) -> None:
+        self.config = Config(hold=HOLD, backfill=backfill)
+        self.muster, self.twice = self.fresh(), self.fresh()
+        self.tell(LayersChanged(LAYERS))
         for i, gpu in enumerate(sizes):
             self.tell(node(NODES[i], gpu, 6000, 0, 110, {"zone": "ab"[i % 2], "rack": f"r{i % 3}"}))
 
@@ -185,6 +221,25 @@ class Machine(RuleBasedStateMachine):
     def queue_goes(self, name: str) -> None:
         self.tell(QueueRemoved(name))
 
+    @rule(pods=st.sampled_from([None, 0, 1, 3, 6]), cpu=st.sampled_from([1000, 9000]))
+    def quota_changes(self, pods: int | None, cpu: int) -> None:
+        """What is left of it, whatever has been promised before."""
+        if pods is None:
+            self.tell(QuotaRemoved("ns", "compute"))
+        else:
+            self.tell(QuotaChanged("ns", "compute", (("pods", pods), ("requests.cpu", cpu))))
+
+    @rule(
+        name=st.sampled_from(["one", "other"]),
+        apps=st.sampled_from([("x",), ("y",), ("x", "y")]),
+        allowed=st.sampled_from([None, None, 0, 1, 3]),
+    )
+    def budget_changes(self, name: str, apps: tuple[str, ...], allowed: int | None) -> None:
+        if allowed is None:
+            self.tell(BudgetRemoved("ns", name))
+        else:
+            self.tell(BudgetChanged("ns", name, (Requirement("app", Operator.IN, apps),), allowed))
+
     # Gangs
 
     @rule(
@@ -195,6 +250,7 @@ class Machine(RuleBasedStateMachine):
         gated=st.sampled_from([False, False, False, True]),
         queue=st.sampled_from(["default", "default", "p", "q"]),
         gather=GATHERS,
+        exclusive=st.sampled_from(["", "", "", "", "rack"]),
         limit=st.sampled_from([None, None, 10.0, 50.0]),
         preemptible=st.sampled_from([True, True, False]),
         then=THEN,
@@ -202,19 +258,28 @@ class Machine(RuleBasedStateMachine):
     def gang_submitted(
         self,
         name: GangId,
-        sets: list[tuple[Shape, int, int]],
+        sets: list[tuple[Shape, int, int, int]],
         overall: int,
         priority: int,
         gated: bool,
         queue: str,
         gather: tuple[Gather, ...],
+        exclusive: str,
         limit: float | None,
         preemptible: bool,
         then: float | None,
     ) -> None:
         pod_sets = tuple(
-            PodSet(f"s{i}", of, n, min(n, least), APP if of.apart else ())
-            for i, (of, n, least) in enumerate(sets)
+            PodSet(
+                f"s{i}",
+                of,
+                n,
+                min(n, least),
+                APP if of in CONSTRAINED else OTHER,
+                uncreated=min(n, uncreated),
+                quotas=(("compute", CHARGES),) if uncreated else (),
+            )
+            for i, (of, n, least, uncreated) in enumerate(sets)
         )
         gang = Gang(
             name,
@@ -226,11 +291,29 @@ class Machine(RuleBasedStateMachine):
             Gate(Code.GATED, "held") if gated else None,
             "ns",
             gather=gather,
+            exclusive=exclusive,
             limit=limit,
+            min_run_time=30.0 if limit else 0.0,
             preemptible=preemptible,
         )
         self.tell(GangSubmitted(gang))
         self.cycle(then)
+
+    @rule(name=st.sampled_from(GANGS), count=st.integers(0, 4), least=st.integers(0, 4), then=THEN)
+    def gang_resized(self, name: GangId, count: int, least: int, then: float | None) -> None:
+        """Its first pod set; and its pods that were to be created have been."""
+        if (known := self.witness.gangs.get(name)) is not None:
+            first, *others = known.pod_sets
+            sets = (replace(first, count=count, min_count=min(least, count), uncreated=0), *others)
+            most = sum(s.count for s in sets)
+            self.tell(GangSubmitted(replace(known, pod_sets=sets, min_count=min(known.min_count, most))))
+            self.cycle(then)
+
+    @rule(name=st.sampled_from(GANGS), queue=st.sampled_from(["default", "p", "q"]), then=THEN)
+    def gang_changes_queue(self, name: GangId, queue: str, then: float | None) -> None:
+        if (known := self.witness.gangs.get(name)) is not None:
+            self.tell(GangSubmitted(replace(known, queue=queue)))
+            self.cycle(then)
 
     @rule(
         crowd=st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(1, 4)), min_size=2, max_size=4),
@@ -242,13 +325,84 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         """Many small gangs run, and one comes that ranks above them."""
         for name, (of, count) in zip(GANGS, crowd, strict=False):
-            least = 1 if elastic else count
-            self.tell(GangSubmitted(Gang(name, (PodSet("s0", of, count, least),), least, self.now, 0)))
+            self.submit(name, of, count, 1 if elastic else count)
         self.cycle(0.0)
         self.all_bind(1.0)
-        of, count = urgent
-        self.tell(GangSubmitted(Gang(GANGS[-1], (PodSet("s0", of, count, count),), count, self.now, 2)))
+        self.submit(GANGS[-1], *urgent, urgent[1], priority=2)
         self.cycle(1.0)
+
+    @rule(
+        borrowers=st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(2, 4)), min_size=2, max_size=4),
+        owner=st.tuples(st.sampled_from(SHAPES), st.integers(1, 4)),
+        elastic=st.booleans(),
+    )
+    def lend_and_take_back(
+        self, borrowers: list[tuple[Shape, int]], owner: tuple[Shape, int], elastic: bool
+    ) -> None:
+        """One queue uses all there is while nobody else wants any, and then the other one does."""
+        for name, (of, count) in zip(GANGS, borrowers, strict=False):
+            self.submit(name, of, count, 1 if elastic else count, queue="p")
+        self.cycle(0.0)
+        self.all_bind(1.0)
+        self.submit(GANGS[-1], *owner, owner[1], queue="q")
+        self.cycle(1.0)
+
+    def submit(
+        self,
+        name: GangId,
+        of: Shape,
+        count: int,
+        least: int,
+        *,
+        priority: int = 0,
+        queue: str = "default",
+        limit: float | None = None,
+    ) -> None:
+        sets = (PodSet("s0", of, count, least, APP if of in CONSTRAINED else OTHER),)
+        gang = Gang(name, sets, least, self.now, priority, queue, namespace="ns", limit=limit)
+        self.tell(GangSubmitted(gang))
+
+    @rule(
+        line=st.lists(
+            st.tuples(st.sampled_from(SHAPES), st.integers(1, 4), st.sampled_from([10.0, 30.0])),
+            min_size=5,
+            max_size=5,
+        )
+    )
+    def nobody_comes(self, line: list[tuple[Shape, int, float]]) -> None:
+        """In one queue gangs with limits line up, and nobody comes: who has a reservation starts by then."""
+        for queue in ("p", "q"):
+            self.tell(QueueRemoved(queue))
+        for name in GANGS:
+            self.finish(name)
+        for name, (of, count, limit) in zip(GANGS, line, strict=True):
+            self.submit(name, of, count, count, limit=limit)
+        promised: dict[GangId, float] = {}
+        for _ in range(3 * len(GANGS)):
+            self.cycle(0.0)
+            if self.muster.wake_at() is not None:
+                self.cycle(0.0)  # who has to look at those who have just come is served now
+            if not self.clear:
+                return
+            for gang, start in promised.items():
+                assert start > self.now or not self.witness.waits(gang), f"{gang} was to start by {start}"
+            for reserved in self.muster.reservations.made:
+                promised[reserved.gang] = min(reserved.at, promised.get(reserved.gang, reserved.at))
+            self.all_bind(None)
+            ends = {
+                name: at + (self.witness.gangs[name].limit or 0) for name, at in self.witness.bound.items()
+            }
+            if not ends:
+                return
+            self.now = min(ends.values())
+            for name in sorted(name for name, end in ends.items() if end <= self.now):
+                self.finish(name)
+
+    def finish(self, name: GangId) -> None:
+        """It has run to its end."""
+        for pod in sorted(p for p, bound in self.witness.pods.items() if bound.gang == name):
+            self.tell(PodsEnded((pod,), self.now))
+        self.tell(GangRemoved(name))
 
     @rule(name=st.sampled_from(GANGS))
     def gang_removed(self, name: GangId) -> None:
@@ -341,12 +495,12 @@ class Machine(RuleBasedStateMachine):
         decisions = self.muster.decide(self.now)
         self.decided.append(decisions)
         assert self.twice.decide(self.now) == decisions
-        self.witness.decided(decisions, clear=clear)
+        self.witness.decided(decisions, self.now, clear=clear)
         for decision in decisions:
             if isinstance(decision, Assign):
                 for place, node in decision.nodes.items():
                     self.assigned[decision.gang, place] = (node, decision.devices.get(place))
-        self.check_waiting()
+        self.check_waiting(any(isinstance(decision, Evict) for decision in decisions))
         self.check_queues()
         wake = self.muster.wake_at()
         assert wake is None or wake > self.now
@@ -354,38 +508,85 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Another scheduler takes over: it knows the facts, and open plans."""
+        self.cycle(0.0)
+        self.cycle(0.0)  # entitlements see in the second what the first has ended
+        before = self.state() if self.calm else None
         self.check_determinism()
         self.log, self.decided = [], []
-        self.muster, self.twice = fresh(), fresh()
+        self.muster, self.twice = self.fresh(), self.fresh()
         facts = list(self.witness.facts())
-        self.witness.promised.clear()
-        self.witness.called = dict(self.witness.leaving)  # open plans name no others
+        self.witness.restarted()
         for event in facts:
             self.tell(event)
         self.cycle(0.0)
+        if before is not None:
+            after = self.state()
+            differs = {what: (before[what], after[what]) for what in before if after[what] != before[what]}
+            assert not differs, f"after a restart: {differs}"
 
     # What holds
 
     @property
     def clear(self) -> bool:
-        """Everything that is held is promised, nobody backs off or leaves, and all has been searched."""
-        waiting = any(
-            state.back_off or any(not promise.told for promise in state.holds.values())
-            for state in self.muster.gangs.values()
-        )
+        """All that the core reckons with is what it has told: nothing held, planned, put off or leaving."""
+        states = self.muster.gangs.values()
+        if any(state.back_off or state.planned or state.lapsed for state in states):
+            return False
+        if any(not promise.told for state in states for promise in state.holds.values()):
+            return False
         # what victims had been promised is charged until no bind of it can be on its way
         leaving = self.witness.leaving or any(self.muster.preemption.departures.beneficiaries)
-        return not (waiting or leaving or self.muster.fit.exact.behind)
+        return not (leaving or self.muster.fit.exact.behind)
 
-    def check_waiting(self) -> None:
-        """Who waits has a reason; and if it is room that is lacking, there is none indeed."""
+    @property
+    def calm(self) -> bool:
+        """Nothing happens any more by itself, and what is promised could be promised anew as it is."""
+        stirred = any(isinstance(decision, Assign | Evict | Release) for decision in self.decided[-1])
+        return self.clear and not stirred and self.witness.renewable
+
+    def state(self) -> dict[str, object]:
+        """Who is where, what of each node is used, and what queues use and are entitled to."""
+        nodes, queues = self.muster.nodes, self.muster.queues
+        resources = sorted(nodes.resources.items())
+        return {
+            "filled": sorted((pod.pod, pod.gang, pod.place, pod.node) for pod in self.muster.pods.values()),
+            "held": sorted(
+                (gang, place, promise.node)
+                for gang, state in self.muster.gangs.items()
+                for place, promise in state.holds.items()
+            ),
+            "used": {
+                (name, resource): nodes.used.item(row, column)
+                for resource, row in resources
+                for name, column in sorted(nodes.column.items())
+                if name in nodes.facts and nodes.used.item(row, column)
+            },
+            "queues": {
+                name: (account.used, +Counter(account.entitled), account.waiting, account.standing)
+                for name, account in sorted(queues.accounts.items())
+            },
+        }
+
+    def check_waiting(self, stirred: bool) -> None:
+        """Who waits has a reason; if it is room that is lacking, there is none indeed.
+
+        `stirred`: victims were told to end in this cycle, and somebody may have been refused before that.
+        """
         clear = self.clear
+        reserved = bool(self.muster.reservations.made)
+        codes = NO_ROOM if reserved else {*NO_ROOM, Code.OVER_SHARE}
         rooms = {name: self.witness.room(name) for name in self.witness.nodes}
+        shares = self.witness.shares()
         for gang in self.witness.gangs:
             if self.witness.waits(gang):
                 code = self.witness.reasons[gang].code
-                if clear and code in NO_ROOM:
+                assert code is not Code.HELD_FOR_RESERVATION or reserved
+                if clear and code in codes:
                     assert self.witness.fits(gang, rooms) is not True, f"{gang} waits ({code}) and fits"
+                if clear and not stirred:
+                    assert self.witness.refused_rightly(gang, shares), (
+                        f"{gang} is told {code}, and it is not so"
+                    )
 
     @invariant()
     def ledger_equals_pods_and_holds(self) -> None:
@@ -437,18 +638,13 @@ class Machine(RuleBasedStateMachine):
         for name, account in self.muster.queues.accounts.items():
             used: Counter[str] = Counter()
             for state in self.muster.gangs.values():
-                if name == "root" or (state.gang and self.witness.is_below(state.gang.queue, name)):
+                if state.gang and name in self.witness.tree.path(state.gang.queue):
                     used.update(state.usage)
             used[GPU_SHARE] += 1000 * used.pop(GPU, 0)  # queues count GPUs in thousandths
-            assert +used == Counter({r: n for r, n in account.used.items() if n}), (
-                name,
-                used,
-                account.used,
-                self.log[-3:],
-            )
+            assert +used == Counter({r: n for r, n in account.used.items() if n}), name
 
     def check_determinism(self) -> None:
-        again = fresh()
+        again = self.fresh()
         decided = []
         for told in self.log:
             if isinstance(told, float):

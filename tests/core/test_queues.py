@@ -4,12 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import Event, GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
+from muster.core.events import (
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    PlanFound,
+    PodBound,
+    PodsEnded,
+    QueueChanged,
+    QueueRemoved,
+)
 from muster.core.gang import (
     Amounts,
     Code,
     GangId,
+    NodeName,
     Operator,
+    Place,
+    PodId,
     PodSet,
     PodTerm,
     Queue,
@@ -321,6 +333,28 @@ class TestRefusals:
         assert started(muster) == {"g0": 1, "g1": 1}
         assert code(muster, "g2") is Code.QUOTA_EXCEEDED
 
+    @pytest.mark.parametrize(
+        ("rules", "started_", "why"),
+        [
+            ({"max_gangs": 1}, ["g1"], Code.QUOTA_EXCEEDED),
+            ({"closed": True}, [], Code.QUEUE_CLOSED),
+            ({}, ["g1", "g0"], None),
+        ],
+        ids=["full", "closed", "open"],
+    )
+    def test_who_has_let_his_places_run_out_is_new_again(
+        self, rules: dict[str, object], started_: list[str], why: Code | None
+    ) -> None:
+        muster = cluster(queue("a", max_gangs=1), submit("g0", "a", 1), submit("g1", "a", 1))
+        (assign,) = assigns(muster.decide(0.0))
+        (pod,) = bind(muster, assign)
+        muster.apply(PodsEnded((pod.pod,), 1.0))
+        assert [start.gang for start in assigns(muster.decide(1.0))] == ["g0"], "for its replacement"
+        muster.apply(QueueChanged(Queue("a", **rules)))  # type: ignore[arg-type]
+        assert [start.gang for start in assigns(muster.decide(301.0))] == started_
+        explanation = muster.gangs[GangId("g0")].explanation
+        assert (explanation and explanation.code) is why
+
     def test_what_can_never_fit_is_not_over_its_share(self) -> None:
         muster = cluster(*TEAMS, submit("b", "b", 16))
         muster.apply(
@@ -478,3 +512,20 @@ def test_what_has_ended_no_longer_counts_against_a_hard_cap() -> None:
         finish(muster, name)
     muster.decide(1.0)
     assert not any(account.used for account in muster.queues.accounts.values())
+
+
+class TestOpenPlans:
+    """Another scheduler takes over: what has been promised stays so, whatever queues would say today."""
+
+    @pytest.mark.parametrize("rules", [{"deserved": gpus(1)}, {"capability": gpus(2)}], ids=["share", "cap"])
+    def test_what_it_promises_is_not_asked_about_again(self, rules: dict[str, object]) -> None:
+        plan = PlanFound(GangId("g"), {Place("main", i): NodeName("n1") for i in (0, 2, 3)})
+        muster = cluster(queue("a", **rules), submit("g", "a", 8, minimum=2), plan)
+        (assign,) = assigns(muster.decide(0.0))
+        assert assign.nodes == plan.nodes
+
+    def test_nobody_who_lacks_something_is_before_it(self) -> None:
+        muster = cluster(submit("lacks", "default", 2, priority=1), submit("g", "default", 2), nodes=1, gpu=3)
+        muster.apply(PodBound(PodId("there"), NodeName("n0"), gpus(1), GangId("lacks"), Place("main", 0)))
+        muster.apply(PlanFound(GangId("g"), {Place("main", i): NodeName("n0") for i in (0, 1)}))
+        assert [start.gang for start in assigns(muster.decide(0.0))] == ["g"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from muster.core.decisions import Explanation
-from muster.core.gang import Amounts, Code, Gang
+from muster.core.gang import Amounts, Code, Gang, Place
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS
 from muster.core.placement import Part, Want
@@ -79,11 +79,16 @@ class Admission:
         self._told: dict[tuple[Code, str], Explanation] = {}
 
     def begun(self, state: GangState) -> Offer | None:
-        """A gang that is half there gets what it lacks, but for hard caps; it borrows nothing more."""
+        """A gang that is half there gets what it lacks, but for hard caps; it borrows nothing more.
+
+        What an open plan of an earlier leader promises it was allowed then: that is not asked about again.
+        """
         assert state.gang is not None
         assert state.want is not None
         state.refusal = None
         account = self._queues.find(state.gang.queue)
+        if (planned := self._planned(state)) is not None:
+            return planned
         if account is None:
             return Offer(state.want, state.vacant)
         if message := self._uncreated(state):
@@ -193,6 +198,22 @@ class Admission:
         state.refusal = self._tell(Code.INVALID, message) if message else None
 
     # -- helpers, in order of call
+
+    def _planned(self, state: GangState) -> Offer | None:
+        """The places of its open plan, no more, if they make up its minimum."""
+        want = state.want
+        assert want is not None
+        parts, vacant = [], []
+        for part, indices in zip(want.parts, state.vacant, strict=True) if state.planned else ():
+            mine = [index for index in indices if Place(part.pod_set, index) in state.planned]
+            if len(mine) < part.need:
+                return None
+            if mine:
+                parts.append(replace(part, count=len(mine)))
+                vacant.append(mine)
+        if not parts or sum(map(len, vacant)) < want.need:
+            return None
+        return Offer(self._wants.of(tuple(parts), want.need, want.rules), tuple(vacant), whole=False)
 
     def _uncreated(self, state: GangState) -> str | None:
         """Why pods that are still to be created would be refused."""

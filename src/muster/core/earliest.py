@@ -17,14 +17,16 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.devices import WHOLE
 from muster.core.ends import Ends
 from muster.core.fit import Claim, Fit
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
-from muster.core.nodes import Columns
+from muster.core.nodes import PODS, Columns
 from muster.core.placement import Want
 from muster.core.timetable import Amounts, Timetable
+from muster.names import GPU, GPU_SHARE
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
@@ -74,7 +76,7 @@ class Earliest:
                 ended.append(state)
                 if short:
                     for resource in short:
-                        short[resource] -= state.usage[resource]
+                        short[resource] -= _left_by(state, resource)
             if i < len(instants) and (instants[i][0] == end < inf or i <= next_trial):
                 continue
             if short:
@@ -128,3 +130,13 @@ class Earliest:
             if least > free:
                 short[nodes.resource(row)] = least - free
         return short
+
+
+def _left_by(state: GangState, resource: str) -> int:
+    """At most so much more of a resource is free once it has ended: each share may have kept a GPU open."""
+    usage = state.usage
+    if resource == GPU:
+        return usage[GPU] + (usage[PODS] if usage[GPU_SHARE] else 0)
+    if resource == GPU_SHARE:
+        return usage[GPU_SHARE] + WHOLE * usage[GPU]
+    return usage[resource]

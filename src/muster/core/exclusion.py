@@ -41,16 +41,20 @@ class Exclusion:
         """So many more pods of no gang are on a node."""
         self._foreign.add((node,), times)
 
-    def settle(self, state: GangState) -> None:
-        """Bring a gang that has changed up to date."""
+    def settle(self, state: GangState) -> bool:
+        """Bring a gang that has changed up to date. Returns whether it keeps others off no longer."""
+        before = ""
         if state.id in self._holders:
-            layer, nodes = self._holders.pop(state.id)
-            self._held[layer].add(nodes, -1)
-            if not self._held[layer]:
-                del self._held[layer]
-        if state.gang is not None and state.gang.exclusive and state.nodes:
-            layer, nodes = self._holders[state.id] = state.gang.exclusive, tuple(state.nodes)
+            before, nodes = self._holders.pop(state.id)
+            self._held[before].add(nodes, -1)
+            if not self._held[before]:
+                del self._held[before]
+        layer = state.gang.exclusive if state.gang is not None and state.nodes else ""
+        if layer:
+            nodes = tuple(state.nodes)
+            self._holders[state.id] = layer, nodes
             self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
+        return before not in ("", layer)
 
     def barred(self, want: Want) -> Columns | None:
         """Columns that are out of bounds for this want; None: it is not concerned."""

@@ -1,7 +1,8 @@
 """In which order gangs are served, and how much of what each wants it may have.
 
-1. Gangs that have begun (pods on nodes, held places, an open plan) and lack something of it, by rank: what is
-   half there is finished before anything new starts. Only caps bind them.
+1. Gangs that have begun and lack something of it: what is half there is finished before anything new starts.
+   First those with an open plan of an earlier leader, whose places are theirs already; then those with pods
+   on nodes, or held places, by rank. Only caps bind them.
 2. Gangs that stay within their queue's entitlement. The queue with the least share of its entitlement
    in use is served first, ties by name, level by level down the tree; inside a queue by its own order.
    Of an elastic gang only what stays within counts: its minimum, and as much more as is left.
@@ -9,7 +10,8 @@
    start within entitlement has been tried by then, so what is still free is capacity that nobody who waits
    can use within entitlement, and is lent. First the queue whose last such start is longest ago (never:
    first), then the least share that the start would lead to, then priority, then name; level by level, too.
-4. Gangs whose hold has just run out: everyone else has had the chance to use it first.
+4. Gangs whose hold has just run out: everyone else has had the chance to use it first. Those that have
+   nothing else are new to their queue again.
 
 A gang that does not fit holds nothing and is passed over; it blocks nobody behind it.
 
@@ -46,7 +48,7 @@ _Key = tuple[Any, ...]  # Any: ranks and ages are never compared with each other
 class Standing(Enum):
     """On what a turn is taken."""
 
-    #: it has begun, or its hold has run out: nothing new starts
+    #: it has begun: nothing new starts
     BEGUN = "begun"
     #: its queue stays within its entitlement
     WITHIN = "within"
@@ -194,10 +196,12 @@ class Turns:
         self.served: dict[GangId, GangState] = {}
 
     def __iter__(self) -> Iterator[Turn]:
-        yield from self._to_finish(state for state in self._lines.begun if not self._is_last(state))
+        begun = [state for state in self._lines.begun if not self._is_last(state)]
+        yield from self._to_finish(sorted(begun, key=lambda state: not state.planned))
         yield from self._within()
         yield from self._beyond()
-        yield from self._to_finish(sorted(self._last, key=lambda state: state.rank))
+        for state in sorted(self._last, key=lambda state: state.rank):
+            yield from self._to_finish([state]) if state.begun else self._anew(state)
         for state in self._lines.gated:
             state.refusal = None
             self.served[state.id] = state
@@ -289,6 +293,25 @@ class Turns:
                             break
                 head = walk.head
             race.moved(walk)
+
+    def _anew(self, state: GangState) -> Iterator[Turn]:
+        """Its hold has run out, and it has nothing else: its queue treats it like any other."""
+        assert state.gang is not None
+        account = self._queues.find(state.gang.queue)
+        if account is None:
+            return
+        self.served[state.id] = state
+        answer, standing = self._admission.within(state, account), Standing.WITHIN
+        state.refusal = refusal(answer)
+        if answer is None:
+            lent = self._admission.beyond(state, account)
+            answer, standing, state.refusal = lent.want, Standing.OVER, lent.refusal
+        if answer is None or isinstance(answer, Explanation):
+            return
+        moves = self._queues.moves
+        yield Turn(state, self._admission.offer(state, answer), standing)
+        if standing is Standing.OVER and self._queues.moves != moves:
+            self._queues.overshot(account)
 
     def _hopeless_within(self, head: "_Head") -> bool:
         (_, state), _, file = head

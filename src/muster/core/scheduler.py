@@ -121,6 +121,7 @@ class Scheduler:
             self.queues,
             self.quotas,
             self.preemption,
+            self._misfits,
             self._lines,
         )
         self._starts = Starts(

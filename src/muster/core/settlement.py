@@ -16,6 +16,7 @@ from muster.core.exclusion import Exclusion
 from muster.core.gang import GangId
 from muster.core.gangs import Gangs, GangState, give_back, stands, unwanted
 from muster.core.ledger import Ledger
+from muster.core.misfits import Misfits
 from muster.core.order import Lines
 from muster.core.preemption import Preemption
 from muster.core.queues import Queues
@@ -35,13 +36,14 @@ class Settlement:
         queues: Queues,
         quotas: Quotas,
         preemption: Preemption,
+        misfits: Misfits,
         lines: Lines,
     ) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._gangs = hold, ledger, gangs
         self._exclusion, self._wants, self._ends = exclusion, wants, ends
         self._queues, self._quotas, self._preemption = queues, quotas, preemption
-        self._lines = lines
+        self._misfits, self._lines = misfits, lines
         #: time of the last cycle
         self.now = 0.0
         #: how often a gang was accounted for, ever
@@ -130,7 +132,9 @@ class Settlement:
         elif state.started is None and (state.pods or state.holds):
             state.assigned = self.now  # this cycle starts it, or nobody knows since when it is there
         self._ends.note(state)
-        self._exclusion.settle(state)
+        if self._exclusion.settle(state):
+            self._misfits.clear()
+            self._preemption.forget()
         if satisfied:
             state.want, state.vacant = None, ()
         else:

@@ -1,0 +1,444 @@
+"""An account of its own of what the core was told and has promised, in plain dicts.
+
+It reckons everything from events and decisions: it reads no ledger, no slots and no cached wants of the core.
+What can be said of it may be lenient where the core remembers more than is told: places that it holds for
+replacements on its own (`vacated`), and victims' promises of which a bind may be on its way (`ghosts`).
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.core.decisions import Victim
+from muster.core.events import (
+    BudgetChanged,
+    BudgetRemoved,
+    CommitFailed,
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    NodeRemoved,
+    PlacesLost,
+    PlacesRetired,
+    PlanFound,
+    PodBound,
+    PodsEnded,
+    Presence,
+    QueueChanged,
+    QueueRemoved,
+    QuotaChanged,
+    QuotaRemoved,
+)
+from muster.core.gang import Amounts, Gang, GangId, Layer, NodeName, Place, PodId, PodSet, Queue, Shape
+from muster.names import GPU, GPU_SHARE
+from tests.core.company import Pod
+from tests.core.entitled import Tree, counted
+
+#: A place of a gang.
+Key = tuple[GangId, Place]
+
+
+@dataclass(frozen=True, order=True)
+class Promise:
+    node: NodeName
+    requests: Amounts
+    #: which shared device of the node
+    device: int | None = None
+
+
+class Vacated(NamedTuple):
+    """A place whose pod has ended, and which may be held for its replacement up to a time."""
+
+    requests: Amounts
+    until: float
+
+
+@dataclass
+class Room:
+    """What is left on a node. Whole devices are those on which nothing is."""
+
+    amounts: defaultdict[str, float]
+    #: thousandths left on devices with shares, by device
+    open: dict[int, int]
+    #: some share is on a device that nobody has put on record
+    vague: bool
+
+    def take(self, requests: Amounts, device: int | None) -> None:
+        for resource, amount in demand(requests).items():
+            if resource != GPU_SHARE:
+                self.amounts[resource] -= amount
+            elif device is None:
+                self.vague = True
+            else:
+                if device not in self.open:
+                    self.amounts[GPU] -= 1
+                self.open[device] = self.open.get(device, 1000) - amount
+
+
+@dataclass
+class Account:
+    #: seconds for which the core holds the place of a pod that has ended
+    hold: float = 300.0
+    nodes: dict[NodeName, NodeChanged] = field(default_factory=dict)
+    layers: tuple[Layer, ...] = ()
+    gangs: dict[GangId, Gang] = field(default_factory=dict)
+    pods: dict[PodId, PodBound] = field(default_factory=dict)
+    #: the place that a pod filled that fills none now
+    formerly: dict[PodId, Place] = field(default_factory=dict)
+    #: since when a pod of a gang is bound
+    bound: dict[GangId, float] = field(default_factory=dict)
+    retired: dict[GangId, frozenset[Place]] = field(default_factory=dict)
+    #: places that an Assign has promised and that are neither filled nor given up
+    promised: dict[Key, Promise] = field(default_factory=dict)
+    #: places that an open plan names, and that no Assign has promised yet
+    planned: defaultdict[GangId, set[Place]] = field(default_factory=lambda: defaultdict(set))
+    vacated: dict[Key, Vacated] = field(default_factory=dict)
+    #: gangs that have promises of a time when they asked something else of the topology, or when a node of
+    #: theirs was elsewhere in it
+    torn: set[GangId] = field(default_factory=set)
+    queues: dict[str, Queue] = field(default_factory=dict)
+    quotas: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    budgets: dict[tuple[str, str], BudgetChanged] = field(default_factory=dict)
+    #: pods that were told to end, and gangs that were as a whole: for whom
+    leaving: dict[PodId, GangId] = field(default_factory=dict)
+    ending: dict[GangId, GangId] = field(default_factory=dict)
+    #: pods that were told to end, for whom last: also when he is promised nothing just now. His later places
+    #: may count on their end, as their binds wait for it
+    called: dict[PodId, GangId] = field(default_factory=dict)
+    #: beneficiaries whose victims had been promised places
+    ghosts: set[GangId] = field(default_factory=set)
+
+    def told(self, event: Event) -> None:
+        """An event, before the core has it."""
+        match event:
+            case NodeChanged():
+                before = self.nodes.get(event.name)
+                if before is None or before.labels != event.labels:
+                    self.torn |= {gang for (gang, _), at in self.promised.items() if at.node == event.name}
+                self.nodes[event.name] = event
+            case NodeRemoved():
+                self.nodes.pop(event.name, None)
+            case GangSubmitted():
+                known = self.gangs.get(event.gang.id)
+                if (known.gather if known else ()) != event.gang.gather:
+                    self.torn.discard(event.gang.id)
+                    if self.promises_of(event.gang.id):
+                        self.torn.add(event.gang.id)
+                self.gangs[event.gang.id] = event.gang
+            case GangRemoved():
+                self.gangs.pop(event.gang, None)
+                self.retired.pop(event.gang, None)
+                self._begin_anew(event.gang)
+            case PodBound():
+                self._pod_bound(event)
+            case PodsEnded():
+                for pod in event.pods:
+                    self._pod_ended(pod, event.at)
+            case PlacesRetired():
+                self.retired[event.gang] = event.places
+                self.planned[event.gang] -= event.places
+            case PlanFound():
+                filled = {pod.place for pod in self.pods.values() if pod.gang == event.gang}
+                promised = {place for _, place in self.promises_of(event.gang)}
+                known_ = filled | promised | self.retired.get(event.gang, frozenset())
+                self.planned[event.gang] |= event.nodes.keys() - known_
+            case PlacesLost():
+                self.give_up((event.gang, place) for place in event.places)
+                self.planned[event.gang] -= event.places
+            case CommitFailed():
+                self._begin_anew(event.gang)
+            case LayersChanged():
+                self.layers = event.layers
+            case QueueChanged():
+                self.queues[event.queue.name] = event.queue
+            case QueueRemoved():
+                self.queues.pop(event.name, None)
+            case QuotaChanged():
+                self.quotas[event.namespace, event.name] = dict(event.room)
+            case QuotaRemoved():
+                self.quotas.pop((event.namespace, event.name), None)
+            case BudgetChanged():
+                self.budgets[event.namespace, event.name] = event
+            case BudgetRemoved():
+                self.budgets.pop((event.namespace, event.name), None)
+
+    def _pod_bound(self, event: PodBound) -> None:
+        before = self.pods.get(event.pod)
+        if before is not None and before.place is not None and event.place is None:
+            self.formerly[event.pod] = before.place
+        self.pods[event.pod] = event
+        if event.gang is None:
+            return
+        if event.at > 0:
+            self.bound[event.gang] = min(event.at, self.bound.get(event.gang, event.at))
+        if event.place is not None:
+            self.give_up([(event.gang, event.place)])
+            self.planned[event.gang].discard(event.place)
+        if event.gang in self.ending:
+            self.leaving[event.pod] = self.called[event.pod] = self.ending[event.gang]
+
+    def _pod_ended(self, id_: PodId, at: float) -> None:
+        pod = self.pods.pop(id_, None)
+        self.leaving.pop(id_, None)
+        self.called.pop(id_, None)
+        former = self.formerly.pop(id_, None)
+        if pod is not None and pod.gang is not None and (place := pod.place or former) is not None:
+            self.vacated[pod.gang, place] = Vacated(pod.requests, at + self.hold)
+
+    def _begin_anew(self, gang: GangId) -> None:
+        """It holds nothing, and whoever was told to end for it stays, as far as it is concerned."""
+        self.give_up([key for key in (*self.promised, *self.vacated) if key[0] == gang])
+        self.planned.pop(gang, None)
+        self.called = {pod: other for pod, other in self.called.items() if other != gang}
+
+    def give_up(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.promised.pop(key, None)
+            self.vacated.pop(key, None)
+
+    def forget(self) -> None:
+        """Whoever leaves for somebody who is promised nothing any more stays, as far as he is concerned."""
+        expecting = {gang for gang, _ in self.promised}
+        self.torn &= expecting
+        self.ghosts &= expecting
+        self.leaving = {pod: gang for pod, gang in self.leaving.items() if gang in expecting}
+        here = {pod.gang for pod in self.pods.values()}
+        self.ending = {victim: g for victim, g in self.ending.items() if g in expecting and victim in here}
+        self.bound = {gang: at for gang, at in self.bound.items() if self.has_begun(gang)}
+
+    def facts(self) -> Iterator[Event]:
+        """What a new scheduler would be told: the objects as they are, and promises as open plans."""
+        yield LayersChanged(self.layers)
+        yield from map(QueueChanged, self.queues.values())
+        yield from self.budgets.values()
+        yield from (QuotaChanged(*key, tuple(room.items())) for key, room in self.quotas.items())
+        yield from self.nodes.values()
+        yield from map(GangSubmitted, self.gangs.values())
+        yield from itertools.starmap(PlacesRetired, self.retired.items())
+        yield from self.pods.values()
+        for gang in sorted({gang for gang, _ in self.promised}):
+            places = {place: self.promised[gang, place].node for _, place in self.promises_of(gang)}
+            whole = sorted(victim for victim, beneficiary in self.ending.items() if beneficiary == gang)
+            parts: defaultdict[GangId, set[PodId]] = defaultdict(set)
+            for pod, beneficiary in self.leaving.items():
+                victim = self.pods[pod].gang
+                if beneficiary == gang and victim is not None and victim not in whole:
+                    parts[victim].add(pod)
+            victims = [Victim(victim, frozenset(pods)) for victim, pods in sorted(parts.items())]
+            yield PlanFound(gang, places, (*map(Victim, whole), *victims))
+
+    def restarted(self) -> None:
+        """Of what it had been promised and had asked for, a new scheduler knows what it is told."""
+        self.promised.clear()
+        self.vacated.clear()
+        self.planned.clear()
+        self.formerly.clear()
+        self.ghosts.clear()
+        self.called = dict(self.leaving)  # open plans name no others
+
+    # Gangs
+
+    def waits(self, gang: GangId) -> bool:
+        """Some minimum of an ungated gang is neither satisfied nor promised."""
+        known = self.gangs.get(gang)
+        return known is not None and known.gate is None and not self.complete(known)
+
+    def complete(self, gang: Gang) -> bool:
+        done = self.done(gang)
+        return sum(done.values()) >= gang.min_count and all(
+            done[s.name] >= s.min_count for s in gang.pod_sets
+        )
+
+    def done(self, gang: Gang) -> Counter[str]:
+        """Places of each pod set that are filled, retired or promised."""
+        places = {pod.place for pod in self.pods.values() if pod.gang == gang.id and pod.place is not None}
+        places |= self.retired.get(gang.id, frozenset())
+        places |= {place for _, place in self.promises_of(gang.id)}
+        done: Counter[str] = Counter()
+        for pod_set in gang.pod_sets:
+            done[pod_set.name] = sum(p.pod_set == pod_set.name and p.index < pod_set.count for p in places)
+        return done
+
+    def has_begun(self, gang: GangId) -> bool:
+        """It may have something: a pod, a promise, an open plan, a place held for a replacement."""
+        return bool(
+            self.planned.get(gang)
+            or any(pod.gang == gang for pod in self.pods.values())
+            or any(key[0] == gang for key in (*self.promised, *self.vacated))
+        )
+
+    def promises_of(self, gang: GangId) -> list[Key]:
+        return sorted(key for key in self.promised if key[0] == gang)
+
+    # Nodes
+
+    def room(self, node: NodeName, beneficiary: GangId | None = None) -> Room:
+        """What pods and promised places leave of a node: may be below zero.
+
+        Of a gang's places and the pods that end for it the node carries the greater, not both. Those that
+        were told to end for the `beneficiary`, who is assigned places now, are taken to be gone.
+        """
+        capacity = dict(self.nodes[node].capacity)
+        room = Room(defaultdict(float, {"pods": float("inf"), **capacity}), {}, vague=False)
+        held: defaultdict[GangId, Counter[str]] = defaultdict(Counter)
+        left: defaultdict[GangId, Counter[str]] = defaultdict(Counter)
+        for (gang, _), promise in self.promised.items():
+            if promise.node == node:
+                room.take(promise.requests, promise.device)
+                held[gang].update(demand(promise.requests))
+        for id_, pod in self.pods.items():
+            if pod.node != node or (beneficiary is not None and self.called.get(id_) == beneficiary):
+                continue
+            if id_ in self.leaving:
+                left[self.leaving[id_]].update(demand(pod.requests))
+            else:
+                room.take(pod.requests, pod.presence.device)
+        for gang, amounts in left.items():
+            if GPU_SHARE in amounts or GPU_SHARE in held[gang]:
+                continue  # what the latter have in common depends on devices: not counted at all
+            for resource, amount in (amounts - held[gang]).items():
+                room.amounts[resource] -= amount
+        return room
+
+    def domain(self, node: NodeName, layer: str) -> tuple[str, ...] | None:
+        """The path of the node's domain; None: it lacks a label on the way."""
+        labels = dict(self.nodes[node].labels) if node in self.nodes else {}
+        path = []
+        for one in self.layers:
+            found = next((labels[key] for key in one.keys if key in labels), None)
+            if found is None:
+                return None
+            path.append(found)
+            if one.name == layer:
+                return tuple(path)
+        return None
+
+    def seen(self, gang: GangId) -> tuple[dict[Place, Pod], list[Pod]]:
+        """The gang's promised places, and all other pods and promises but those that end for it."""
+        mine, others = {}, []
+        for id_, pod in self.pods.items():
+            if self.leaving.get(id_) != gang:
+                others.append(Pod(pod.presence, Shape(pod.requests), pod.node))
+        for (other, place), promise in self.promised.items():
+            known = self.gangs.get(other)
+            pod_set = next((s for s in known.pod_sets if s.name == place.pod_set), None) if known else None
+            if known is None or pod_set is None:
+                continue
+            one = Pod(presence(known, pod_set, promise.device), pod_set.shape, promise.node)
+            if other == gang:
+                mine[place] = one
+            else:
+                others.append(one)
+        return mine, others
+
+    @property
+    def blurred(self) -> bool:
+        """Who is there in the eyes of others may be more than is known here."""
+        return bool(self.vacated or self.ghosts or self.called)
+
+    # Queues
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(self.queues)
+
+    def used(self) -> dict[str, Counter[str]]:
+        """By queue, what its gangs use and those of queues below: pods that stay, and promised places."""
+        tree = self.tree
+        used = {queue: Counter[str]() for queue in ("root", *tree.rules)}
+        for gang, requests in self._uses():
+            known = self.gangs.get(gang)
+            for queue in ("root", *(tree.path(known.queue) if known is not None else ())):
+                used[queue].update(counted(requests.items()))
+        return used
+
+    def _uses(self) -> Iterator[tuple[GangId, dict[str, int]]]:
+        for id_, pod in self.pods.items():
+            if pod.gang is not None and id_ not in self.called and id_ not in self.leaving:
+                yield pod.gang, demand(pod.requests)
+        for (gang, _), promise in self.promised.items():
+            yield gang, demand(promise.requests)
+
+    def used_below_caps(self) -> dict[str, Counter[str]]:
+        """The same, and pods that leave, as far as they use more than is promised to whom they leave for."""
+        tree, used = self.tree, self.used()
+        for beneficiary in sorted(set(self.leaving.values())):
+            comes: Counter[str] = Counter()
+            for key in self.promises_of(beneficiary):
+                comes.update(counted(demand(self.promised[key].requests).items()))
+            known = self.gangs.get(beneficiary)
+            mine = tree.path(known.queue) if known is not None else []
+            left = {queue: Counter[str]() for queue in tree.rules}
+            for id_ in (pod for pod, gang in self.leaving.items() if gang == beneficiary):
+                victim = self.gangs.get(self.pods[id_].gang or GangId(""))
+                for queue in tree.path(victim.queue) if victim is not None else ():
+                    left[queue].update(counted(demand(self.pods[id_].requests).items()))
+            for queue, leaves in left.items():
+                used[queue].update(leaves - comes if queue in mine else leaves)
+        return used
+
+    def wanted(self) -> dict[str, Counter[str]]:
+        """By queue, what its own gangs lack, those that may start at all."""
+        tree = self.tree
+        wanted = {queue: Counter[str]() for queue in tree.rules}
+        for gang in self.gangs.values():
+            if gang.gate is None and tree.may_start(gang.queue, gang.namespace):
+                done = self.done(gang)
+                for pod_set in gang.pod_sets:
+                    missing = max(pod_set.count - done[pod_set.name], 0)
+                    wanted[gang.queue].update(times(demand(pod_set.shape.requests), missing))
+        return wanted
+
+    def least(self, gang: Gang) -> Counter[str]:
+        """What its minimum lacks takes at least of each resource."""
+        done = self.done(gang)
+        lacking = {s.name: max(s.min_count - done[s.name], 0) for s in gang.pod_sets}
+        rest = max(gang.min_count - sum(done.values()) - sum(lacking.values()), 0)
+        least: Counter[str] = Counter()
+        for pod_set in gang.pod_sets:
+            least.update(times(demand(pod_set.shape.requests), lacking[pod_set.name]))
+        open_ = [
+            counted(demand(s.shape.requests).items())
+            for s in gang.pod_sets
+            if s.count - done[s.name] > lacking[s.name]
+        ]
+        for resource in {r for requests in open_ for r in requests}:
+            least[resource] += rest * min(requests[resource] for requests in open_)
+        return +least
+
+    def usable(self) -> Counter[str]:
+        """What ready, uncordoned nodes have."""
+        usable: Counter[str] = Counter()
+        for node in self.nodes.values():
+            if node.ready and not node.cordoned:
+                usable.update(counted({"pods": 2**31 - 1, **dict(node.capacity)}.items()))
+        return usable
+
+    def charged(self, namespace: str, gangs: Collection[GangId]) -> Counter[tuple[str, str]]:
+        """By quota and resource, what these gangs' promised pods will be charged that are not there yet."""
+        charged: Counter[tuple[str, str]] = Counter()
+        for gang in self.gangs.values():
+            for pod_set in gang.pod_sets if gang.namespace == namespace and gang.id in gangs else ():
+                held = sum(place.pod_set == pod_set.name for _, place in self.promises_of(gang.id))
+                for quota, amounts in pod_set.quotas:
+                    for resource, amount in amounts:
+                        charged[quota, resource] += amount * min(held, pod_set.uncreated)
+        return charged
+
+
+def presence(gang: Gang, pod_set: PodSet, device: int | None = None) -> Presence:
+    """What others see of a pod of this set before there is one."""
+    namespace = pod_set.namespace or gang.namespace
+    return Presence(namespace, pod_set.labels, pod_set.shape.ports, pod_set.shape.apart, device)
+
+
+def demand(requests: Amounts) -> dict[str, int]:
+    return {**{r: amount for r, amount in requests if r != "pods" and amount}, "pods": 1}
+
+
+def times(amounts: Mapping[str, int], count: int) -> Counter[str]:
+    return counted((resource, count * amount) for resource, amount in amounts.items())
