@@ -104,12 +104,12 @@ class Count:
         return self._suffices([self._slots(p, free).sum() for p in range(len(self._parts))])
 
     def picks(
-        self, usable: Bools, start: Bools, fraction: float, allow: Callable[[Bools], bool]
+        self, usable: Bools, start: Bools, fraction: float, lost: Floats, allow: Callable[[Bools], bool]
     ) -> Iterator[Bools]:
         """What is taken from `start` on, each time the slots suffice; more and more, until nothing helps.
 
-        Each pick is what frees most for what it loses, of `usable` and as far as `allow` lets it: the next
-        cut of a gang, or all of it that is left. `fraction`: what a whole slot's worth of fractions counts.
+        Each pick is what frees most for what is `lost` by it, of `usable` and as far as `allow` lets it: the
+        next cut of a gang, or all of it that is left. `fraction`: what a whole slot's worth of fractions counts.
         """
         table, parts = self._table, range(len(self._parts))
         taken, usable = start.copy(), usable.copy()
@@ -119,8 +119,8 @@ class Count:
         gains = np.zeros(len(self._cut))
         touched = np.arange(len(self._cut))
         # Equal losses: fewer gangs, then fewer pods. A loss of nothing is not quite nothing.
-        tiny = 1e-9 * (1.0 + float(table.lost.sum()))
-        cost = table.lost + tiny * (1 + table.pods / 1e6)
+        tiny = 1e-9 * (1.0 + float(lost.sum()))
+        cost = lost + tiny * (1 + table.pods / 1e6)
         owed = self._owed(taken)
         if self._suffices([s.sum() for s in slots]) and not owed.any():
             yield taken

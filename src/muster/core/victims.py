@@ -27,6 +27,7 @@ it holds.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -114,15 +115,21 @@ class Search:
 
     def _best(self, trial: "_Trial", usable: Bools) -> Bools | None:
         best: Bools | None = None
+        none = np.zeros(len(trial.table), np.bool_)
         for fraction in FRACTIONS:
-            chosen = trial.greedy(usable, np.zeros(len(trial.table), np.bool_), fraction)
+            chosen = trial.greedy(usable, none, fraction)
             if chosen is not None:
                 best = trial.better(trial.reprieve(chosen), best)
+        if best is None:  # what loses least has used up what the limits allow
+            starts = islice(trial.table.prefixes(usable), _exchanges(trial.table))
+            tries = (trial.greedy(usable, start, FRACTIONS[0], fewest=True) for start in (none, *starts))
+            chosen = next((taken for taken in tries if taken is not None), None)
+            best = None if chosen is None else trial.reprieve(chosen)
         return None if best is None else self._exchange(trial, usable, best)
 
     def _exchange(self, trial: "_Trial", usable: Bools, best: Bools) -> Bools:
         """Without one victim, or with somebody else in any case: what would have to go, and is that less?"""
-        left = min(EXCHANGES, EFFORT // len(trial.table))
+        left = _exchanges(trial.table)
         improved = True
         while improved and left > 0:
             improved = False
@@ -134,6 +141,10 @@ class Search:
                 if improved or left <= 0:
                     break
         return best
+
+
+def _exchanges(table: Table) -> int:
+    return min(EXCHANGES, EFFORT // len(table))
 
 
 def _variants(table: Table, usable: Bools, best: Bools) -> Iterator[tuple[Bools, Bools]]:
@@ -194,11 +205,15 @@ class _Trial:
                 yield surplus
             yield usable
 
-    def greedy(self, usable: Bools, start: Bools, fraction: float) -> Bools | None:
-        """Cuts taken one after the other until the preemptor fits; all of them, if nothing else does."""
+    def greedy(self, usable: Bools, start: Bools, fraction: float, *, fewest: bool = False) -> Bools | None:
+        """Cuts taken one after the other until the preemptor fits; all of them, if nothing else does.
+
+        `fewest`: what counts is how many pods go, not what is lost.
+        """
         if not self._allow(start):
             return None
-        picks = enumerate(self._count.picks(usable, start, fraction, self._allow))
+        lost = self.table.pods.astype(np.float64) if fewest else self.table.lost
+        picks = enumerate(self._count.picks(usable, start, fraction, lost, self._allow))
         for number, taken in picks:
             # Where slots are not all that matters more has to go: it is asked at growing distances.
             if number & (number - 1) == 0 and self._fits(taken):

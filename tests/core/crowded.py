@@ -1,0 +1,278 @@
+"""Small full clusters, a gang that does not fit, and an oracle: all sets of victims, one by one.
+
+What a set of victims must keep to is said here once more, naively: ranks, budgets, hard caps, entitlements.
+Whether the gang fits without them is asked of `Fit`, as for any start.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from muster.core.candidates import Candidate, Candidates
+from muster.core.decisions import Evict, Victim
+from muster.core.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
+from muster.core.exact import Verdict
+from muster.core.fit import Claim
+from muster.core.gang import (
+    Effect,
+    Gang,
+    GangId,
+    Gather,
+    Layer,
+    NodeName,
+    Operator,
+    PodSet,
+    PodTerm,
+    Queue,
+    Requirement,
+    Shape,
+    Strategy,
+    Taint,
+    Toleration,
+)
+from muster.core.scheduler import Scheduler
+from muster.names import GPU_SHARE
+from tests.core.words import GPU, amounts, assigns, bind, scheduler
+
+NOW = 1_000.0
+#: What a case may be about, besides room.
+TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES = "topology", "constraints", "queues", "budgets", "shapes"
+#: Sets of victims that an oracle looks through.
+SETS = 600
+#: GPUs
+SIZES = (1, 1, 2, 2, 4, 8)
+
+
+@dataclass
+class Case:
+    made: Scheduler
+    preemptor: Gang
+    #: how many pods of app a may go; None: any
+    budget: int | None = None
+
+
+@dataclass
+class Best:
+    level: int
+    surplus: bool
+    lost: float
+
+    @property
+    def key(self) -> tuple[int, bool, float]:
+        return self.level, not self.surplus, self.lost
+
+
+def draw(seed: int, *about: str) -> Case:
+    """Up to 12 nodes, filled with gangs of several sizes, ages and priorities, some elastic; and one more."""
+    rng = random.Random(seed)
+    made = scheduler(_nodes(rng, about))
+    made.apply(LayersChanged((Layer("block", ("block",)), Layer("rack", ("rack",)))))
+    rules = [Queue("p"), Queue("q", "p", weight=rng.randint(1, 3)), Queue("r", "p")]
+    for each in rules:
+        made.apply(QueueChanged(each))
+    for i in range(rng.randint(3, 11)):
+        count = rng.randint(1, 6)
+        least = rng.choice([count, count, count, rng.randint(1, count)])
+        pods = PodSet("main", _shape(rng, about, SIZES), count, least, labels=(("app", rng.choice("ab")),))
+        one = Gang(GangId(f"g{i}"), (pods,), least, 0.0, rng.randint(0, 2), namespace="ns", preempts=False)
+        one = replace(one, queue=rng.choice("qqr") if QUEUES in about else "q")
+        one = replace(one, restart_cost=rng.choice([0.0, 0.0, 60.0]))
+        made.apply(GangSubmitted(one))
+        for assign in assigns(made.decide(0.0)):
+            at = float(rng.randint(1, 900))
+            for event in bind(made, assign):
+                labelled = replace(event.presence, namespace="ns", labels=pods.labels, apart=pods.shape.apart)
+                made.apply(replace(event, at=at, presence=labelled))
+        made.decide(0.0)
+    if QUEUES in about and rng.random() < 0.7:
+        made.apply(QueueChanged(_capped(rng, made, rng.choice(rules[:2]))))
+    budget = rng.randint(0, 6) if BUDGETS in about else None
+    if budget is not None:
+        selected = (Requirement("app", Operator.IN, ("a",)),)
+        made.apply(BudgetChanged("ns", "budget", selected, budget))
+    return Case(made, _preemptor(rng, about), budget)
+
+
+def _nodes(rng: random.Random, about: Sequence[str]) -> Iterator[NodeChanged]:
+    block = rack = 0
+    for i in range(rng.randint(2, 12)):
+        block += rng.random() < 0.2
+        rack += rng.random() < 0.4
+        labels = {"host": f"n{i:02}", "block": f"b{block}", "rack": f"r{rack}", "disk": rng.choice("xxy")}
+        if TOPOLOGY in about and rng.random() < 0.1:
+            del labels[rng.choice(["block", "rack"])]
+        special = CONSTRAINTS in about and rng.random() < 0.15
+        taints = (Taint("special", "", Effect.NO_SCHEDULE),) if special else ()
+        room = amounts({"cpu": 64_000, GPU: rng.choice([8, 8, 8, 4]), "pods": 110})
+        yield NodeChanged(NodeName(f"n{i:02}"), room, tuple(sorted(labels.items())), taints)
+
+
+def _shape(rng: random.Random, about: Sequence[str], sizes: Sequence[int]) -> Shape:
+    made = Shape(amounts({GPU: rng.choice(sizes)}))
+    if CONSTRAINTS not in about:
+        return made
+    if rng.random() < 0.2:
+        made = replace(made, selector=(("disk", "x"),))
+    if rng.random() < 0.3:
+        made = replace(made, tolerations=(Toleration("special"),))
+    if rng.random() < 0.25:
+        app = (Requirement("app", Operator.IN, (rng.choice("ab"),)),)
+        made = replace(made, apart=(PodTerm(rng.choice(["host", "rack"]), app, ("ns",)),))
+    return made
+
+
+def _capped(rng: random.Random, made: Scheduler, rules: Queue) -> Queue:
+    """With a hard cap that leaves little, or nothing."""
+    account = made.queues.accounts[rules.name]
+    if rng.random() < 0.3:
+        return replace(rules, max_gangs=max(account.standing, 1))
+    used = account.used.get(GPU_SHARE, 0) // 1000
+    return replace(rules, capability=amounts({GPU: used + rng.choice([0, 0, 2, 5]) or 1}))
+
+
+def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
+    kinds = rng.randint(1, 2) if SHAPES in about else 1
+    sets = []
+    for k in range(kinds):
+        count = rng.randint(1, 10 // kinds)
+        made = _shape(rng, about, (1, 2, 3, 4, 8))
+        sets.append(PodSet(f"s{k}", made, count, count, labels=(("app", rng.choice("abc")),)))
+    total = sum(s.count for s in sets)
+    one = Gang(GangId("preemptor"), tuple(sets), total, 1.0, 3, "q", namespace="ns")
+    if TOPOLOGY not in about:
+        return one
+    must, prefer = Strategy.MUST_GATHER, Strategy.PREFER_GATHER
+    rules = [
+        (Gather("rack", must),),
+        (Gather("block", must),),
+        (Gather("block", must), Gather("rack", must)),
+        (Gather("block", must), Gather("rack", prefer)),
+        (Gather("rack", prefer),),
+    ]
+    return replace(one, gather=rng.choice(rules))
+
+
+def compare(case: Case) -> float | None:
+    """How much more work is lost than need be, as a ratio; None: nobody has to go, or nothing helps.
+
+    Raises if one finds what the other does not, or if priority or kind of the victims are not the best.
+    """
+    made = case.made
+    made.apply(GangSubmitted(replace(case.preemptor, preempts=False)))
+    if assigns(made.decide(NOW)):
+        return None
+    best = oracle(case)
+    made.apply(GangSubmitted(case.preemptor))
+    found = searched(made, made.decide(NOW))
+    if best is None or found is None:
+        assert found is best, (best, found)
+        return None
+    assert (found.level, found.surplus) == (best.level, best.surplus), (best, found)
+    return found.lost / best.lost
+
+
+def searched(made: Scheduler, decisions: Sequence[object]) -> Best | None:
+    evicts = [decision for decision in decisions if isinstance(decision, Evict)]
+    if not evicts:
+        return None
+    (evict,) = evicts
+    gangs = [made.gangs[victim.gang].gang for victim in evict.victims]
+    priorities = [gang.priority for gang in gangs if gang is not None]
+    return Best(max(priorities), all(v.pods for v in evict.victims), evict.work_lost)
+
+
+_Chosen = list[tuple[Candidate, int]]
+
+
+def oracle(case: Case) -> Best | None:
+    """The best of all sets of victims, tried one by one; None: nothing helps."""
+    found, _ = Candidates(case.made.nodes, case.made.gangs, case.made.pods).of(NOW, ())
+    chains = product(*(range(len(candidate.cuts) + 1) for candidate in found))
+    sets = []
+    for chain in chains:
+        chosen = [(c, n) for c, n in zip(found, chain, strict=True) if n]
+        if chosen:
+            level = max(c.gang.priority for c, _ in chosen)
+            surplus = not any(c.cuts[n - 1].core for c, n in chosen)
+            sets.append((Best(level, surplus, sum(sum(c.lost[:n]) for c, n in chosen)), chosen))
+    sets.sort(key=lambda one: one[0].key)
+    return next((best for best, chosen in sets if _allowed(case, chosen) and _fits(case, chosen)), None)
+
+
+def sets_of(case: Case) -> int:
+    """How many sets of victims there are."""
+    total = 1
+    for candidate in Candidates(case.made.nodes, case.made.gangs, case.made.pods).of(NOW, ())[0]:
+        total *= len(candidate.cuts) + 1
+    return total
+
+
+def _allowed(case: Case, chosen: _Chosen) -> bool:
+    made = case.made
+    pods = [made.pods[pod] for c, n in chosen for cut in c.cuts[:n] for pod in cut.pods]
+    if case.budget is not None and sum(("app", "a") in pod.presence.labels for pod in pods) > case.budget:
+        return False
+    demand = Counter({"pods": case.preemptor.min_count})
+    for pod_set in case.preemptor.pod_sets:
+        demand[GPU_SHARE] += 1000 * pod_set.count * dict(pod_set.shape.requests)[GPU]
+    freed: dict[str, Counter[str]] = {name: Counter() for name in ("p", "q", "r")}
+    gangs: Counter[str] = Counter()
+    for candidate, n in chosen:
+        for name in ("p", candidate.gang.queue):
+            gangs[name] += candidate.cuts[n - 1].core
+            for cut in candidate.cuts[:n]:
+                freed[name].update(_freed(cut.freed))
+    for name in ("p", "q"):
+        account = made.queues.accounts[name]
+        cap = dict(account.rules.capability).get(GPU)
+        used = account.used.get(GPU_SHARE, 0)
+        if cap is not None and used - freed[name][GPU_SHARE] + demand[GPU_SHARE] > 1000 * cap:
+            return False
+        most = account.rules.max_gangs
+        if most is not None and account.standing - gangs[name] + 1 > most:
+            return False
+    return _reclaimable(made, [(c, n) for c, n in chosen if c.gang.queue != "q"], demand)
+
+
+def _reclaimable(made: Scheduler, foreign: _Chosen, demand: Counter[str]) -> bool:
+    """Each with those before it gone, the smallest first."""
+    if not foreign:
+        return True
+    mine, theirs = made.queues.accounts["q"], made.queues.accounts["r"]
+    limited = {r for r, n in made.queues.root.entitled.items() if n}
+    everything = made.queues.root.entitled
+
+    def over(account_used: int, entitled: int, resource: str) -> bool:
+        return account_used > entitled < everything[resource]
+
+    if any(over(mine.used.get(r, 0) + demand[r], mine.entitled.get(r, 0), r) for r in limited & {*demand}):
+        return False
+    used = Counter(theirs.used)
+    for _, _, candidate, cut in sorted(
+        (sum(len(cut.pods) for cut in c.cuts[:n]), c.gang.id, c, cut) for c, n in foreign for cut in range(n)
+    ):
+        taken = _freed(candidate.cuts[cut].freed)
+        if not any(demand[r] and over(used[r], theirs.entitled.get(r, 0), r) for r in limited & {*taken}):
+            return False
+        used.subtract(taken)
+    return True
+
+
+def _freed(freed: Sequence[tuple[str, int]]) -> Counter[str]:
+    return Counter({GPU_SHARE if r == GPU else r: 1000 * n if r == GPU else n for r, n in freed})
+
+
+def _fits(case: Case, chosen: _Chosen) -> bool:
+    made, state = case.made, case.made.gangs[case.preemptor.id]
+    assert state.want is not None
+    mark = made.ledger.mark()
+    for candidate, n in chosen:
+        pods = frozenset(pod for cut in candidate.cuts[:n] for pod in cut.pods)
+        for charged in made.preemption.freed([Victim(candidate.gang.id, pods)]):
+            made.ledger.give(*charged)
+    made.fit.exact.next_cycle()
+    placed = made.fit.fit(Claim(state.want, state.vacant, presences=state.presences))
+    made.ledger.rollback(mark)
+    return not isinstance(placed, Verdict)
