@@ -1,4 +1,4 @@
-"""Preemption: a gang of 256 GPUs among 600 jobs that fill 1,000 nodes of 8.
+"""Preemption: a gang of 256 GPUs among 600 jobs that fill 1,000 nodes of 8, anywhere or in one domain.
 
 Time of the process, not of the clock: what the cycle costs in which the victims are found, chosen and called,
 and the gang is assigned. *Cold* is the first time that these jobs are candidates; what they would free is
@@ -12,16 +12,24 @@ from dataclasses import replace
 from typing import Final
 
 from muster.core.decisions import Assign, Evict
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound
-from muster.core.gang import Gang, GangId, NodeName, PodId, PodSet, Shape
+from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound
+from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, PodId, PodSet, Shape, Strategy
 from muster.core.scheduler import Config, Scheduler
 
 NODES: Final = 1_000
 JOBS: Final = 600
 GPU: Final = "nvidia.com/gpu"
 SHAPES: Final = {n: Shape((("cpu", 8_000 * n), ("memory", 65_536 * n), (GPU, n))) for n in (1, 2, 4, 8)}
-#: pods, and GPUs of each
-GANGS: Final = ((256, 1), (32, 4), (16, 8), (64, 8))
+#: pods, GPUs of each, and the layer of which one domain must hold them: 16 nodes in a rack, 128 in a spine
+GANGS: Final = (
+    (256, 1, ""),
+    (32, 4, ""),
+    (16, 8, ""),
+    (64, 8, ""),
+    (16, 8, "rack"),
+    (256, 1, "spine"),
+    (32, 8, "spine"),
+)
 RUNS: Final = 5
 NOW: Final = 100_000.0
 
@@ -29,28 +37,30 @@ NOW: Final = 100_000.0
 def run() -> dict[str, float]:
     """Figures by name; every name says its unit."""
     figures = {}
-    for count, gpus in GANGS:
-        cold, warm = zip(*(preempt(seed, count, gpus) for seed in range(RUNS)), strict=True)
-        what = f"preemption: {count} pods of {gpus} among {JOBS} jobs"
+    for count, gpus, layer in GANGS:
+        cold, warm = zip(*(preempt(seed, count, gpus, layer) for seed in range(RUNS)), strict=True)
+        where = f" in one {layer}" if layer else ""
+        what = f"preemption: {count} pods of {gpus}{where} among {JOBS} jobs"
         figures[f"{what}, warm, ms"] = 1e3 * statistics.median(warm)
         figures[f"{what}, cold, ms"] = 1e3 * statistics.median(cold)
     return figures
 
 
-def preempt(seed: int, count: int, gpus: int) -> tuple[float, float]:
+def preempt(seed: int, count: int, gpus: int, layer: str) -> tuple[float, float]:
     """Seconds of the first such gang, and of one for which others have looked before."""
-    cold = timed(full(seed), count, gpus)
+    cold = timed(full(seed), count, gpus, layer)
     scheduler = full(seed)
     shape = SHAPES[8]
     hopeless = Gang(GangId("ns/hopeless"), (PodSet("main", shape, NODES + 1, NODES + 1),), NODES + 1, NOW, 9)
     scheduler.apply(GangSubmitted(hopeless))
     scheduler.decide(NOW)
-    return cold, timed(scheduler, count, gpus)
+    return cold, timed(scheduler, count, gpus, layer)
 
 
-def timed(scheduler: Scheduler, count: int, gpus: int) -> float:
+def timed(scheduler: Scheduler, count: int, gpus: int, layer: str) -> float:
     pods = PodSet("main", SHAPES[gpus], count, count)
-    scheduler.apply(GangSubmitted(Gang(GangId("ns/preemptor"), (pods,), count, NOW, 9)))
+    gather = (Gather(layer, Strategy.MUST_GATHER),) if layer else ()
+    scheduler.apply(GangSubmitted(Gang(GangId("ns/preemptor"), (pods,), count, NOW, 9, gather=gather)))
     started = time.process_time()
     decisions = scheduler.decide(NOW)
     took = time.process_time() - started
@@ -64,7 +74,9 @@ def full(seed: int) -> Scheduler:
     scheduler = Scheduler(Config(explain=False))
     for i in range(NODES):
         capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
-        scheduler.apply(NodeChanged(NodeName(f"node-{i:04}"), capacity))
+        labels = (("rack", f"r{i // 16:02}"), ("spine", f"s{i // 128}"))
+        scheduler.apply(NodeChanged(NodeName(f"node-{i:04}"), capacity, labels))
+    scheduler.apply(LayersChanged((Layer("spine", ("spine",)), Layer("rack", ("rack",)))))
     left = NODES * 8
     for i in range(JOBS):
         gpus = rng.choice((1, 1, 2, 4, 8))

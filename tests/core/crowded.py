@@ -40,7 +40,7 @@ NOW = 1_000.0
 #: What a case may be about, besides room.
 TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES = "topology", "constraints", "queues", "budgets", "shapes"
 #: Sets of victims that an oracle looks through.
-SETS = 600
+SETS = 1_000
 #: GPUs
 SIZES = (1, 1, 2, 2, 4, 8)
 

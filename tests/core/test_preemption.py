@@ -11,6 +11,7 @@ from muster.core.events import (
     CommitFailed,
     GangRemoved,
     GangSubmitted,
+    LayersChanged,
     NodeRemoved,
     PlanFound,
     PodBound,
@@ -22,6 +23,8 @@ from muster.core.gang import (
     Code,
     Gang,
     GangId,
+    Gather,
+    Layer,
     NodeName,
     Operator,
     Place,
@@ -29,6 +32,7 @@ from muster.core.gang import (
     PodSet,
     Queue,
     Requirement,
+    Strategy,
 )
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
@@ -37,6 +41,7 @@ from tests.core.words import (
     amounts,
     assigns,
     bind,
+    foreign,
     gang,
     node,
     places,
@@ -625,3 +630,70 @@ def test_what_leaves_counts_below_a_hard_cap_until_it_has_gone() -> None:
     assert started(made.decide(4.0)) == []
     end(made, "low", 8)
     assert started(made.decide(5.0)) == ["second"]
+
+
+def racks(*sizes: int) -> Scheduler:
+    """Racks of so many nodes of 8 GPUs."""
+    names = [f"r{rack}-{i}" for rack, size in enumerate(sizes) for i in range(size)]
+    made = scheduler(node(name, labels={"rack": name[:2]}) for name in names)
+    made.apply(LayersChanged((Layer("rack", ("rack",)),)))
+    return made
+
+
+def fills(made: Scheduler, name: str, since: float, **gpus: int) -> None:
+    """A gang with one pod on each of these nodes."""
+    where = {n.replace("_", "-"): count for n, count in sorted(gpus.items())}
+    sets = tuple(PodSet(n, shape(gpu=count), 1, 1) for n, count in where.items())
+    made.apply(GangSubmitted(gang(name, *sets)))
+    for n, count in where.items():
+        bound = PodBound(PodId(f"{name}:{n}"), NodeName(n), amounts({GPU: count}), GangId(name), Place(n, 0))
+        made.apply(replace(bound, at=since))
+
+
+def gathers(one: Gang, strategy: Strategy) -> Gang:
+    return replace(one, gather=(Gather("rack", strategy),))
+
+
+def test_room_is_made_in_the_domain_that_is_cheapest_to_clear() -> None:
+    made = racks(2, 2, 2)
+    # what is cheapest by itself is one half of each of the first two racks
+    for rack in ("r0", "r1"):
+        fills(made, f"cheap-{rack}", 90.0, **{f"{rack}_0": 8})
+        fills(made, f"dear-{rack}", 10.0, **{f"{rack}_1": 8})
+    fills(made, "middle", 60.0, r2_0=8, r2_1=8)
+    high = gang("high", count=2, of=shape(gpu=8), priority=1)
+    made.apply(GangSubmitted(gathers(high, Strategy.MUST_GATHER)))
+    decisions = made.decide(100.0)
+    assert ended(decisions) == ["middle"]
+    assert [node for _, node in sorted(assigns(decisions)[0].nodes.items())] == ["r2-0", "r2-1"]
+
+
+@pytest.mark.parametrize(("since", "expected"), [(50.0, ["b", "c"]), (51.0, ["a", "b"])])
+def test_of_equal_losses_the_one_in_a_preferred_domain(since: float, expected: list[str]) -> None:
+    made = racks(2, 2)
+    fills(made, "a", since, r0_0=8)
+    foreign(made, "r0-1", 8)
+    fills(made, "b", 50.0, r1_0=8)
+    fills(made, "c", 50.0, r1_1=8)
+    high = gang("high", count=2, of=shape(gpu=8), priority=1)
+    made.apply(GangSubmitted(gathers(high, Strategy.PREFER_GATHER)))
+    assert ended(made.decide(100.0)) == expected
+
+
+def test_a_domain_is_cleared_for_a_gang_that_has_it_to_itself() -> None:
+    made = racks(2, 2)
+    fills(made, "long", 10.0, r0_0=1)
+    fills(made, "short", 90.0, r1_0=1)
+    fills(made, "shorter", 95.0, r1_1=1)
+    made.apply(GangSubmitted(replace(gang("high", priority=1), exclusive="rack")))
+    assert ended(made.decide(100.0)) == ["short", "shorter"]
+
+
+def test_a_gang_that_has_places_in_a_domain_makes_room_there() -> None:
+    made = racks(2, 2)
+    fills(made, "here", 10.0, r0_1=8)
+    fills(made, "there", 90.0, r1_0=8, r1_1=8)
+    high = gathers(gang("high", count=2, of=shape(gpu=8), priority=1), Strategy.MUST_GATHER)
+    made.apply(GangSubmitted(high))
+    made.apply(PodBound(PodId("p"), NodeName("r0-0"), amounts({GPU: 8}), high.id, Place("main", 0), at=50.0))
+    assert ended(made.decide(100.0)) == ["here"]

@@ -162,6 +162,14 @@ FAULTS: Final = (
         ("tests/core/test_preemption.py",),
     ),
     Fault(
+        "whichever domain comes first is cleared",
+        "preemption",
+        "core/victims.py",
+        "in sorted(found)[:DOMAINS]:",
+        "in found[:1]:",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
         "who leaves already is a victim again",
         "preemption",
         "core/preemption.py",

@@ -4,11 +4,16 @@ Slots are a necessary condition, and a quick one: a sum over nodes that follows 
 what each cut frees. For pods of one shape without further constraints it is the whole truth. The same sums
 say what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next.
 
+A gang that must gather fits if the slots of one domain suffice. What it costs at the least to clear a domain
+is that of the fractional knapsack, of the resource for which it is most: victims by what they free there for
+what they lose, the last of them in part. No set of victims loses less.
+
 What must be given up below hard caps (`limits.py`) is counted beside the slots: both have to be enough. A cut
 is worth its part of the slots that are lacking, and of the quota.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +24,7 @@ from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
 from muster.core.limits import Quota
-from muster.core.nodes import Bools, Demand, Nodes
+from muster.core.nodes import Bools, Columns, Demand, Ints, Nodes
 from muster.core.placement import Claim
 from muster.names import GPU_SHARE
 
@@ -32,11 +37,24 @@ class _Pods:
 
 
 class Count:
-    """Arrays over the nodes for one claim, and over the entries of a table: a cut on a node."""
+    """Arrays over the nodes for one claim, and over the entries of a table: a cut on a node.
+
+    `grounds`: by node the number of a domain, or -1. In one domain of the last the gang has to fit; those of
+    the others are tighter. Nodes are numbered as columns, or, in a count `within` some of them, by position.
+    """
 
     def __init__(
-        self, claim: Claim, nodes: Nodes, eligibility: Eligibility, table: Table, quota: Quota
+        self,
+        claim: Claim,
+        nodes: Nodes,
+        eligibility: Eligibility,
+        table: Table,
+        quota: Quota,
+        grounds: Sequence[Ints],
     ) -> None:
+        self.grounds = grounds
+        #: cuts that free something here, or must be taken before one that does
+        self.reach: Bools = np.ones(len(table), np.bool_)
         #: pods of one shape, of whichever pod sets
         self._parts = [_Pods(shape) for shape in dict.fromkeys(part.shape for part in claim.want.parts)]
         for part in claim.want.parts:
@@ -51,6 +69,13 @@ class Count:
         self._asked = [
             [(i, amount) for i, row in enumerate(rows) if (amount := demand.get(row, 0))]
             for demand in demands
+        ]
+        rest = self._need - sum(pods.need for pods in self._parts)
+        #: of each row what the minimum takes at least
+        self._least = [
+            sum(pods.need * demand.get(row, 0) for pods, demand in zip(self._parts, demands, strict=True))
+            + rest * min(demand.get(row, 0) for demand in demands)
+            for row in rows
         ]
         #: nodes that each part may use
         self._open: list[Bools] = []
@@ -96,12 +121,62 @@ class Count:
             elif row == share:
                 yield whole, 1
 
+    def within(self, columns: Columns) -> "Count":
+        """The same for these columns only: one domain."""
+        inside = copy(self)
+        position = np.full(self._free.shape[1], -1)
+        position[columns] = np.arange(len(columns))
+        entries = np.flatnonzero(position[self._column] >= 0)
+        inside.grounds = [np.zeros(len(columns), np.int32)]
+        inside._free = self._free[:, columns]
+        inside._open = [mask[columns] for mask in self._open]
+        inside._cut, inside._amount = self._cut[entries], self._amount[:, entries]
+        inside._column = position[self._column[entries]]
+        if not len(self._quota.lacking):
+            last = np.full(len(self._table.candidates), -1)
+            last[self._table.gang[inside._cut]] = inside._cut  # ascending: the last one stays
+            inside.reach = np.arange(len(self._table)) <= last[self._table.gang]
+        return inside
+
     def enough(self, taken: Bools) -> bool:
         """Whether the slots suffice once these cuts are taken."""
-        if (self._owed(taken) > 0).any():
+        if self._owed(taken).any():
             return False
-        free = self._without(taken)
-        return self._suffices([self._slots(p, free).sum() for p in range(len(self._parts))])
+        return bool(self._able(self.grounds[-1], self._without(taken)).any())
+
+    def bounds(self, rank: int, usable: Bools) -> list[tuple[int, float]]:
+        """Domains of a ground that these cuts could clear, and what is lost in each at the least."""
+        of = self.grounds[rank]
+        able = self._able(of, self._without(usable))
+        numbers = np.flatnonzero(able)
+        least = np.zeros(len(able))
+        if len(numbers) > 1 or len(self.grounds) > 1:
+            reach = np.any(self._open, axis=0)
+            here = np.flatnonzero(usable[self._cut] & (of[self._column] >= 0) & reach[self._column])
+            for i, amount in enumerate(self._least):
+                lacking = amount - _sums(of, np.maximum(self._free[i], 0) * reach)
+                if (lacking[numbers] > 0).any():
+                    np.maximum(least, self._knapsacks(of, here, i, lacking), out=least)
+        return list(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
+
+    def _knapsacks(self, of: Ints, entries: Longs, row: int, lacking: Floats) -> Floats:
+        """By domain what is lost at the least for what is lacking, cuts being divisible."""
+        cuts = len(self._table)
+        keys = of[self._column[entries]].astype(np.int64) * cuts + self._cut[entries]
+        pairs, inverse = np.unique(keys, return_inverse=True)
+        freed = np.bincount(inverse, self._amount[row, entries], len(pairs))
+        pairs, freed = pairs[freed > 0], freed[freed > 0]
+        domain, lost = pairs // cuts, self._table.lost[pairs % cuts]
+        order = np.lexsort((lost / freed, domain))
+        domain, lost, freed = domain[order], lost[order], freed[order]
+        before = np.cumsum(freed) - freed
+        before -= before[np.searchsorted(domain, domain)]
+        part = np.clip(lacking[domain] - before, 0.0, freed) / freed
+        return np.bincount(domain, lost * part, len(lacking)).astype(np.float64)
+
+    def _able(self, of: Ints, free: Longs) -> Bools:
+        """By domain whether the slots suffice there."""
+        return self._suffices([_sums(of, self._slots(p, free)) for p in range(len(self._parts))])
 
     def picks(
         self, usable: Bools, start: Bools, fraction: float, lost: Floats, allow: Callable[[Bools], bool]
@@ -109,7 +184,8 @@ class Count:
         """What is taken from `start` on, each time the slots suffice; more and more, until nothing helps.
 
         Each pick is what frees most for what is `lost` by it, of `usable` and as far as `allow` lets it: the
-        next cut of a gang, or all of it that is left. `fraction`: what a whole slot's worth of fractions counts.
+        next cut of a gang, or all of it that is left. `fraction`: what a whole slot's worth of fractions
+        counts.
         """
         table, parts = self._table, range(len(self._parts))
         taken, usable = start.copy(), usable.copy()
@@ -122,7 +198,7 @@ class Count:
         tiny = 1e-9 * (1.0 + float(lost.sum()))
         cost = lost + tiny * (1 + table.pods / 1e6)
         owed = self._owed(taken)
-        if self._suffices([s.sum() for s in slots]) and not owed.any():
+        if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
             yield taken
         while True:
             columns = self._column[touched]
@@ -149,9 +225,9 @@ class Count:
                 values[p][where] = self._value(p, free[:, where], fraction, where)
                 slots[p][where] = self._slots(p, free[:, where], where)
             owed = self._owed(taken)
-            if self._suffices([s.sum() for s in slots]) and not owed.any():
+            if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
                 yield taken
-            changed = np.zeros(table.columns, np.bool_)
+            changed = np.zeros(free.shape[1], np.bool_)
             changed[where] = True
             touched = np.flatnonzero(changed[self._column])
 
@@ -192,10 +268,15 @@ class Count:
             row += np.bincount(columns, amount[mine], len(row)).astype(np.int64)
         return free
 
-    def _suffices(self, slots: list[int]) -> bool:
-        return all(n >= part.need for n, part in zip(slots, self._parts, strict=True)) and (
-            sum(min(n, part.count) for n, part in zip(slots, self._parts, strict=True)) >= self._need
-        )
+    def _suffices(self, slots: Sequence[Longs | Floats]) -> Bools:
+        """By domain; `slots`: by shape."""
+        fitting = np.zeros_like(slots[0])
+        enough: Bools = np.ones(len(fitting), np.bool_)
+        for n, part in zip(slots, self._parts, strict=True):
+            enough &= n >= part.need
+            fitting += np.minimum(n, part.count)
+        enough &= fitting >= self._need
+        return enough
 
     def _lacks(self, slots: list[int]) -> int:
         """How many pods do not fit yet."""
@@ -228,6 +309,11 @@ class Count:
             np.minimum(whole, free[i] / amount, out=whole)
         value: Floats = np.maximum(np.floor(whole), 0.0) * (1 - fraction) + whole * fraction
         return value * (self._open[p] if columns is None else self._open[p][columns])
+
+
+def _sums(of: Ints, values: Longs | Floats) -> Floats:
+    """By domain."""
+    return np.bincount(of + 1, values, int(of.max(initial=-1)) + 2)[1:].astype(np.float64)
 
 
 def _free(nodes: Nodes, row: int, share: int | None) -> Longs:

@@ -16,7 +16,7 @@ from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
 from muster.core.gather import Gathering, Nearest
 from muster.core.ledger import Ledger, Mark
-from muster.core.nodes import Nodes
+from muster.core.nodes import Ints, Nodes
 from muster.core.placement import Claim, Trial, Want, place, short_of_slots
 from muster.core.search import search
 from muster.core.slots import Slots
@@ -71,6 +71,25 @@ class Fit:
         if claim.want.constrained:
             return self._search(claim)
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)
+
+    def grounds(self, claim: Claim) -> list[Ints]:
+        """Where to make room for it: by column the number of a domain that has to hold its minimum, or -1.
+
+        The tightest that it prefers first, then what it requires. None, if it fits nowhere whoever goes.
+        """
+        if claim.want.rules is not None:
+            return self.gathering.grounds(claim)
+        everywhere = np.zeros(len(self._nodes), np.int32)
+        if claim.excluded is not None:
+            everywhere[claim.excluded] = -1
+        return [everywhere]
+
+    def by_slots(self, want: Want) -> bool:
+        """Whether it fits into one of its `grounds` exactly if there are slots enough."""
+        shapes = {part.shape for part in want.parts}
+        if want.constrained or len(shapes) > 1 or any(shape.gpu_share for shape in shapes):
+            return False
+        return not self.gathering.multiplies(want) and not self.bars(want)
 
     def bars(self, want: Want) -> bool:
         """Whether some nodes may be out of bounds for it, whatever room they have."""

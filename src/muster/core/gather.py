@@ -38,7 +38,7 @@ from muster.core.gang import Layer, Place
 from muster.core.ledger import Ledger
 from muster.core.multiples import Counting
 from muster.core.neighbours import arrange
-from muster.core.nodes import Bools, Columns, Nodes
+from muster.core.nodes import Bools, Columns, Ints, Nodes
 from muster.core.placement import Claim, Filled, Trial, Want, fill_in_some_way
 from muster.core.rules import Levels
 from muster.core.search import search
@@ -143,6 +143,15 @@ class Gathering:
             self._briefs[want] = brief
         return Search(self, claim, brief)
 
+    def grounds(self, claim: Claim) -> list[Ints]:
+        """As `Fit.grounds`."""
+        search = self.search(claim)
+        return [] if search is None else search.grounds()
+
+    def multiplies(self, want: Want) -> bool:
+        """Whether pods must come in multiples."""
+        return want.rules is not None and any(rule.multiple > 1 for rule in want.rules.gather)
+
     def nearest(self, want: Want, verdict: Verdict | None, excluded: Columns | None) -> Nearest | None:
         """As `Fit.nearest`."""
         search = self.search(Claim(want, [range(part.count) for part in want.parts], excluded=excluded))
@@ -158,6 +167,7 @@ class Search:
         self._topology = gathering.topology
         self._asked, self._whole = brief.asked, brief.whole
         self._limit, self._loosest = brief.levels.limit, brief.levels.loosest
+        self._exclusive = brief.levels.exclusive
         self._multiples = brief.levels.multiples
         self._node = len(self._topology.levels) - 1
         self._barred = self._bar(brief.levels.required)
@@ -179,6 +189,21 @@ class Search:
         self._granted: bool | None = None
         self._searches = 0
         self._open: Verdict | None = None
+
+    def grounds(self) -> list[Ints]:
+        """The domains of the layers that it prefers or is to have to itself, and of the one it requires."""
+        grounds = []
+        for level in sorted({self._limit, self._loosest, self._exclusive}, reverse=True):
+            home = self._home(level) if level and len(self._settled) else None
+            if level < self._limit or (level > self._limit and len(self._settled) and home is None):
+                continue
+            domains = self._topology.levels[level].domains.copy()
+            if home is not None:
+                domains[domains != home] = -1
+            if self._barred is not None:
+                domains[self._barred] = -1
+            grounds.append(domains)
+        return grounds
 
     def place(self) -> dict[Place, int] | Verdict:
         """Places → columns, charged; or a verdict, and whatever is charged to be rolled back."""

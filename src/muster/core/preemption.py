@@ -87,7 +87,8 @@ class Preemption:
         self._turns.next_cycle()
         self._from.clear()
         self._later.clear()
-        rules = self._queues.plantings, self._queues.rulings
+        # Entitlements decide only where something can be taken back.
+        rules = self._queues.plantings, self._queues.rulings * (len(self._running) > 1)
         if changed or now >= self._due or rules != self._rules:
             self._hopeless.clear()
             self._due = inf

@@ -70,6 +70,8 @@ class Levels:
     multiples: Multiples
     #: those in whose domains all must be, if not in one
     required: tuple[int, ...]
+    #: the one of which it has domains to itself; 0: none
+    exclusive: int
 
     @staticmethod
     def of(rules: Rules, layers: Sequence[Layer]) -> "Levels | None":
@@ -86,4 +88,4 @@ class Levels:
         loosest = min((level for level in prefers if level > limit), default=limit)
         multiples = Multiples.of((number[r.layer], r.multiple) for r in found.gather)
         required = tuple(sorted({*musts, *multiples.by_level} - {0}))
-        return Levels(limit, loosest, multiples, required)
+        return Levels(limit, loosest, multiples, required, number.get(found.exclusive, 0))

@@ -108,7 +108,7 @@ class Starts:
             return []
         devices = self._fit.devices(want, placed, mark)
         self._ledger.commit(mark)
-        evict = self._preemption.evict(state, found) if found is not None else None
+        evict = self._preemption.evict(state, found) if found is not None and found.victims else None
         assign = self._assign(state, placed, devices, untold, now)
         self._preemption.departures.lower(state.id)
         if evict is None or assign is None:

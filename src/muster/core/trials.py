@@ -1,0 +1,164 @@
+"""Trials of a search for victims: does the gang fit once these cuts are gone?
+
+Slots are asked first, which is arithmetic (`counting.py`). For pods of one shape with nothing to mind but
+room they are the whole truth; otherwise `Fit` is asked, on the ledger, between a mark and its rollback.
+Answers are remembered, and there are at most `TRIALS` of them in one search.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from muster.core.counting import Count
+from muster.core.cuts import Table
+from muster.core.decisions import Victim
+from muster.core.departures import Charged
+from muster.core.exact import Verdict
+from muster.core.fit import Claim, Fit
+from muster.core.gang import Place
+from muster.core.ledger import Ledger
+from muster.core.limits import Limits
+from muster.core.nodes import Bools, Nodes
+
+#: Times that `Fit` is asked in one search.
+TRIALS: Final = 150
+
+
+class Trials:
+    """What all trials of one search have in common."""
+
+    def __init__(
+        self,
+        table: Table,
+        limits: Limits,
+        charged: Callable[[Victim], Iterable[Charged]],
+        nodes: Nodes,
+        ledger: Ledger,
+        fit: Fit,
+    ) -> None:
+        self.table = table
+        self.allow = limits
+        self.nodes = nodes
+        self._charged = charged
+        self._ledger = ledger
+        self.fit = fit
+        self._left = TRIALS
+
+    def place(self, claim: Claim, taken: Bools) -> dict[Place, int] | None:
+        """Where it goes without these; None, too, when the trials are used up."""
+        if not self._left:
+            return None
+        self._left -= 1
+        mark = self._ledger.mark()
+        self._lift(claim, taken)
+        placed = self.fit.fit(claim)
+        self._ledger.rollback(mark)
+        return None if isinstance(placed, Verdict) else placed
+
+    def victims(self, taken: Bools) -> Iterator[Victim]:
+        """In order of name."""
+        table = self.table
+        for gang in np.unique(table.gang[taken]).tolist():
+            mine = np.flatnonzero(taken & (table.gang == gang))
+            lost = float(table.lost[mine].sum())
+            whole = bool(table.core[mine].any())
+            pods = frozenset(pod for cut in mine for pod in table.cuts[cut].pods)
+            yield Victim(table.candidates[gang].gang.id, frozenset() if whole else pods, lost)
+
+    def _lift(self, claim: Claim, taken: Bools) -> None:
+        shared = taken & self.table.shares
+        whole = taken & ~shared
+        if claim.want.constrained:  # what others see of the victims counts as well
+            shared, whole = taken, shared & ~taken
+        for victim in self.victims(shared):
+            for charged in self._charged(victim):
+                self._ledger.give(*charged)
+        for demand, cuts, columns, times in self.table.groups:
+            mine = whole[cuts]
+            if mine.any():
+                freed = np.bincount(columns[mine], times[mine], self.table.columns).astype(np.int64)
+                where = np.flatnonzero(freed)
+                self._ledger.take_at(where, demand, -freed[where])
+
+
+class Trial:
+    """On one ground: everywhere that the gang may go, or in one domain."""
+
+    def __init__(self, trials: Trials, count: Count, claim: Claim) -> None:
+        self.count = count
+        self.table = trials.table
+        self.victims = trials.victims
+        self._trials = trials
+        self._claim = claim
+        #: slots are the whole truth
+        self._plain = trials.fit.by_slots(claim.want)
+        self._known: dict[bytes, dict[Place, int] | None] = {}
+
+    def inside(self, rank: int, number: int) -> "Trial":
+        """The same in one domain of a ground."""
+        columns = np.flatnonzero(self.count.grounds[rank] == number)
+        if len(columns) == self.table.columns:
+            return self
+        outside = np.ones(self.table.columns, np.bool_)
+        outside[columns] = False
+        if self._claim.excluded is not None:
+            outside[self._claim.excluded] = True
+        claim = replace(self._claim, excluded=np.flatnonzero(outside))
+        return Trial(self._trials, self.count.within(columns), claim)
+
+    def choices(self, usable: Bools) -> Iterator[Bools]:
+        """Of these cuts those that free something here; then all, as who is elsewhere may keep it off."""
+        yield usable & self.count.reach
+        if self._claim.want.constrained:
+            yield usable
+
+    def greedy(self, usable: Bools, start: Bools, fraction: float, *, fewest: bool = False) -> Bools | None:
+        """Cuts taken one after the other until the preemptor fits; all of them, if nothing else does.
+
+        `fewest`: what counts is how many pods go, not what is lost.
+        """
+        allow = self._trials.allow
+        if not allow(start):
+            return None
+        lost = self.table.pods.astype(np.float64) if fewest else self.table.lost
+        picks = enumerate(self.count.picks(usable, start, fraction, lost, allow))
+        for number, taken in picks:
+            # Where slots are not all that matters more has to go: it is asked at growing distances.
+            if number & (number - 1) == 0 and self._fits(taken):
+                return taken
+        if allow(usable) and self.fits(usable):
+            return usable
+        return None
+
+    def reprieve(self, chosen: Bools) -> Bools:
+        """Spare gangs, the dearest first: all of its cuts, else from its last one on as many as can be."""
+        for gang in self.table.dearest(chosen):
+            mine = np.flatnonzero(chosen & (self.table.gang == gang))
+            for first in range(len(mine)):
+                fewer = chosen.copy()
+                fewer[mine[first:]] = False
+                if self.fits(fewer):
+                    chosen = fewer
+                    break
+        return chosen
+
+    def better(self, one: Bools, other: Bools | None) -> Bools:
+        """The one that costs less; of equals the other."""
+        return one if other is None or self.table.cost(one) < self.table.cost(other) else other
+
+    def fits(self, taken: Bools) -> bool:
+        """Whether the preemptor fits once these are gone. False, too, when the trials are used up."""
+        return self.count.enough(taken) and self._fits(taken)
+
+    def placed(self, taken: Bools) -> dict[Place, int] | None:
+        """Where it goes once these are gone."""
+        key = taken.tobytes()
+        if key not in self._known:
+            self._known[key] = self._trials.place(self._claim, taken)
+        return self._known[key]
+
+    def _fits(self, taken: Bools) -> bool:
+        """Where the slots suffice."""
+        return self._plain or self.placed(taken) is not None
