@@ -157,8 +157,8 @@ FAULTS: Final = (
         "everybody is ended who may be",
         "preemption",
         "core/victims.py",
-        "(found := trial.found(best)) is not None",
-        "(found := trial.found(usable)) is not None",
+        "chosen = best.chosen if best.trial is whole else whole.reprieve(best.chosen)",
+        "chosen = best.usable",
         ("tests/core/test_preemption.py",),
     ),
     Fault(
