@@ -4,10 +4,11 @@ Each cell has a left and a right half that waits, runs or is empty; a cell is dr
 most. Failures are marked where the bar ends, so that a restart shows as a break in its row.
 """
 
+import shutil
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from muster.app.timeline import Phase, Row, Span
+from muster.app.timeline import Phase, Row, Span, Timeline
 
 _CELLS: Final = {
     (None, None): " ",
@@ -41,6 +42,18 @@ _STEPS: Final = (
     43200,
     86400,
 )
+
+
+def lines(drawn: Timeline, most: int | None = None) -> list[str]:
+    """The bars, as wide as the terminal up to a hundred columns; `most` of them, those with notes first."""
+    rows = list(drawn.rows)
+    left_out = max(0, len(rows) - most) if most is not None else 0
+    if left_out:
+        kept = sorted(range(len(rows)), key=lambda index: (not rows[index].note, index))[:most]
+        rows = [rows[index] for index in sorted(kept)]
+    width = min(100, shutil.get_terminal_size((80, 24)).columns)
+    text = draw(rows, drawn.begin, drawn.end, width)
+    return [*text, f"and {left_out} more: muster timeline"] if left_out else text
 
 
 def draw(rows: Sequence[Row], begin: float, end: float, width: int) -> list[str]:

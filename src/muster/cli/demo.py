@@ -58,7 +58,7 @@ async def _demo(directory: Path) -> bool:
 
 def _show(outcome: "Outcome") -> None:
     from muster.app.timeline import timeline
-    from muster.cli.timeline import lines
+    from muster.cli.bars import lines
 
     drawn = timeline(outcome.runs, outcome.submitted, time.time())
     for line in lines(replace(drawn, rows=tuple(sorted(drawn.rows, key=lambda row: row.label)))):
@@ -79,8 +79,8 @@ def _compare(alone: "Outcome", together: "Outcome") -> None:
 
 def _tell(recovered: "Recovery") -> None:
     from muster.app.timeline import timeline
+    from muster.cli.bars import lines
     from muster.cli.show import headline
-    from muster.cli.timeline import lines
 
     created = recovered.view.created
     for line in lines(timeline(recovered.runs, created.timestamp() if created else None, time.time())):

@@ -11,7 +11,7 @@ from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.jobs import JobView, State, last_failure
 from muster.app.pods import failure_message, label
-from muster.cli.bars import clock
+from muster.cli.bars import clock, lines
 from muster.cli.options import Output
 
 if TYPE_CHECKING:
@@ -100,7 +100,6 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
     If it failed, also what its first container to fail has left of an explanation; `seen` are its pods.
     """
     from muster.app.timeline import timeline
-    from muster.cli.timeline import lines
 
     drawn = timeline(record.runs, record.submitted, time.time())
     words = standing(view, None).split(" · ") if view else ["cancelled"]
