@@ -84,6 +84,8 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
+    """Of a label, or of a node's name: `key operator values`, by Kubernetes' rules (core/labels.py)."""
+
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
@@ -171,6 +173,8 @@ class Shape(Hashed):
 
 @dataclass(frozen=True, slots=True)
 class PodSet(Hashed):
+    """Pods of one shape: `count` places, of which `min_count` are needed whatever the gang's minimum is."""
+
     name: str
     shape: Shape
     count: int

@@ -36,7 +36,7 @@ from muster.core.nodes import PODS, Nodes
 from muster.core.placement import Want
 from muster.core.queues import Queues
 from muster.core.queues.lingering import Leaving
-from muster.core.turns import Turns
+from muster.core.rota import Rota
 from muster.core.victims import Found, Search
 
 #: Wants per cycle for which victims are looked for.
@@ -65,7 +65,7 @@ class Preemption:
         self._pods = pods
         self._candidates = Candidates(nodes, gangs, pods)
         self._search = Search(nodes, ledger, eligibility, fit)
-        self._turns = Turns(SEARCHES)
+        self._rota = Rota(SEARCHES)
         #: per queue how many gangs with pods have which priority; and what each gang is counted as
         self._running: dict[str, Counter[int]] = {}
         self._counted: dict[GangId, tuple[str, int]] = {}
@@ -84,7 +84,7 @@ class Preemption:
     def next_cycle(self, now: float, changed: bool) -> None:
         """`changed`: what was found out in earlier cycles holds no longer."""
         self._now = now
-        self._turns.next_cycle()
+        self._rota.next_cycle()
         self._from.clear()
         self._later.clear()
         # Entitlements decide only where something can be taken back.
@@ -170,7 +170,7 @@ class Preemption:
         if self.departures and self._fits_soon(state, claim):
             self._hopeless[claim.want, gang.queue] = gang.priority
             return None
-        if not self._turns.take(claim.want):
+        if not self._rota.take(claim.want):
             self._later.add((claim.want, gang.queue))
             return None
         candidates, due = self._candidates.of(self._now, self._barred(gang))
@@ -285,7 +285,7 @@ class Preemption:
     @property
     def behind(self) -> bool:
         """Some wants have not had their turn."""
-        return self._turns.behind
+        return self._rota.behind
 
     @property
     def due(self) -> float:

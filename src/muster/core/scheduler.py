@@ -51,6 +51,8 @@ from muster.core.wants import Wants
 
 @dataclass(frozen=True, slots=True)
 class Config:
+    """What a scheduler is told once. A policy of the simulator is one of these."""
+
     #: seconds a vacated place of a standing gang stays held for its replacement
     hold: float = 300.0
     #: seconds until the next cycle if exact searches had to be put off
@@ -73,6 +75,8 @@ class Config:
 
 
 class Scheduler:
+    """The state, and the cycle over it. It never waits, and belongs to one thread."""
+
     def __init__(self, config: Config | None = None) -> None:
         self.config = config = config or Config()
         certain = config.backfill is Backfill.CONSERVATIVE

@@ -35,8 +35,8 @@ from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Ints, Longs, Nodes
 from muster.core.placement import Trial, Want
+from muster.core.rota import Rota
 from muster.core.slots import Slots
-from muster.core.turns import Turns
 
 #: Wants per cycle for which problems are solved.
 TURNS: Final = 4
@@ -93,18 +93,18 @@ class Exact:
         self._slots = slots
         self._patterns = Patterns(nodes)
         self._proofs = Proofs(nodes, slots, self._patterns)
-        self._turns = Turns(TURNS)
+        self._rota = Rota(TURNS)
         #: problems that whoever asks several times about one want (a search for victims) may solve besides
         self.lent = 0
 
     def next_cycle(self) -> None:
-        self._turns.next_cycle()
+        self._rota.next_cycle()
         self._proofs.next_cycle()
 
     @property
     def behind(self) -> bool:
         """Some wants have not had their turn."""
-        return self._turns.behind
+        return self._rota.behind
 
     def place(
         self,
@@ -156,7 +156,7 @@ class Exact:
         if self.lent > 0:
             self.lent -= 1
             return True
-        return self._turns.take(want)
+        return self._rota.take(want)
 
     def refutes(self, want: Want) -> Verdict | None:
         """An earlier proof that this want does not fit, if it still holds."""

@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 from muster.core.placement import Want
 
 
-class Turns:
+class Rota:
     """Who may have problems solved in this cycle: those that have been waiting for it, then who asks first.
 
     Of n wants that all need it each has its turn at least every ⌈n / turns⌉ cycles.
