@@ -214,6 +214,41 @@ def test_reservations_survive_a_cycle_in_which_nothing_ended() -> None:
     assert cluster.core.reservations.made == [first]
 
 
+def three() -> Cluster:
+    """Of 10 GPUs 4 are expected to be free at 10, 3 at 20 and 3 at 30. The head needs 7."""
+    cluster = Cluster(node("a", gpu=3), node("b", gpu=7))
+    cluster.submit(lasting("first", 4, 10.0), lasting("second", 3, 20.0), lasting("third", 3, 30.0))
+    assert started(cluster.decide(0.0)) == ["first", "second", "third"]
+    cluster.submit(lasting("head", 7, 10.0, at=1.0))
+    assert [(gang, at) for gang, at, _ in reserves(cluster.decide(1.0))] == [("head", 20.0)]
+    return cluster
+
+
+def test_a_reservation_stays_when_somebody_ends_and_it_is_no_earlier_for_that() -> None:
+    cluster = three()
+    (head,) = cluster.core.reservations.made
+    cluster.end("first", 2.0)
+    cluster.submit(lasting("lengthy", 1, 500.0, at=2.0), lasting("brief", 1, 8.0, at=3.0))
+    decisions = cluster.decide(2.0)
+    assert (started(decisions), reserves(decisions)) == (["brief"], [])
+    assert cluster.core.reservations.made == [head]
+    assert cluster.core.reservations.basis(head) == ("brief", "second")
+
+
+def test_a_reservation_is_found_anew_when_somebody_ends_who_makes_it_earlier() -> None:
+    cluster = three()
+    cluster.end("third", 2.0)
+    assert [(gang, at) for gang, at, _ in reserves(cluster.decide(2.0))] == [("head", 10.0)]
+
+
+def test_equal_gangs_that_would_delay_somebody_have_a_time_each() -> None:
+    cluster = full(backfill=Backfill.CONSERVATIVE)
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0))
+    cluster.submit(lasting("one", 1, 500.0, at=2.0), lasting("two", 1, 500.0, at=3.0))
+    told = reserves(cluster.decide(1.0))
+    assert [(gang, at) for gang, at, _ in told] == [("wide", 50.0), ("one", 60.0), ("two", 60.0)]
+
+
 def test_shares_that_are_kept_for_a_reservation_are_charged_to_no_device_once_others_have_been_placed() -> (
     None
 ):

@@ -255,7 +255,7 @@ FAULTS: Final = (
         "core/timetable.py",
         "            if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:",
         "            if True:",
-        _BACKFILL,
+        ("tests/core/test_backfill.py",),
     ),
     Fault(
         "multiples of a layer are not looked at",

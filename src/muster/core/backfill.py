@@ -124,6 +124,8 @@ class Reservations:
         for gang in [each.gang for each in self._timetable if each.gang not in made]:
             self._timetable.drop(gang)  # it does not wait any more, or not for room
         self._as_of = self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
+        if not self.made:
+            self._ends.forget_left()
         before, self._told = self._told, {}
         fresh = []
         for each in self.made:
@@ -156,23 +158,20 @@ class Reservations:
         """Why this gang need not be tried: it is known that it would delay somebody."""
         if self._closed is not None:
             return self._closed
-        if not self.made or not state.plain or self._timetable.of(state.id) is not None:
-            return None
-        until = self._until(state)
-        if want.fits_by_slots and not (state.begun or self.wanted) and not self._fit.bars(want):
-            (part,) = want.parts
-            vector = self._fit.slots.of(part.shape)
-            for each in self.made:
-                if each.at < until and self._timetable.beside(each, vector) < part.need <= vector.total:
-                    return each.refusal
+        if not self.made or self.wanted or not state.plain or self._timetable.of(state.id) is not None:
+            return None  # it is tried, and has a reservation of its own if it does not start
+        if (blocker := self._blocker(state, want)) is not None:
+            return blocker.refusal
         known, reservation = self._held.get(want, (inf, None))
-        return None if reservation is None or until < known else reservation.refusal
+        return None if reservation is None or self._until(state) < known else reservation.refusal
 
     def fit(self, state: GangState, claim: Claim) -> _Placed | Reservation:
         """As `Fit.fit`; a reservation, and the ledger as it was, if the gang would fit but for that."""
         first = self._in_the_way(state)
         if first is None:
             return self._pass(state, claim)
+        if (blocker := self._blocker(state, claim.want)) is not None:
+            return blocker
         placed: _Placed | Reservation = first
         if not state.plain or not claim.want.fits_by_slots or self._fit.refutes(claim.want) is not None:
             placed = self._try(state, claim, self._fit.fit)
@@ -201,6 +200,22 @@ class Reservations:
         """Some reservation that begins while this gang would still be there."""
         until = self._until(state)
         return next((each for each in self._timetable if each.at < until and each.gang != state.id), None)
+
+    def _blocker(self, state: GangState, want: Want) -> Reservation | None:
+        """A reservation of this cycle that leaves too few slots for it, which fits but for that."""
+        if state.begun or not state.plain or not want.fits_by_slots or self._fit.bars(want):
+            return None
+        (part,) = want.parts
+        vector, until = self._fit.slots.of(part.shape), self._until(state)
+        if part.need > vector.total:
+            return None
+        own = self._timetable.of(state.id)
+        for each in self.made:
+            if each.at >= until or (own is not None and own.at <= each.at < own.until):
+                continue  # he is gone by then, or counted there himself
+            if self._timetable.beside(each, vector) < part.need:
+                return each
+        return None
 
     def _pass(self, state: GangState, claim: Claim) -> _Placed:
         """It is gone before any reservation begins, and delays nobody."""

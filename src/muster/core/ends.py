@@ -24,6 +24,9 @@ from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns
 
+#: Amounts in use, rows of the ledger × columns.
+Used = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -75,7 +78,8 @@ class Ends:
     def note(self, state: GangState) -> None:
         """A gang has changed."""
         self._taken.pop(state.id, None)
-        self._changed.add(state.id)
+        if self._by != -inf:
+            self._changed.add(state.id)
         key = None
         if state.started is not None:
             duration = self.duration(state.gang) if state.gang is not None else inf
@@ -99,7 +103,7 @@ class Ends:
         states = self._states
         return [(end if end > now else now, states[gang]) for end, _, gang in self._ordered]
 
-    def left_by(self, at: float) -> npt.NDArray[np.int64] | None:
+    def left_by(self, at: float) -> Used | None:
         """Rows of the ledger × columns: what those use who end by then. Not to be written to.
 
         It is kept up to date for the time that was asked for last. None: shares of GPUs are among it.
@@ -113,12 +117,18 @@ class Ends:
             self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
         for gang in self._changed:
             if (gone := self._leave.pop(gang, None)) is not None:
-                self._leaves(gone, -1)
+                self._sum(gone, self._left, -1)
             if gang in self._known and self._known[gang][0] <= at:
-                self._leave[gang] = self._of(self._states[gang])
-                self._leaves(self._leave[gang], 1)
+                leaves = self._leave[gang] = self._of(self._states[gang])
+                self._sum(leaves, self._left, 1)
         self._changed.clear()
         return None if any(taken.shares for taken in self._leave.values()) else self._left
+
+    def forget_left(self) -> None:
+        """Nobody asks `left_by` for now."""
+        self._by = -inf
+        self._leave.clear()
+        self._changed.clear()
 
     def left_at(self, at: float, row: int) -> int:
         """How much of a resource those use, on all nodes together, who end just then."""
@@ -150,10 +160,21 @@ class Ends:
                 times = sums[columns].astype(np.int64)
             ledger.take_at(columns, nodes.demand(requests), -times, presence)
 
-    def _leaves(self, taken: Taken, sign: int) -> None:
+    def leave(self, state: GangState, used: Used) -> None:
+        """Take what this gang uses off these amounts, rows of the ledger × columns, in a trial."""
+        taken = self._of(state)
+        self._sum(taken, used, -1)
+        for share in taken.shares:
+            # What it takes besides its share depends on who else is on the device: the ledger knows.
+            if (column := self._nodes.column.get(share[0])) is not None:
+                before = self._nodes.used[:, column].copy()
+                self._ledger.give(*share)
+                used[:, column] += self._nodes.used[:, column] - before
+
+    def _sum(self, taken: Taken, amounts: Used, sign: int) -> None:
         for (requests, _), columns, times in taken.alike:
             for row, amount in self._nodes.demand(requests):
-                self._left[row, columns] += sign * amount * times
+                amounts[row, columns] += sign * amount * times
 
     def _of(self, state: GangState) -> Taken:
         taken = self._taken.get(state.id)

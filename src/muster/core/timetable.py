@@ -14,6 +14,7 @@ chosen.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -217,17 +218,21 @@ class Timetable:
             if not self._is_there(each):
                 del self._reservations[each.gang]
         mark, ends, gone = self._ledger.mark(), self._ends.after(now), 0
-        for each in sorted(self, key=lambda each: each.at):
-            before = gone
-            while gone < len(ends) and ends[gone][0] <= each.at:
+        then, there = self._nodes.used.copy(), list[Reservation]()
+        for at, some in groupby(sorted(self, key=lambda each: each.at), key=lambda each: each.at):
+            beginning = list(some)
+            while gone < len(ends) and ends[gone][0] <= at:
+                self._ends.leave(ends[gone][1], then)
                 gone += 1
-            self._ends.give(state for _, state in ends[before:gone])
-            each.load = self._nodes.used[:, each.columns]
-            each.load[: len(each.use)] += each.use
-            each.rooms.clear()
-            for other in self:
-                if other is not each and other.at <= each.at < other.until:
-                    each.add(other.columns, other.use)
+            for over in [other for other in there if other.until <= at]:
+                there.remove(over)
+                then[: len(over.use), over.columns] -= over.use
+            for each in beginning:
+                there.append(each)
+                then[: len(each.use), each.columns] += each.use
+            for each in beginning:
+                each.load = then[:, each.columns]
+                each.rooms.clear()
         self._ledger.rollback(mark)
         for each in sorted(self, key=lambda each: each.at):
             if self._is_too_full(each):
