@@ -170,7 +170,7 @@ def test_a_gang_with_a_reservation_is_expected_at_its_time() -> None:
     explanation = submit(made, gang("x", count=4), 10.0)
     assert explanation.expected_start == ExpectedStart(100.0, "when first ends on n0 (its limit)")
     behind = submit(made, gang("y", count=4, submitted=1.0), 10.0)
-    assert behind.expected_start == ExpectedStart(None, "nobody knows how long x will run")
+    assert behind.expected_start == ExpectedStart(None, "x gives no run time")
 
 
 def test_what_is_overdue_is_not_told_anew() -> None:

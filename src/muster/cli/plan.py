@@ -221,7 +221,8 @@ def _alike(decisions: "Sequence[Decision]") -> "list[list[Decision]]":
     def key(decision: "Decision") -> "tuple[object, ...]":
         stem, _, number = decision.gang.rpartition("-")
         single = number.isdecimal() and decision.gang.count("/") == 2 and not decision.victims
-        return (stem if single else decision.gang, decision.outcome, decision.reason)
+        reason = decision.reason and (decision.reason["code"], decision.reason["message"])
+        return (stem if single else decision.gang, decision.outcome, reason)
 
     return [list(same) for _, same in groupby(decisions, key)]
 

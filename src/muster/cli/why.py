@@ -1,4 +1,4 @@
-"""`muster why JOB`: one reason, the blockers, the smallest change that starts it."""
+"""`muster why JOB`: one reason, the blockers, what would start it, when it is expected to."""
 
 from typing import Final
 
@@ -19,30 +19,38 @@ def command(
     import asyncio
     import time
 
+    from muster.api.base import Object
     from muster.app import jobs
     from muster.app.cluster import Target, hosted, reading
+    from muster.app.why import asked
     from muster.cli import show
+    from muster.names import SCHEDULER
 
     target = Target(kubeconfig, context)
 
-    async def fetch() -> jobs.JobView:
+    schedulers = None if target.embedded else frozenset({SCHEDULER})
+
+    async def fetch() -> tuple[jobs.JobView, Object | None]:
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
                 among = jobs.views(await jobs.fetch(client, namespace or ""))
                 view = jobs.find(job, among, newest=True)
-                told = view.reason is not None or view.state is not jobs.State.WAITING
-                if told or not hosted(target) or time.monotonic() > deadline:
-                    return view
+                if view.state is not jobs.State.WAITING:
+                    return view, None
+                if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
+                    return await asked(client, view, time.time(), schedulers)
                 await asyncio.sleep(ASK)
 
-    view = asyncio.run(fetch())
+    view, alone = asyncio.run(fetch())
     if output is not Output.TABLE:
         show.machine(
             {**jobs.summary(view), "gangs": [jobs.gang_summary(gang) for gang in view.gangs]}, output
         )
         return
     print(show.reason(view))
+    for line in show.explained(alone) if alone is not None else ():
+        print(f"  {line}")
     for gang in view.gangs:
         for line in (*show.explanation(gang), *show.preemptions(gang.status.preemptions)):
             print(f"  {line}")

@@ -21,7 +21,7 @@ from math import inf
 
 from muster.core.admission import Admission
 from muster.core.backfill import Backfill, Reservations
-from muster.core.decisions import Assign, Decision
+from muster.core.decisions import Assign, Decision, Explanation
 from muster.core.eligibility import Eligibility
 from muster.core.ends import Ends, expected, promised
 from muster.core.events import Event, PodBound
@@ -29,7 +29,7 @@ from muster.core.explain import Explainer
 from muster.core.explain.case import Cluster
 from muster.core.facts import Facts
 from muster.core.fit import Fit
-from muster.core.gang import PodId
+from muster.core.gang import GangId, PodId
 from muster.core.gangs import Gangs, GangState
 from muster.core.ledger import Ledger
 from muster.core.misfits import Misfits
@@ -216,6 +216,14 @@ class Scheduler:
         self.nodes.settle()
         self._settlement.settle()
         self.queues.entitle()
+
+    def asked(self, gang: GangId) -> Explanation | None:
+        """Why a gang waits, as it was told in the last cycle, and all that would start it; None: it does not.
+
+        On request: a cycle spends less on that, and looks only at the first gangs of each queue.
+        """
+        state = self.gangs.get(gang)
+        return None if state is None else self._explainer.asked(state, self._misfits.verdicts)
 
     def wake_at(self) -> float | None:
         """When a hold or a back-off ends, a postponed search has its turn, or company has come."""

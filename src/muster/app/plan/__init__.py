@@ -33,8 +33,6 @@ from muster.core.scheduler import Config, Scheduler
 from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
 
-#: Gangs of each queue that are told what would start them.
-REMEDIES: Final = 20
 #: Cycles in which exact searches that were put off have their turn.
 CYCLES: Final = 100
 
@@ -72,7 +70,7 @@ def plan(
     picture.put_all(cluster)
     as_it_is = picture.events(at)
     own, refusals = propose(picture, proposed, at, notes)
-    core = _scheduler(Config(remedies=REMEDIES), [*as_it_is, *picture.events(at)])
+    core = _scheduler(Config(), [*as_it_is, *picture.events(at)])
     decided = _decide(core, at)
     found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
     notes += _faults(proposed, core)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,9 @@ from muster.core.gangs import stands
 from muster.core.scheduler import Scheduler
 from muster.translate.group import Group
 from muster.translate.status import explained
+
+#: Gangs among those proposed that are told all that would start them.
+ASKED: Final = 20
 
 
 class Outcome(StrEnum):
@@ -62,13 +66,16 @@ def decisions(
     served = [state.id for state in core.served if state.id in groups]
     order = dict.fromkeys([*served, *sorted(groups)])  # those that lack nothing come last
     ours = {gang for gang in order if _is_of(groups[gang], own)}
-    first, rest = [], []
+    first, rest, asked = [], [], 0
     for gang, gate in refusals.items():
         first.append(_decision_of(gang, {}, told, Explanation(gate.code, "gate", gate.message)))
     for gang in order:
         state = states.get(gang)
         reason = state.explanation if state is not None else None
         if gang in ours:
+            if reason is not None and asked < ASKED:
+                asked += 1
+                reason = core.asked(gang)
             reason = reason or _gated(groups[gang])
             first.append(_decision_of(gang, groups, told, reason))
         elif gang in told.assigned or (reason is not None and state is not None and not stands(state)):

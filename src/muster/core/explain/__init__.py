@@ -61,9 +61,7 @@ class Explainer:
         Each keeps its own in `explanation`. `verdicts` are what is known beyond greedy placement.
         """
 
-        def case_of(want: Want) -> Case:
-            return Case(self._cluster, want, verdicts.get(want))
-
+        case_of = self._cases(verdicts)
         if self._as_of != self._cluster.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         reasons = [(state, self._reason(state, case_of)) for state in served]
@@ -80,6 +78,14 @@ class Explainer:
         self._remedies.end()
         self._as_of = self._cluster.nodes.revision
         return waits
+
+    def asked(self, state: GangState, verdicts: Mapping[Want, Verdict | None]) -> Explanation | None:
+        """What it was told in the last cycle, with all that would start it; None: it does not wait."""
+        told = state.explanation
+        return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
+
+    def _cases(self, verdicts: Mapping[Want, Verdict | None]) -> Callable[[Want], Case]:
+        return lambda want: Case(self._cluster, want, verdicts.get(want))
 
     @property
     def behind(self) -> bool:

@@ -75,6 +75,9 @@ PASSING: Final = frozenset(
     }
 )
 
+#: How many times as much as in a cycle is tried for who is asked about on purpose.
+PATIENCE: Final = 40
+
 _HELPED: Final = KINDS.keys() | PASSING
 
 
@@ -130,26 +133,34 @@ class Remedies:
             if self._left <= 0:
                 self.behind = True
                 return explanation
-            question = Question(
-                state,
-                state.gang,
-                explanation,
-                self._claim(state, state.want),
-                case_of(state.want),
-                self._admission,
-                self._rehearsal,
-                self._now,
-            )
-            known = self._known[state.id] = (explanation.code, remedies(question), _start(question))
+            question = self._question(state, explanation, case_of, patience=1)
+            known = self._known[state.id] = (explanation.code, *_answer(question))
             self._left -= question.trials
         _, found, start = known
         return replace(explanation, remedies=found, expected_start=start) if found or start else explanation
 
+    def asked(
+        self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case]
+    ) -> Explanation:
+        """The same on request: whoever it is, and with more patience."""
+        if state.gang is None or state.want is None or explanation.code not in _HELPED:
+            return explanation
+        found, start = _answer(self._question(state, explanation, case_of, patience=PATIENCE))
+        return replace(explanation, remedies=found, expected_start=start)
 
-def remedies(question: Question) -> tuple[Remedy, ...]:
-    kinds = KINDS.get(question.explanation.code, ())
-    return tuple(remedy for kind in kinds for remedy in kind(question))
+    def _question(
+        self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case], *, patience: int
+    ) -> Question:
+        gang, want = state.gang, state.want
+        assert gang is not None
+        assert want is not None
+        claim, case = self._claim(state, want), case_of(want)
+        return Question(
+            state, gang, explanation, claim, case, self._admission, self._rehearsal, self._now, patience
+        )
 
 
-def _start(question: Question) -> ExpectedStart | None:
-    return expected_start(question) if question.explanation.code in PASSING else None
+def _answer(question: Question) -> tuple[tuple[Remedy, ...], ExpectedStart | None]:
+    code = question.explanation.code
+    remedies = tuple(remedy for kind in KINDS.get(code, ()) for remedy in kind(question))
+    return remedies, expected_start(question) if code in PASSING else None

@@ -36,7 +36,8 @@ def expected_start(question: Question) -> ExpectedStart | None:
     else:
         return None
     if at == inf:
-        return ExpectedStart(None, f"nobody knows how long {_named(endless)} will run") if endless else None
+        gives = "gives" if len(endless) == 1 else "give"
+        return ExpectedStart(None, f"{_named(endless)} {gives} no run time") if endless else None
     return _overdue(question, ExpectedStart(at, _basis(question, [e for e in ended if e[1] & nodes])))
 
 

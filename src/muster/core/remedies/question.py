@@ -57,6 +57,8 @@ class Question:
     admission: Admission
     rehearsal: Rehearsal
     now: float
+    #: how many times as much as usual may be tried
+    patience: int = 1
     #: how many placements were tried
     trials: int = 0
 
@@ -100,14 +102,15 @@ class Question:
     ) -> bool:
         """Whether it starts in the next cycle if this is changed (`Rehearsal.starts`)."""
         before = self.rehearsal.trials
-        starts = self.rehearsal.starts(self.state, gang, without=without, victims=victims, most=MOST)
+        most = MOST * self.patience
+        starts = self.rehearsal.starts(self.state, gang, without=without, victims=victims, most=most)
         self.trials += 1 + self.rehearsal.trials - before
         return starts
 
     def outlook(self) -> Outlook | None:
         """When it starts if nobody comes (`Rehearsal.outlook`)."""
         before = self.rehearsal.trials
-        outlook = self.rehearsal.outlook(self.state, FAR)
+        outlook = self.rehearsal.outlook(self.state, FAR * self.patience)
         self.trials += self.rehearsal.trials - before
         return outlook
 

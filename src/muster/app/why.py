@@ -1,0 +1,74 @@
+"""What would start a job that waits, asked on purpose: the scheduler itself, in the process that asks.
+
+A live scheduler tells so much only the first gangs of each queue, with what a cycle can spare. Whoever asks
+gets the whole answer for any gang: a new scheduler is told what there is, as for a plan, decides as the live
+one would, and is asked about this one. What it says counts if it agrees with what is on record: the live
+scheduler also knows what is in no object (a start that failed, whose turn it was).
+"""
+
+from dataclasses import replace
+
+import msgspec
+
+from muster.api.base import Object
+from muster.api.muster_v1alpha1 import Gang
+from muster.app.jobs import JobView
+from muster.app.observe import observe
+from muster.app.picture import Picture
+from muster.core.gang import GangId
+from muster.core.scheduler import Config, Scheduler
+from muster.kube.client import Client
+from muster.kube.errors import Forbidden
+from muster.translate.status import explained
+from muster.workloads.snapshot import Objects
+
+
+async def asked(
+    client: Client, view: JobView, now: float, schedulers: frozenset[str] | None
+) -> tuple[JobView, Object | None]:
+    """A job that waits, its gangs with all that would start them; and why, if its pods are independent.
+
+    Whoever may not read the whole cluster is told what is on record.
+    """
+    if view.reason is None:
+        return view, None
+    try:
+        objects = await observe(client)
+    except Forbidden:
+        return view, None
+    return answered(view, objects, now, schedulers)
+
+
+def answered(
+    view: JobView, objects: Objects, now: float, schedulers: frozenset[str] | None
+) -> tuple[JobView, Object | None]:
+    """`objects`: the cluster as it is. Of pods each on its own the first that waits is asked about."""
+    picture = Picture(schedulers)
+    picture.put_all(objects)
+    core = Scheduler(Config(remedies=0))
+    for event in picture.events(now):
+        core.apply(event)
+    core.decide(now)
+    groups = picture.mirror.groups
+    if view.gangs:
+        ids = {(group.namespace, group.record): gang for gang, group in groups.items()}
+        gangs = [
+            _answered(gang, ids.get((gang.metadata.namespace, gang.metadata.name)), core)
+            for gang in view.gangs
+        ]
+        return replace(view, gangs=tuple(gangs)), None
+    mine = {pod.metadata.uid for pod in view.pods if not pod.spec.node_name}
+    waiting = (gang for gang, group in sorted(groups.items()) if not mine.isdisjoint(group.members))
+    told = next((told for gang in waiting if (told := core.asked(gang)) is not None), None)
+    agrees = told is not None and view.reason is not None and told.message in view.reason[1]
+    return view, explained(told) if told is not None and agrees else None
+
+
+def _answered(gang: Gang, name: GangId | None, core: Scheduler) -> Gang:
+    told = gang.status.explanation
+    explanation = core.asked(name) if name is not None else None
+    if told is None or explanation is None or explanation.code.value != told["code"]:
+        return gang
+    return msgspec.structs.replace(
+        gang, status=msgspec.structs.replace(gang.status, explanation=explained(explanation))
+    )
