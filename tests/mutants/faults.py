@@ -357,7 +357,7 @@ FAULTS: Final = (
         "a remedy that was not tried",
         "explanations",
         "core/remedies/rehearsal.py",
-        "                return self._play(state, victims)",
+        "                return self._play(state)",
         "                return True",
         _REMEDIES,
     ),

@@ -232,7 +232,7 @@ class Reservations:
             self._timetable.drop(state.id)  # nobody is in his own way
         mark, before = self._ledger.mark(), self._nodes.used.copy()
         placed = fit(claim)
-        delayed = self._start(state, placed, before) if isinstance(placed, dict) and placed else None
+        delayed = self._start(state, placed, before) if isinstance(placed, dict) else None
         if delayed is None:
             self._ledger.commit(mark)
         else:
@@ -243,7 +243,10 @@ class Reservations:
 
     def _start(self, state: GangState, placed: Mapping[Place, int], before: Amounts) -> Reservation | None:
         """Note who starts; whom he would delay, if he does. `before`: what was in use before."""
-        columns = np.unique(np.fromiter(placed.values(), np.intp, len(placed)))
+        if placed:
+            columns = np.unique(np.fromiter(placed.values(), np.intp, len(placed)))
+        else:  # nobody asked which place would go where
+            columns = np.flatnonzero((self._nodes.used[: len(before)] != before).any(axis=0))
         use = self._nodes.used[: len(before), columns] - before[:, columns]
         until = self._until(state)
         delayed = self._timetable.spares(columns, use, until)

@@ -85,7 +85,8 @@ class Explainer:
         return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
 
     def _cases(self, verdicts: Mapping[Want, Verdict | None]) -> Callable[[Want], Case]:
-        return lambda want: Case(self._cluster, want, verdicts.get(want))
+        holding: dict[str, list[GangState]] = {}
+        return lambda want: Case(self._cluster, want, verdicts.get(want), holding)
 
     @property
     def behind(self) -> bool:

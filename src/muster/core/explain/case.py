@@ -6,7 +6,7 @@ same numbers, so they are found once per case.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ from muster.core.fit import Fit
 from muster.core.gang import GangId, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
-from muster.core.nodes import PODS, Bools, Nodes
+from muster.core.nodes import PODS, UNLIMITED, Bools, Ints, Nodes
 from muster.core.placement import Part, Trial, Want
 from muster.core.slots import Slots, Vector
 from muster.core.wording import bare, show
@@ -67,10 +67,14 @@ class Case:
     cluster: Cluster
     want: Want
     verdict: Verdict | None = None
+    #: gangs by resource, the largest holders first: found once for all cases of a cycle
+    holding: dict[str, list[GangState]] = field(default_factory=dict)
 
     @cached_property
     def pod_sets(self) -> tuple[PodSetExplanation, ...]:
         """How far each part gets, in the order of a placement."""
+        if len(self.want.parts) == 1 and not self.want.constrained:
+            return (self._alone(),)
         want, ledger, slots = self.want, self.cluster.ledger, self.cluster.slots
         mark = ledger.mark()
         trial = Trial(want.parts, None, ledger, slots)
@@ -94,8 +98,19 @@ class Case:
         ledger.rollback(mark)
         return sets
 
-    def _limits(self, vector: Vector, constraints: Iterable[tuple[str, Bools]]) -> Mapping[str, int]:
-        """Nodes by what keeps the next pod off them; each node counts once."""
+    def _alone(self) -> PodSetExplanation:
+        """Of pods that compete with nobody: slots tell it, without a placement."""
+        (part,) = self.want.parts
+        vector = self.cluster.slots.room(part.shape)
+        wanted = max(part.need, self.want.need)
+        fits = min(vector.total, wanted)
+        limits = self._limits(vector, (), vector.slots) if fits < wanted else {}
+        return PodSetExplanation(part.pod_set, wanted, fits, limits)
+
+    def _limits(
+        self, vector: Vector, constraints: Iterable[tuple[str, Bools]], more: Ints | int = 0
+    ) -> Mapping[str, int]:
+        """Nodes by what keeps the next pod off them, once they have so many `more`; each node counts once."""
         obstacles = self.cluster.eligibility.of(vector.shape).obstacles
         left = obstacles & Obstacle.GONE == 0
         limits: dict[str, int] = {}
@@ -110,9 +125,10 @@ class Case:
         for flag, name in _LIMITS:
             count(name, obstacles & flag != 0)
         for resource, row, amount in self.asked(vector):
-            count(resource, self.cluster.nodes.free(row) < amount)
+            taken = more * amount if amount <= UNLIMITED else 0  # of what is larger there are none
+            count(resource, self.cluster.nodes.free(row) - taken < amount)
         if vector.share:
-            count(GPU_SHARE, self.cluster.nodes.devices.slots(vector.share) < 1)
+            count(GPU_SHARE, self.cluster.nodes.devices.slots(vector.share) - more < 1)
         for name, blocked in constraints:
             count(name, blocked)
         return limits
@@ -164,8 +180,12 @@ class Case:
         def there(state: GangState) -> bool:
             return any(usable[column[node]] for node in state.nodes if node in column)
 
-        holding = (state for state in self.cluster.gangs.values() if _held(state, resource) > 0)
-        most_first = sorted(holding, key=lambda state: (-_held(state, resource), state.id))
+        most_first = self.holding.get(resource)
+        if most_first is None:
+            gangs = self.cluster.gangs.values()
+            amounts = {state.id: held for state in gangs if (held := _held(state, resource)) > 0}
+            names = sorted(amounts, key=lambda gang: (-amounts[gang], gang))
+            most_first = self.holding[resource] = [self.cluster.gangs[name] for name in names]
         return tuple(state.id for state in islice(filter(there, most_first), BLOCKERS))
 
     def named(self, part: Part, message: str) -> str:

@@ -14,6 +14,8 @@ from muster.core.remedies.question import Question
 
 #: Gangs that are named.
 NAMED: Final = 3
+#: A part of the time that is left, by which an outlook may be off before it is told anew.
+NEAR: Final = 0.1
 
 #: Who has to end, and the nodes on which each was.
 _Ended = Sequence[tuple[GangId, frozenset[NodeName]]]
@@ -38,7 +40,8 @@ def expected_start(question: Question) -> ExpectedStart | None:
     if at == inf:
         gives = "gives" if len(endless) == 1 else "give"
         return ExpectedStart(None, f"{_named(endless)} {gives} no run time") if endless else None
-    return _overdue(question, ExpectedStart(at, _basis(question, [e for e in ended if e[1] & nodes])))
+    start = ExpectedStart(at, _basis(question, [each for each in ended if each[1] & nodes]))
+    return _as_told(question, start, near=reserved is None)
 
 
 def _endless(question: Question, gang: GangId) -> bool:
@@ -46,13 +49,18 @@ def _endless(question: Question, gang: GangId) -> bool:
     return known is None or (known.limit is None and known.estimate is None)
 
 
-def _overdue(question: Question, start: ExpectedStart) -> ExpectedStart:
-    """What is overdue begins any moment, now as before: it is not told anew."""
-    before = question.state.explanation
+def _as_told(question: Question, start: ExpectedStart, *, near: bool) -> ExpectedStart:
+    """What was told already, if it is as good: what is overdue begins any moment, now as before.
+
+    `near`: so is a time that is `NEAR` it. While somebody is overdue, an outlook moves on with the clock.
+    """
+    before, now = question.state.explanation, question.now
     told = before.expected_start if before is not None else None
     if told is None or told.at is None or start.at is None or told.basis != start.basis:
         return start
-    return told if max(told.at, start.at) <= question.now else start
+    overdue = max(told.at, start.at) <= now
+    close = near and told.at > now and abs(start.at - told.at) <= NEAR * (start.at - now)
+    return told if overdue or close else start
 
 
 def _basis(question: Question, ended: _Ended) -> str:

@@ -1,7 +1,6 @@
 """MayNotPreempt: whom it would end, and what that would cost, if its preemption policy were not Never."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from muster.core.decisions import Remedy
@@ -9,8 +8,6 @@ from muster.core.remedies.question import LATER, Question
 
 #: Gangs that are named.
 NAMED: Final = 3
-#: What the search for victims costs, in trials.
-COST: Final = 20
 
 
 def may_not_preempt(question: Question) -> Iterator[Remedy]:
@@ -19,9 +16,8 @@ def may_not_preempt(question: Question) -> Iterator[Remedy]:
         return
     if not question.admission.admits(question.state):
         return
-    question.trials += COST
-    found = question.case.cluster.preemption.would_find(question.state, question.claim)
-    if found is None or not question.starts(replace(gang, preempts=True), victims=found):
+    found = question.victims()
+    if found is None:
         return
     names = [str(victim.gang) for victim in found.victims]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -23,6 +23,8 @@ NOW: Final = "would start now"
 LATER: Final = "would start"
 #: Placements that one rehearsal may try, and one outlook from end to end.
 MOST: Final = 25
+#: What a search for victims counts, in placements.
+VICTIMS: Final = 20
 FAR: Final = 50
 
 
@@ -97,15 +99,17 @@ class Question:
         ledger.rollback(mark)
         return isinstance(placed, dict)
 
-    def starts(
-        self, gang: Gang | None = None, *, without: GangState | None = None, victims: Found | None = None
-    ) -> bool:
+    def starts(self, gang: Gang | None = None, *, without: GangState | None = None) -> bool:
         """Whether it starts in the next cycle if this is changed (`Rehearsal.starts`)."""
         before = self.rehearsal.trials
-        most = MOST * self.patience
-        starts = self.rehearsal.starts(self.state, gang, without=without, victims=victims, most=most)
+        starts = self.rehearsal.starts(self.state, gang, without=without, most=MOST * self.patience)
         self.trials += 1 + self.rehearsal.trials - before
         return starts
+
+    def victims(self) -> Found | None:
+        """Whom it would end if it might (`Rehearsal.victims`)."""
+        self.trials += VICTIMS
+        return self.rehearsal.victims(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
         """When it starts if nobody comes (`Rehearsal.outlook`)."""

@@ -15,7 +15,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from math import inf
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from muster.core.admission import Admission, Full
 from muster.core.backfill import Reservations
@@ -27,6 +29,7 @@ from muster.core.gang import Gang, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.misfits import Misfits
+from muster.core.nodes import Columns
 from muster.core.order import Lines, Standing, Turn, Turns
 from muster.core.placement import Want, short_of_slots
 from muster.core.preemption import Preemption
@@ -36,6 +39,9 @@ from muster.core.slots import Slots
 from muster.core.starts import Starts
 from muster.core.timetable import Reservation
 from muster.core.victims import Found
+
+#: Places of gangs in front that count as much as one more placement that is tried.
+PLACES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,11 @@ class Rehearsal:
         self._saved: dict[GangId, tuple[GangState, dict[str, Any]]] = {}  # Any: a state's fields
         #: the gang that is asked about
         self._asked: GangState | None = None
+        #: and the columns on which it would start
+        self._where: Columns = np.zeros(0, np.intp)
+        #: whether it may end others, and whom it would end
+        self._preempts = False
+        self._found: Found | None = None
         #: wants that did not fit in this rehearsal
         self._tried: set[Want] = set()
         #: room has been given: what did not fit in the last cycle may fit
@@ -112,10 +123,9 @@ class Rehearsal:
         gang: Gang | None = None,
         *,
         without: GangState | None = None,
-        victims: Found | None = None,
         most: int,
     ) -> bool:
-        """Whether it would certainly start now: as this `gang`, `without` another, ending these `victims`."""
+        """Whether it would certainly start now: as this `gang`, or `without` another."""
         if without is not None and self._leaves(without):
             return False
         with self._undone(most, strict=True, freed=without is not None):
@@ -129,9 +139,20 @@ class Rehearsal:
             self._anew = without is not None or not as_before
             self._reservations.begin(self._settlement.now, unchanged=without is None)
             try:
-                return self._play(state, victims)
+                return self._play(state)
             except _Unsure:
                 return False
+
+    def victims(self, state: GangState, most: int) -> Found | None:
+        """Whom it would end now, and start, if it might preempt."""
+        if self._preemption.departures or state.gang is None:
+            return None
+        self._found, self._preempts = None, True
+        try:
+            starts = self.starts(state, replace(state.gang, preempts=True), most=most)
+        finally:
+            self._preempts = False
+        return self._found if starts else None
 
     def outlook(self, state: GangState, most: int) -> Outlook | None:
         """When it starts if everybody ends as expected and nobody comes; None: that is not found out."""
@@ -153,8 +174,10 @@ class Rehearsal:
                 self._tried.clear()
                 self._reservations.begin(now, unchanged=False)
                 try:
-                    if self._play(state, None):
-                        return Outlook(now, tuple(ended), frozenset(state.nodes))
+                    if self._play(state):
+                        names = self._ledger.nodes.names
+                        nodes = frozenset(names[column] for column in self._where.tolist())
+                        return Outlook(now, tuple(ended), nodes)
                 except _Unsure:
                     break
         return None
@@ -232,13 +255,13 @@ class Rehearsal:
 
     # -- the cycle
 
-    def _play(self, asked: GangState, victims: Found | None) -> bool:
+    def _play(self, asked: GangState) -> bool:
         """Gangs take their turns until the one that is asked about has had its own. Whether it starts."""
         self._asked = asked
         turns = Turns(self._lines, self._queues, self._admission, (), self._hopeless, seen=False)
         for turn in self._in_order(turns):
             mine = turn.state is asked
-            if self._place(turn, victims if mine else None, mine=mine):
+            if self._place(turn, mine=mine):
                 if mine:
                     return True
             elif mine and turn.state.waits:
@@ -274,7 +297,7 @@ class Rehearsal:
             return self._strict and self._preemption.conceivable(state, want)
         return self._preemption.helps(state, want)
 
-    def _place(self, turn: Turn, victims: Found | None, *, mine: bool) -> bool:
+    def _place(self, turn: Turn, *, mine: bool) -> bool:
         """As `Starts.place`, without what is not played."""
         state, want = turn.state, turn.offer.want
         departures = self._preemption.departures
@@ -284,14 +307,22 @@ class Rehearsal:
             return False
         if state.id in departures or any(not promise.told for promise in state.holds.values()):
             return self._unsure()
-        claim = replace(self._starts.claim(state, want), vacant=turn.offer.vacant, search=False)
-        mark = self._ledger.mark()
+        vacant = turn.offer.vacant
+        if mine and not (state.begun or self._preempts):
+            vacant = [()] * len(want.parts)  # that it starts is asked, not which place goes where
+        claim = replace(self._starts.claim(state, want), vacant=vacant, search=False)
+        mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
         try:
-            placed = self._placed(turn, claim, victims, mine=mine)
+            placed = self._placed(turn, claim, mine=mine)
         except _Unsure:
             self._ledger.rollback(mark)
             raise
+        if mine and isinstance(placed, dict):
+            self._ledger.commit(mark)
+            self._where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
+            return True
         if isinstance(placed, dict) and placed:
+            self.trials += len(placed) // PLACES
             self._save(state)
             devices = self._fit.devices(want, placed, mark)
             self._ledger.commit(mark)
@@ -305,7 +336,7 @@ class Rehearsal:
             self._reservations.wait(state, claim)
         return False
 
-    def _placed(self, turn: Turn, claim: Claim, victims: Found | None, *, mine: bool) -> _Placed:
+    def _placed(self, turn: Turn, claim: Claim, *, mine: bool) -> _Placed:
         """Where it fits; charged, unless it does not."""
         state, want = turn.state, turn.offer.want
         placed: _Placed = None
@@ -321,20 +352,22 @@ class Rehearsal:
                 self._unsure()
         if isinstance(placed, dict | Reservation):
             return placed
-        if victims is not None:
-            return self._fit_without(state, claim, victims)
+        if mine and self._preempts:
+            return self._fit_without_victims(state, claim)
         if not mine and self._may_end_others(state, want):
             self._unsure()
         return None
 
-    def _fit_without(self, state: GangState, claim: Claim, victims: Found) -> _Placed:
-        for charged in self._preemption.freed(victims.victims):
+    def _fit_without_victims(self, state: GangState, claim: Claim) -> _Placed:
+        found = self._found = self._preemption.would_find(state, replace(claim, search=True))
+        if found is None:
+            return None
+        for charged in self._preemption.freed(found.victims):
             self._ledger.give(*charged)
         placed = self._reservations.fit(state, claim)
         if isinstance(placed, Verdict):
-            return self._reservations.fit(
-                state, replace(claim, preferred={**claim.preferred, **victims.placed})
-            )
+            preferred = {**claim.preferred, **found.placed}
+            return self._reservations.fit(state, replace(claim, preferred=preferred))
         return placed
 
     def _unsure(self) -> bool:
