@@ -10,14 +10,14 @@ the journal, not the scheduler.
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, BinaryIO, Final, NewType, Union, get_args, get_origin, get_type_hints
+from typing import IO, Any, BinaryIO, Final, NewType, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -88,12 +88,12 @@ class Journal:
         self._size = 0
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path, opened: Callable[[Path], IO[bytes]] = lambda file: file.open("rb")) -> Iterator[Entry]:
     """What was written, oldest first; raises ValueError for a line that is not of a journal."""
     for file in (previous(path), path):
         if not file.exists():
             continue
-        with file.open("rb") as lines:
+        with opened(file) as lines:
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
                     break  # cut off by a crash

@@ -1,5 +1,6 @@
 """`muster replay`: figures for programs and people, and one clear error for what cannot be replayed."""
 
+import gzip
 import json
 import os
 import pty
@@ -201,6 +202,11 @@ def journal(tmp_path: Path) -> Path:
 def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
     said = "journal: 3 events, 1 cycles, 2 decisions of 1 scheduler: all the same\n"
     assert run("journal", "--format", "muster") == (0, said, "")
+    Path("journal.gz").write_bytes(gzip.compress(journal.read_bytes()))
+    assert run("journal.gz") == (0, said.replace("journal", "journal.gz"), "")
+    Path("journal.gz").write_bytes(Path("journal.gz").read_bytes()[:-20])
+    code, _, err = run("journal.gz", "--format", "muster")
+    assert (code, err.partition(" (")[0]) == (2, "journal.gz: the gzip data is damaged or cut off")
     code, _, err = run("journal", "--format", "muster", "--load", "1", "--skip-bad", "--jobs", "2")
     assert code == 2
     assert err.startswith("--jobs, --load, --skip-bad: not for a journal; it is decided again")

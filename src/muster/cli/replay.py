@@ -117,7 +117,7 @@ def command(
             _refuse([option for option, is_given in given.items() if is_given])
             if len(paths) > 1:
                 raise Failure(f"a journal is decided again by itself; got {len(paths)} files", BAD_INPUT)
-            _recheck(paths[0], policy or LIVE, output)
+            _recheck(paths[0], trace[0], policy or LIVE, output)
         else:
             from muster.sim import engine, experiment
             from muster.sim import trace as traces
@@ -187,7 +187,7 @@ def _refuse(options: list[str]) -> None:
         )
 
 
-def _recheck(path: "Path", policy: str, output: Output) -> None:
+def _recheck(path: "Path", called: str, policy: str, output: Output) -> None:
     from muster.cli import show
     from muster.sim import policies, recheck
 
@@ -197,7 +197,7 @@ def _recheck(path: "Path", policy: str, output: Output) -> None:
         show.machine(_verdict(policy, verdict), output)
     else:
         print(
-            f"{path}: {verdict.events} events, {verdict.cycles} cycles, {verdict.decisions} decisions of "
+            f"{called}: {verdict.events} events, {verdict.cycles} cycles, {verdict.decisions} decisions of "
             f"{verdict.schedulers} scheduler{'s' * (verdict.schedulers != 1)}: "
             f"{'all the same' if verdict.difference is None else verdict.difference}"
         )

@@ -9,6 +9,7 @@ Where the journal's beginning has been rotated away, nothing is known of what th
 by then; replay starts at the first beginning of a scheduler that is there.
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from muster.core.decisions import Decision
 from muster.journal import Began, Cycle, Entry, encode, previous, read
 from muster.sim.engine import Core
+from muster.sim.readers.lines import opened
 from muster.sim.trace import TraceError
 
 
@@ -52,9 +54,11 @@ def recheck(path: Path, make: Callable[[], Core], turn: Callable[[], None] = lam
     if not path.exists() and not previous(path).exists():
         raise TraceError(f"{path}: no such file; a journal is written by a scheduler that runs")
     try:
-        return _Check(make, turn).run(read(path), path)
+        return _Check(make, turn).run(read(path, opened), path)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise TraceError(f"{path}: the gzip data is damaged or cut off ({error})") from None
     except ValueError as error:
         raise error if isinstance(error, TraceError) else TraceError(str(error)) from None
 

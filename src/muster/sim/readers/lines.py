@@ -25,7 +25,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbers from 1, and lines without their end. Raises TraceError."""
     number = 0
     try:
-        with _open(path) as file:
+        with opened(path) as file:
             while line := file.readline(LONGEST + 1):
                 number += 1
                 if len(line) > LONGEST:
@@ -48,7 +48,8 @@ def first(path: Path) -> str:
     return next((text for _, text in lines(path) if text.strip()), "")
 
 
-def _open(path: Path) -> IO[bytes]:
+def opened(path: Path) -> IO[bytes]:
+    """A file to read, decompressed if it is gzip."""
     with path.open("rb") as file:
         compressed = file.read(len(_GZIP)) == _GZIP
     return cast(IO[bytes], gzip.open(path)) if compressed else path.open("rb")  # "rb" is gzip's default
