@@ -366,6 +366,11 @@ def test_layers_of_the_network_are_heeded() -> None:
     busy = pod("busy", 2, node="n-0")
     (decision,) = ask([group, *pods], *nodes, busy, LAYERS).decisions
     assert set(decision.assignments.values()) == {"n-2", "n-3"}
+    key, text = group["metadata"]["annotations"].popitem()
+    group["metadata"]["annotations"] = {key: text.replace("rack", "RACK")}
+    found = ask([group, *pods], *nodes, busy, LAYERS)
+    assert found.decisions == [decision]
+    assert found.notes == ["default/g: layer RACK is called rack here, and taken for it"]
 
 
 def test_a_job_of_too_many_pods_is_invalid() -> None:

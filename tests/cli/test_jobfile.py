@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.cli.jobfile import header
+from muster.cli.jobfile import header, unusable
 from muster.workloads.load import load
 
 JOBSET = """
@@ -36,3 +36,32 @@ STAGES = "gang of 1: prepare 1, then gang of 4: work 4 × 2 GPU"
 def test_each_stage_of_an_order_is_a_gang(text: str, mode: str, said: str) -> None:
     job = load("f.yaml", text=text, suffix="0" * 8, mode="gang" if mode == "gang" else "independent")
     assert header(job) == said
+
+
+NO_HALL = "layer Rack names the parent Hall, which is not there"
+TOPOLOGY = """
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: ClusterNetworkTopology
+metadata: {name: %s}
+spec:
+  networkTopologySpec:
+  - {topologyLayer: Zone, labelKey: [zone]}
+  - {topologyLayer: Rack, parentTopologyLayer: %s, labelKey: [rack]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "said"),
+    [
+        ("default", "Zone", []),
+        ("other", "Zone", ["f.yaml:4: metadata.name: only the one named default is used"]),
+        (
+            "default",
+            "Hall",
+            [f"f.yaml:6: spec.networkTopologySpec: it cannot be used: {NO_HALL}"],
+        ),
+    ],
+)
+def test_a_topology_that_nobody_can_use_is_warned_of(name: str, parent: str, said: list[str]) -> None:
+    job = load("f.yaml", text=TOPOLOGY % (name, parent), suffix="0" * 8, jobs=False)
+    assert [str(finding) for finding in unusable(job)] == said

@@ -93,6 +93,14 @@ def test_layers_that_are_not_there() -> None:
     )
 
 
+def test_a_spec_without_rules_asks_for_nothing_which_is_said() -> None:
+    group = the_group(
+        TREE, pod_group(annotations={TOPOLOGY_SPEC: '{"gather": []}'}), grouped("a"), grouped("b")
+    )
+    assert (group.gang.gather, group.gang.gate) == ((), None)
+    assert group.warnings == (f"{TOPOLOGY_SPEC} has no gatherStrategy, and asks for nothing",)
+
+
 NONE = "there is no topology layer Rack; there are ClusterTopologyLayer, "
 BY = "NodeTopologyLayer (layers are defined by the ClusterNetworkTopology default)"
 BROKEN = "the ClusterNetworkTopology default cannot be used: "

@@ -3,11 +3,14 @@
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from muster.api import kinds
 from muster.api.base import Object
+from muster.api.fields import convert
+from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.app.cluster import Target
 from muster.app.home import Home
 from muster.app.steer import known_queue
@@ -18,7 +21,7 @@ from muster.kube.client import Client
 from muster.workloads import load as loading
 from muster.workloads import source
 from muster.workloads.demand import PodSet, demand
-from muster.workloads.findings import Finding
+from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
 
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
@@ -106,6 +109,20 @@ def print_notes(job: JobFile) -> None:
     """What there is to say about the file, on stderr."""
     for note in job.notes:
         print_finding(note)
+
+
+def unusable(job: JobFile) -> Iterator[Finding]:
+    """Warnings about a topology that an API server takes and that no scheduler can use."""
+    for item in job.items:
+        if item.object["kind"] == kinds.CLUSTER_NETWORK_TOPOLOGY.kind:
+            if item.object["metadata"]["name"] != DEFAULT:
+                told = f"only the one named {DEFAULT} is used"
+                yield item.report(("metadata", "name"), told, Severity.WARNING)
+            from muster.translate.layers import layers  # here: it takes numpy along
+
+            if error := layers(convert(item.object, ClusterNetworkTopology)).error:
+                told = f"it cannot be used: {error}"
+                yield item.report(("spec", "networkTopologySpec"), told, Severity.WARNING)
 
 
 def print_finding(finding: Finding) -> None:

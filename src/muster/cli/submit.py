@@ -23,6 +23,8 @@ def command(
     target = Target(kubeconfig, context)
     job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded, jobs=False)
     jobfile.print_notes(job)
+    for finding in jobfile.unusable(job):
+        jobfile.print_finding(finding)
     with attached(target, nodes) as endpoint:
         show.started(endpoint)
 

@@ -71,7 +71,10 @@ def _read(spec: str, exclusive: str, world: World) -> Wish:
     layers = world.layers
     found = resolve(gather, exclusive, layers.chain)
     if not found.error:
-        return Wish(found.gather, found.exclusive, warnings=found.warnings)
+        idle = (
+            (f"{TOPOLOGY_SPEC} has no gatherStrategy, and asks for nothing",) if spec and not gather else ()
+        )
+        return Wish(found.gather, found.exclusive, warnings=(*found.warnings, *idle))
     why = found.error
     if layers.error:
         why = f"the ClusterNetworkTopology default cannot be used: {layers.error}"

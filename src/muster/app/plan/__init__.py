@@ -74,6 +74,9 @@ def plan(
     decided = _decide(core, at)
     found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
     notes += _faults(proposed, core)
+    for decision in found.decisions[: found.proposed]:
+        group = picture.mirror.groups.get(GangId(decision.gang))
+        notes += (f"{decision.gang}: {warning}" for warning in (group.warnings if group is not None else ()))
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
         then = starts(core, decided, at, waiting)
