@@ -20,7 +20,7 @@ GOALS: Final[dict[str, tuple[str, float]]] = {
     "group of 512, nodes and counts, × floor": ("≤", 2),
     "refusal of what cannot fit, µs": ("≤", 5),
     "pods placed one by one, 1/s": ("≥", 20_000),
-    "six pod sets of 50, three layers, µs": ("≤", 500),
+    "six pod sets of 50, three layers, nodes and counts, µs": ("≤", 500),
     "100,000 nodes: group of 512, µs": ("≤", 500),
     "decide: 1,000 gangs of eight in 20 queues, µs per gang": ("≤", 400),
     "decide: 10,000 gangs wait, one event, none, ms": ("≤", 50),

@@ -41,6 +41,7 @@ from muster.core.gang import (
     Spread,
     Strategy,
 )
+from muster.core.gather import Choice
 from muster.core.nodes import Ints
 from muster.core.placement import Claim, Part, Rules, Want, place, tightest_group
 from muster.core.scheduler import Config, Scheduler
@@ -84,8 +85,8 @@ def run() -> dict[str, float]:
     figures["group of 512, charged and by place, µs"] = whole_placement(scheduler)
     tree = cluster(labels=True)
     for name, claim in gathering().items():
-        figures[f"{name}, µs"] = took = whole_fit(tree, claim)
-        figures[f"{name}, × floor"] = took / floor
+        figures[f"{name}, nodes and counts, µs"] = domain_choice(tree, claim)
+        figures[f"{name}, charged and by place, µs"] = whole_fit(tree, claim)
     figures |= constrained(tree)
     figures["cold shape: eligibility, slots and order, µs"] = cold_shape(scheduler)
     figures["refusal of what cannot fit, µs"] = refusal(scheduler)
@@ -158,14 +159,40 @@ def whole_placement(scheduler: Scheduler) -> float:
 
 
 def gathering() -> dict[str, Claim]:
-    """Gangs that ask for one block, or prefer the tightest of three layers."""
+    """Gangs that ask for one block, for fours in each rack or for racks of their own, or that prefer the
+    tightest of three layers."""
     must = Rules((Gather("block", Strategy.MUST_GATHER),))
-    prefer = Rules(tuple(Gather(layer, Strategy.PREFER_GATHER) for layer in ("spine", "block", "rack")))
+    fours = Rules((Gather("rack", None, 4),))
+    main = (Part("main", SHAPE, 64, 64),)
     wants = {
-        "group of 64 in one block": Want((Part("main", SHAPE, 64, 64),), 64, must),
-        "six pod sets of 50, three layers": Want(SIX, sum(part.count for part in SIX), prefer),
+        "group of 64 in one block": Want(main, 64, must),
+        "group of 64, in fours per rack": Want(main, 64, fours),
+        "group of 64, alone in its racks": Want(main, 64, Rules(exclusive="rack")),
+        "six pod sets of 50, three layers": Want(SIX, sum(part.count for part in SIX), three_layers()),
     }
     return {name: Claim(want, [range(part.count) for part in want.parts]) for name, want in wants.items()}
+
+
+def three_layers() -> Rules:
+    """The tightest of them, from the rack outwards."""
+    return Rules(tuple(Gather(layer, Strategy.PREFER_GATHER) for layer in ("spine", "block", "rack")))
+
+
+def domain_choice(scheduler: Scheduler, claim: Claim) -> float:
+    """From a claim to its domain, and how many pods of each part go to which of its nodes; not charged, nor
+    named. All nodes that it used have changed since the last."""
+    times = []
+    for _ in range(200):
+        started = time.perf_counter()
+        excluded = scheduler.fit.exclusion.barred(claim.want)
+        search = scheduler.fit.gathering.search(replace(claim, excluded=excluded))
+        found = search.choose() if search is not None else None
+        times.append(time.perf_counter() - started)
+        assert isinstance(found, Choice)
+        mark = scheduler.ledger.mark()
+        scheduler.fit.fit(claim)
+        scheduler.ledger.rollback(mark)
+    return 1e6 * statistics.median(times)
 
 
 def whole_fit(scheduler: Scheduler, claim: Claim) -> float:

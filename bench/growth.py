@@ -3,7 +3,8 @@
     python -m bench.growth              a table
     python -m bench.growth FILE.svg     and the plot of it that docs/performance.md shows
 
-Everything else is held at 10,000 nodes, 1,000 gangs, 1 queue and 1 shape.
+Everything else is held at 10,000 nodes, 1,000 gangs, 1 queue and 1 shape; where domains are chosen, at 500
+racks and 6 pod sets.
 """
 
 import sys
@@ -13,9 +14,10 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Final
 
-from bench.core import GPU, cluster, gang, selection, timed
+from bench.core import GPU, cluster, domain_choice, gang, selection, three_layers, timed
 from muster.core.events import GangSubmitted, PodBound, QueueChanged
 from muster.core.gang import Gang, NodeName, PodId, PodSet, Queue, Shape
+from muster.core.placement import Claim, Part, Want
 from muster.core.scheduler import Scheduler
 
 _GANGS: Final = 1_000
@@ -33,6 +35,8 @@ class Series:
 
 def series() -> Iterator[Series]:
     yield _series("place a group of 512", "µs", "nodes", (1_000, 10_000, 100_000), _placement)
+    yield _series("choose a domain", "µs", "racks", (50, 500, 5_000), _racks)
+    yield _series("choose a domain", "µs", "pod sets", (1, 2, 6, 12), _pod_sets)
     yield _series("start gangs of eight, each", "µs", "gangs", (10, 100, 1_000), _start)
     yield _series("start gangs of eight, each", "µs", "queues", (1, 10, 100, 1_000), _queues)
     yield _series("start gangs of eight, each", "µs", "shapes", (1, 10, 100, 1_000), _shapes)
@@ -48,6 +52,22 @@ def _series(
 
 def _placement(nodes: int) -> float:
     return selection(cluster(nodes), 512)
+
+
+def _racks(racks: int) -> float:
+    return _domain(cluster(20 * racks, labels=True), 6)
+
+
+def _pod_sets(pod_sets: int) -> float:
+    return _domain(cluster(labels=True), pod_sets)
+
+
+def _domain(scheduler: Scheduler, pod_sets: int) -> float:
+    """A gang of 48 pods, as many of each set, that prefers the tightest of three layers."""
+    each = 48 // pod_sets
+    parts = tuple(Part(f"p{p}", _shape(p), each, each) for p in range(pod_sets))
+    claim = Claim(Want(parts, 48, three_layers()), [range(each)] * pod_sets)
+    return domain_choice(scheduler, claim)
 
 
 def _start(gangs: int) -> float:
@@ -92,10 +112,14 @@ def _one_event(scheduler: Scheduler, gangs: list[Gang]) -> float:
 
 
 def _of_shape(number: int, shapes: int, count: int) -> Gang:
-    shape = Shape((("cpu", 8_000), ("memory", 60_000 + number % shapes), (GPU, 1)))
+    shape = _shape(number % shapes)
     return replace(
         gang(f"default/g-{number}", count, float(number)), pod_sets=(PodSet("main", shape, count, count),)
     )
+
+
+def _shape(number: int) -> Shape:
+    return Shape((("cpu", 8_000), ("memory", 60_000 + number), (GPU, 1)))
 
 
 def plot(rows: Sequence[Series]) -> str:
@@ -136,7 +160,7 @@ def plot(rows: Sequence[Series]) -> str:
 
 
 _MICROSECONDS: Final = {"µs": 1.0, "ms": 1e3}
-_COLOURS: Final = ("#1b6ca8", "#2a9d5c", "#b5651d", "#8e44ad", "#c0392b", "#555555")
+_COLOURS: Final = ("#1b6ca8", "#2a9d5c", "#b5651d", "#8e44ad", "#c0392b", "#555555", "#16a085", "#d35400")
 
 
 def _told(microseconds: float) -> str:
