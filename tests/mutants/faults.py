@@ -274,6 +274,22 @@ FAULTS: Final = (
         ("tests/core/test_gather.py",),
     ),
     Fault(
+        "the loosest layer is tried first",
+        "topology",
+        "core/gather.py",
+        "range(self._node, self._loosest - 1, -1)",
+        "range(self._loosest, self._node + 1)",
+        ("tests/core/test_gather_together.py",),
+    ),
+    Fault(
+        "pods stand in no order",
+        "topology",
+        "core/neighbours.py",
+        "            pods.sort(key=partial(_rank, claim))",
+        "            pass",
+        ("tests/core/test_gather_together.py",),
+    ),
+    Fault(
         "a port is given twice",
         "company",
         "core/constraints.py",
