@@ -24,7 +24,7 @@ bench: setup
 mutants: setup
 	@$(BIN)/python -m tests.mutants
 
-# Published experiments, on the traces under $$MUSTER_TRACES.
+# Published experiments, on the traces under $MUSTER_TRACES.
 reproduce: setup
 	@$(BIN)/python -m bench.reproduce
 

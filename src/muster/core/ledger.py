@@ -115,10 +115,6 @@ class Ledger:
         """Charge an amount to a node, present or not: no pod, and on no device."""
         self._note(self.nodes.column.get(node, node), demand, times, NOTHING)
 
-    def hide(self, node: NodeName, presence: Presence) -> None:
-        """Other pods see a pod no longer; what it takes is given back apart."""
-        self._note(self.nodes.column.get(node, node), (), -1, presence)
-
     def rename(self, node: NodeName, old: Presence, new: Presence) -> None:
         """What other pods see of a pod that is charged already is not what it was. Not for trials."""
         if old is new or seen(old) == seen(new):
