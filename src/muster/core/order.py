@@ -196,6 +196,8 @@ class Turns:
         self.served: dict[GangId, GangState] = {}
 
     def __iter__(self) -> Iterator[Turn]:
+        if not self._lines:
+            return
         begun = [state for state in self._lines.begun if not self._is_last(state)]
         yield from self._to_finish(sorted(begun, key=lambda state: not state.planned))
         yield from self._within()
@@ -247,7 +249,8 @@ class Turns:
                 walk.next()
                 served[state.id] = state
                 state.refusal = refusal(answer)
-                if isinstance(answer, Explanation) or hopeless(state, answer, False):
+                known = not self._seen and answer is file.want  # the walk has asked about that
+                if isinstance(answer, Explanation) or not (known or not hopeless(state, answer, False)):
                     continue
                 offer = admission.offer(state, answer)
                 yield Turn(state, offer, Standing.WITHIN)

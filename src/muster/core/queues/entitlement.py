@@ -32,6 +32,11 @@ class Terms(NamedTuple):
     def capped(self, amount: int) -> int:
         return amount if self.capability is None else min(amount, self.capability)
 
+    def alone(self, amount: int) -> int:
+        """Its share if there is nobody else."""
+        wanted = self.asked if self.deserved is None else self.deserved
+        return min(amount, self.capped(max(self.guarantee, wanted)))
+
 
 def entitle(root: Account) -> bool:
     """Divides what the root is entitled to among the queues below it, by resource. False: as it was."""
@@ -40,19 +45,21 @@ def entitle(root: Account) -> bool:
 
 def _divide_below(parent: Account, asked: "_Asked") -> bool:
     changed = False
-    shares = {child.name: dict[str, int]() for child in parent.children}
-    below = [child.used for child in parent.children]
-    claims = [(child, asked.of(child)) for child in parent.children]
+    claims = [(child, asked.of(child), dict[str, int]()) for child in parent.children]
     for resource, entitled in parent.entitled.items():
-        own = 0
         if parent.parent is not None:
-            own = parent.used.get(resource, 0) - sum(used.get(resource, 0) for used in below)
-        terms = {child.name: _terms(child, resource, claim) for child, claim in claims}
-        for name, share in divide(max(entitled - own, 0), terms).items():
-            shares[name][resource] = share
-    for child in parent.children:
-        if child.entitled != shares[child.name]:
-            child.entitled = shares[child.name]
+            own = parent.used.get(resource, 0) - sum(child.used.get(resource, 0) for child, _, _ in claims)
+            entitled = max(entitled - own, 0)
+        if len(claims) == 1:
+            ((child, claim, shares),) = claims
+            shares[resource] = _terms(child, resource, claim).alone(entitled)
+            continue
+        divided = divide(entitled, {child.name: _terms(child, resource, claim) for child, claim, _ in claims})
+        for child, _, shares in claims:
+            shares[resource] = divided[child.name]
+    for child, _, shares in claims:
+        if child.entitled != shares:
+            child.entitled = shares
             changed = True
         child.version += 1
         if child.children:
@@ -96,8 +103,7 @@ def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
     """The entitlement of each queue, by name; together at most `amount`, which is at least zero."""
     if len(queues) == 1:
         ((name, only),) = queues.items()
-        wanted = only.asked if only.deserved is None else only.deserved
-        return {name: min(amount, only.capped(max(only.guarantee, wanted)))}
+        return {name: only.alone(amount)}
     kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
     promised = {
         name: max(terms.capped(terms.deserved) - kept[name], 0)

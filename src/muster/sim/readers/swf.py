@@ -18,7 +18,7 @@ from typing import Final
 
 from muster.core.events import NodeChanged
 from muster.core.gang import GangId, NodeName, PodSet, Shape
-from muster.sim.readers.lines import lines, number, shown
+from muster.sim.readers.lines import LARGEST, lines, number, shown
 from muster.sim.trace import PIECE, WHOLE, Estimates, Job, Tally, Trace, TraceError, capacity, only
 
 RESOURCE: Final = "cpu"
@@ -43,8 +43,9 @@ COLUMNS: Final = (
     "think time",
 )
 JOB, SUBMIT, RUN, ALLOCATED, PROCESSORS, ESTIMATE = 0, 1, 3, 4, 7, 8
-#: Columns that are read, and the least that each may hold.
-_LEAST: Final = {JOB: 0, SUBMIT: 0, RUN: -1, ALLOCATED: -1, PROCESSORS: -1, ESTIMATE: -1}
+#: The least that each column may hold, if it is read.
+_READ: Final = {JOB: 0, SUBMIT: 0, RUN: -1, ALLOCATED: -1, PROCESSORS: -1, ESTIMATE: -1}
+_LEAST: Final = [_READ.get(column, -LARGEST) for column in range(len(COLUMNS))]
 _WHOLE: Final = frozenset({JOB, ALLOCATED, PROCESSORS})
 _MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
 #: Processors of one machine: milli-CPU have 32 bits in the core.
@@ -73,7 +74,7 @@ class Swf(Trace):
             if not fields or fields[0].startswith(";"):
                 continue
             try:
-                row = self._row(fields, f"{self._path}, line {line}", last)
+                row = self._row(fields, line, last)
             except TraceError as error:
                 if not self._skip_bad:
                     raise
@@ -84,16 +85,13 @@ class Swf(Trace):
             if job is not None:
                 yield job
 
-    def _row(self, fields: list[str], where: str, last: tuple[float, float]) -> dict[int, float]:
+    def _row(self, fields: list[str], line: int, last: tuple[float, float]) -> list[float]:
+        where = f"{self._path}, line {line}"
         if len(fields) != len(COLUMNS):
             raise TraceError(
                 f"{where}: {len(fields)} columns; a line of SWF has {len(COLUMNS)} numbers between blanks"
             )
-        row: dict[int, float] = {}
-        for column, text in enumerate(fields):
-            low = _LEAST.get(column, float("-inf"))
-            place = f"{where}, column {column + 1} ({COLUMNS[column]})"
-            row[column] = number(text, place, low, whole=column in _WHOLE)
+        row = _numbers(fields, where)
         for column, before in zip((JOB, SUBMIT), last, strict=True):
             if row[column] < before or (column == JOB and row[column] == before):
                 raise TraceError(
@@ -102,7 +100,7 @@ class Swf(Trace):
                 )
         return row
 
-    def _job(self, row: dict[int, float], tally: Tally) -> Job | None:
+    def _job(self, row: list[float], tally: Tally) -> Job | None:
         run, estimate = row[RUN], row[ESTIMATE]
         processors = int(row[PROCESSORS] if row[PROCESSORS] > 0 else row[ALLOCATED])
         if max(row[PROCESSORS], row[ALLOCATED]) > self._capacity:
@@ -130,6 +128,21 @@ def begins(text: str) -> bool:
 
 def _numeric(text: str) -> bool:
     return text.removeprefix("-").replace(".", "", 1).isdecimal()
+
+
+def _numbers(fields: list[str], where: str) -> list[float]:
+    """The columns as numbers. What is wrong with one is found out only if anything is."""
+    try:
+        row = [float(text) for text in fields]
+    except ValueError:
+        row = []
+    sound = all(low <= value <= LARGEST for low, value in zip(_LEAST, row, strict=False))  # so is no NaN
+    if row and sound and all(row[column].is_integer() for column in _WHOLE):
+        return row
+    return [
+        number(text, f"{where}, column {column + 1} ({name})", low, whole=column in _WHOLE)
+        for column, (text, name, low) in enumerate(zip(fields, COLUMNS, _LEAST, strict=True))
+    ]
 
 
 @cache
