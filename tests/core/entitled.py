@@ -101,11 +101,11 @@ class Tree:
             rules = self.rules[queue]
             guarantee = counted(rules.guarantee).get(resource, 0)
             kept[queue] = min(guarantee, self._cap(queue, resource, guarantee))
-            if rules.deserved is None:
+            deserved = counted(rules.deserved or ()).get(resource)
+            if deserved is None:
                 most = min(asked[queue], self._cap(queue, resource, asked[queue]))
                 limits[queue] = max(most - kept[queue], 0)
             else:
-                deserved = counted(rules.deserved).get(resource, 0)
                 promised[queue] = max(min(deserved, self._cap(queue, resource, deserved)) - kept[queue], 0)
         first = poured(pool, kept, kept)
         pool -= sum(first.values())
