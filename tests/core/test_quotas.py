@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from muster.core.events import GangRemoved, GangSubmitted, QuotaChanged, QuotaRemoved
-from muster.core.gang import Amounts, Code, GangId, PodSet
+from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, QuotaChanged, QuotaRemoved
+from muster.core.gang import Amounts, Code, GangId, Gather, Layer, PodSet, Strategy
 from muster.core.scheduler import Scheduler
 from tests.core.words import assigns, bind, gang, node, shape, started
 
@@ -97,3 +97,16 @@ def test_an_elastic_gang_is_as_large_as_its_quota() -> None:
     submit(muster, "g", 8, minimum=2)
     (start,) = assigns(muster.decide(0.0))
     assert len(start.nodes) == 5
+
+
+def test_nothing_is_left_of_what_it_would_like_beyond_its_minimum() -> None:
+    muster = cluster(pods=2)
+    muster.apply(node("n", gpu=16, labels={"rack": "a"}))
+    muster.apply(LayersChanged((Layer("Rack", ("rack",)),)))
+    pods = PodSet("main", shape(gpu=1), 4, 2, uncreated=4, quotas=(("compute", REQUESTS),))
+    gathered = (Gather("Rack", Strategy.MUST_GATHER),)
+    asked = replace(gang("g", pods, minimum=2), namespace="ml", gather=gathered)
+    muster.apply(GangSubmitted(asked))
+    (start,) = assigns(muster.decide(0.0))
+    assert len(start.nodes) == 2
+    assert muster.decide(1.0) == []

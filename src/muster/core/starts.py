@@ -142,6 +142,8 @@ class Starts:
 
     def _passed_over(self, state: GangState, offer: Offer) -> bool:
         """Whether it is not its turn after all, whatever room there is."""
+        if not offer.want.parts:  # ResourceQuotas have nothing left for what it would like besides
+            return True
         if self._wants.newly_concerned(state):
             # Somebody who keeps it off has come in this very cycle: it is served in the next.
             self._gangs.touched.add(state.id)
