@@ -19,7 +19,8 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
 from muster.kube.listing import every
-from muster.runtime.writes import EvictPod, perform
+from muster.runtime.performing import perform
+from muster.runtime.writes import EvictPod
 from muster.translate.marks import mark
 from muster.translate.priority import SYSTEM
 

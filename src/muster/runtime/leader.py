@@ -32,9 +32,10 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import EPOCH
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer, Observed
+from muster.runtime.performing import perform
 from muster.runtime.plan import PlanTooLarge, found
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import AnyKind, Touch, Write, perform
+from muster.runtime.writes import AnyKind, Touch, Write
 
 log = logging.getLogger(__name__)
 
