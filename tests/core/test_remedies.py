@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import ExpectedStart, Explanation, Remedy
-from muster.core.events import GangSubmitted, LayersChanged, NodeChanged, PodBound, QueueChanged
+from muster.core.events import (
+    BudgetChanged,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    PodBound,
+    Presence,
+    QueueChanged,
+)
 from muster.core.gang import (
     Code,
     Gang,
@@ -21,6 +29,7 @@ from muster.core.gang import (
     Queue,
     Strategy,
 )
+from muster.core.remedies.preempting import NOT
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, scheduler, shape, started, waits
 
@@ -42,7 +51,12 @@ def told(made: Scheduler, wanted: Gang) -> tuple[Remedy, ...]:
     made.apply(GangSubmitted(wanted))
     (wait,) = waits(made.decide(0.0))
     assert wait.gang == wanted.id
-    return wait.explanation.remedies
+    return starting(wait.explanation)
+
+
+def starting(explanation: Explanation) -> tuple[Remedy, ...]:
+    """What would start it, without what would not."""
+    return tuple(remedy for remedy in explanation.remedies if remedy.effect != NOT)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +104,7 @@ def test_a_gang_that_has_begun_is_not_told_to_shrink() -> None:
     made.apply(GangSubmitted(gang("x", count=6)))
     made.apply(PodBound(PodId("p"), NodeName("n0"), amounts({GPU: 1}), GangId("x"), Place("main", 0)))
     (wait,) = waits(made.decide(0.0))
-    assert wait.explanation.remedies == ()
+    assert starting(wait.explanation) == ()
 
 
 def test_only_the_first_gangs_of_a_queue_are_told() -> None:
@@ -114,7 +128,7 @@ def test_a_cycle_makes_a_bounded_number_of_trials() -> None:
 def submit(made: Scheduler, wanted: Gang, at: float = 0.0) -> Explanation:
     made.apply(GangSubmitted(wanted))
     found = [wait.explanation for wait in waits(made.decide(at)) if wait.gang == wanted.id]
-    return found[0]
+    return replace(found[0], remedies=starting(found[0]))
 
 
 def runs(made: Scheduler, one: Gang, at: float = 0.0) -> None:
@@ -283,3 +297,74 @@ def test_of_what_takes_too_many_trials_the_next_cycle_has_more() -> None:
         told += [wait.gang for wait in waits(made.decide(due))]
     assert told == ["g1", "g2"]
     assert made.decide(9.0) == []
+
+
+def reasons(made: Scheduler, wanted: Gang, at: float = 10.0) -> list[str]:
+    """Why it would not start by preemption."""
+    made.apply(GangSubmitted(wanted))
+    (told,) = [wait.explanation for wait in waits(made.decide(at)) if wait.gang == wanted.id]
+    return [remedy.change for remedy in told.remedies if remedy.effect == NOT]
+
+
+def test_why_nobody_is_ended_for_it() -> None:
+    made = scheduler(free(4))
+    assert reasons(made, gang("empty", count=5)) == [], "nobody is in its way"
+    runs(made, gang("equal", count=2), 1.0)
+    assert reasons(made, gang("x", count=4)) == ["nobody of lower priority runs"]
+    made.apply(QueueChanged(Queue("a")))
+    assert reasons(made, gang("y", count=4)) == [
+        "nobody of lower priority runs in queue default, and other queues need not give way"
+    ]
+
+
+def test_those_of_lower_rank_may_be_protected_or_too_small() -> None:
+    made = scheduler(free(4))
+    runs(made, replace(gang("kept", count=2), preemptible=False), 1.0)
+    assert reasons(made, gang("x", count=4, priority=1)) == [
+        "1 gang of lower rank is protected: not preemptible, starting, or within a minimum run time"
+    ]
+    runs(made, gang("small", count=1), 11.0)
+    assert reasons(made, gang("y", count=4, priority=2), 20.0) == [
+        "it would not fit even without the 1 gang that it may end"
+    ]
+
+
+def test_what_a_budget_keeps() -> None:
+    made = scheduler(free(2))
+    made.apply(GangSubmitted(replace(gang("low", count=2), namespace="ml")))
+    for event in bind(made, assigns(made.decide(1.0))[0]):
+        made.apply(replace(event, at=1.0, presence=Presence("ml")))
+    made.apply(BudgetChanged("ml", "b", (), 0))
+    assert reasons(made, gang("x", count=2, priority=1)) == [
+        "budgets or entitlements protect too much of the 1 gang of lower rank"
+    ]
+
+
+def test_where_its_queue_stops_it_the_numbers_are_told_as_well() -> None:
+    made = scheduler(free(8))
+    made.apply(QueueChanged(Queue("a", capability=amounts({GPU: 4}))))
+    runs(made, replace(gang("first", count=2), queue="a"))
+    explanation = submit(made, replace(gang("x", count=3), queue="a"))
+    assert explanation.code is Code.QUOTA_EXCEEDED
+    (told,) = explanation.pod_sets
+    assert (told.wanted, told.fits, told.limited_by) == (3, 2, {"quota": 1})
+    assert explanation.blockers == ("first",)
+    assert explanation.remedies == (
+        Remedy("with 2 GPUs (2 × 1)", "would start now"),
+        Remedy("in queue default", "would start now"),
+        Remedy("when first ends", "would start"),
+    )
+
+
+def test_whoever_is_over_his_share_learns_who_has_the_rest() -> None:
+    made = scheduler(free(8, 8))
+    for name, weight in (("a", 3), ("b", 1)):
+        made.apply(QueueChanged(Queue(name, weight=weight)))
+    made.apply(GangSubmitted(replace(gang("x", count=16), queue="a")))
+    runs(made, replace(gang("small", count=4), queue="b"))
+    explanation = made.gangs[GangId("x")].explanation
+    assert explanation is not None
+    assert explanation.code is Code.OVER_SHARE
+    (told,) = explanation.pod_sets
+    assert (told.wanted, told.fits, told.limited_by) == (16, 12, {"quota": 2})
+    assert explanation.blockers == ("small",)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
-from muster.core.decisions import Decision, Wait
+from muster.core.decisions import Decision, Evict, Wait
 from muster.core.events import (
     Event,
     GangRemoved,
@@ -25,6 +25,7 @@ from muster.core.events import (
 )
 from muster.core.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Strategy
 from muster.core.nodes import PODS
+from muster.core.remedies.preempting import NOT
 from muster.core.scheduler import Config, Scheduler
 from muster.names import GPU
 from tests.core.words import amounts, assigns, bind, node, shape
@@ -247,6 +248,11 @@ def test_whatever_is_said_to_start_a_gang_does(drawn: tuple[Config, list[Event],
         explanation = state.explanation if state is not None else None
         for remedy in explanation.remedies if explanation is not None else ():
             again = Story(*drawn)
+            if remedy.effect == NOT:
+                again.core.apply(GangSubmitted(replace(again.gang(name), preempts=True)))
+                ended = [each.beneficiary for each in again.settled() if isinstance(each, Evict)]
+                assert name not in ended, f"{name} was told {remedy}"
+                continue
             carry_out(again, name, remedy.change)
             started = [assign.gang for assign in assigns(again.settled())]
             assert name in started, f"{name} was told it {remedy.effect} {remedy.change}: {explanation}"

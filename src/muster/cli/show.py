@@ -177,6 +177,7 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
             changes.append(("start not known", expected["basis"]))
         else:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
+    changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help comes last
     return lines + _columns(changes)
 
 

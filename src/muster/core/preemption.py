@@ -216,6 +216,45 @@ class Preemption:
 
         return self._search.find(claim, mine, limit, quota, lambda victim: self.freed([victim]))
 
+    def nobody(self, state: GangState, claim: Claim, running: Iterable[GangState]) -> str | None:
+        """Why there are no victims for it among those that run; None: that has still to be found out."""
+        gang = state.gang
+        assert gang is not None
+        if self.departures or (gang.preempts and self.helps(state, claim.want)):
+            return None
+        reclaims = self._reclaims(gang.queue, claim.want)
+        lower = [
+            other
+            for other in running
+            if other.gang is not None
+            and other.pods
+            and other.id != gang.id
+            and (
+                other.gang.queue in reclaims
+                or (other.gang.queue == gang.queue and other.gang.priority < gang.priority)
+            )
+        ]
+        if not lower:
+            if len(self._queues.accounts) == 1:
+                return "nobody of lower priority runs"
+            return f"nobody of lower priority runs in queue {gang.queue}, and other queues need not give way"
+        candidates, _ = self._candidates.of(self._now, self._barred(gang))
+        able = {candidate.gang.id for candidate in candidates}.intersection(other.id for other in lower)
+        if not able:
+            are = "is" if len(lower) == 1 else "are"
+            return (
+                f"{_gangs(len(lower))} of lower rank {are} protected: not preemptible, starting, "
+                "or within a minimum run time"
+            )
+        mark = self._ledger.mark()
+        for charged in self.freed(map(Victim, sorted(able))):
+            self._ledger.give(*charged)
+        fits = not isinstance(self._fit.fit(replace(claim, search=False)), Verdict)
+        self._ledger.rollback(mark)
+        if fits:
+            return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
+        return f"it would not fit even without the {_gangs(len(able))} that it may end"
+
     def freed(self, victims: Iterable[Victim]) -> Iterator[Charged]:
         """What is charged for them."""
         for victim in victims:
@@ -297,6 +336,10 @@ class Preemption:
         leaving = {self._pods[pod].gang for pod in self.departures.leaving}
         barred = {gang for gang in leaving if gang is not None}
         return {*barred, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}
+
+
+def _gangs(count: int) -> str:
+    return "1 gang" if count == 1 else f"{count} gangs"
 
 
 def leaves_for(beneficiary: GangId) -> Explanation:

@@ -165,6 +165,7 @@ class Scheduler:
                 self.fit,
                 self.gangs,
                 self.pods,
+                self.queues,
                 self.preemption,
                 self.reservations,
             ),

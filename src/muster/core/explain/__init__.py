@@ -14,7 +14,7 @@ The totals behind `InsufficientCapacity` are those of nodes that the gang's pods
 free" never means eight on nodes that they cannot use.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from muster.core.explain.constraint_unsatisfied import constraint_unsatisfied
 from muster.core.explain.fragmented import fragmented
 from muster.core.explain.insufficient_capacity import insufficient_capacity
 from muster.core.explain.invalid import invalid
+from muster.core.explain.kept_by_queue import kept_by_queue
 from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.explain.topology_unsatisfied import topology_unsatisfied
 from muster.core.gang import Code, GangId
@@ -103,9 +104,10 @@ class Explainer:
         if want is None or not state.waits:
             return None
         return (
-            _refused(state, Code.INVALID, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED)
+            _refused(state, Code.INVALID)
+            or self._kept(state, case_of, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED)
             or self._first(NEVER, want, case_of)  # Invalid, NothingMatches
-            or _refused(state, Code.OVER_SHARE)
+            or self._kept(state, case_of, Code.OVER_SHARE)
             or (_commit_failed(state.back_off, case_of(want)) if state.back_off is not None else None)
             or _refused(state, Code.WAITING_FOR_VICTIMS, Code.HELD_FOR_RESERVATION)
             or _without(state.id, self._first(NOW, want, case_of))
@@ -113,18 +115,34 @@ class Explainer:
 
     def _first(self, reasons: _Reasons, want: Want, case_of: Callable[[Want], Case]) -> Explanation | None:
         """The first of these reasons that has something to say. Found once for equal wants."""
-        key = (want, reasons)
+        return self._once((want, reasons), lambda: _told(reasons, case_of(want)))
+
+    def _kept(self, state: GangState, case_of: Callable[[Want], Case], *codes: Code) -> Explanation | None:
+        """What its queue has said, if it is one of these, with numbers. Found once for equals."""
+        refusal, gang, want = _refused(state, *codes), state.gang, state.want
+        if refusal is None or gang is None or want is None:
+            return None
+        told = self._once(
+            (want, gang.queue, refusal.code, refusal.message),
+            lambda: kept_by_queue(case_of(want), self._cluster.queues, gang.queue, refusal),
+        )
+        return _without(state.id, told)
+
+    def _once(self, key: Hashable, find: Callable[[], Explanation | None]) -> Explanation | None:
         if key in self._explained:
             return self._explained[key]
-        case = case_of(want)
-        found = next((told for reason in reasons if (told := reason(case)) is not None), None)
+        found = find()
         if found == (known := self._earlier.get(key)):
             found = known  # the same object: gangs that share it are told nothing, fast
         self._explained[key] = found
         return found
 
 
-_Explained = dict[tuple[Want, _Reasons], Explanation | None]
+_Explained = dict[Hashable, Explanation | None]
+
+
+def _told(reasons: _Reasons, case: Case) -> Explanation | None:
+    return next((told for reason in reasons if (told := reason(case)) is not None), None)
 
 
 def _refused(state: GangState, *codes: Code) -> Explanation | None:

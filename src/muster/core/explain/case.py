@@ -31,6 +31,7 @@ from muster.names import GPU, GPU_SHARE
 if TYPE_CHECKING:  # they explain themselves in the words of this package
     from muster.core.backfill import Reservations
     from muster.core.preemption import Preemption
+    from muster.core.queues import Queues
 
 #: Gangs named as blockers, largest holders first.
 BLOCKERS: Final = 5
@@ -56,6 +57,7 @@ class Cluster:
     fit: Fit
     gangs: Mapping[GangId, GangState]
     pods: Mapping[PodId, PodBound]
+    queues: "Queues"
     preemption: "Preemption"
     reservations: "Reservations"
 
@@ -90,7 +92,7 @@ class Case:
                 part.pod_set,
                 wanted[p],
                 trial.placed[p],
-                self._limits(slots.of(part.shape), trial.obstacles(p)) if trial.placed[p] < wanted[p] else {},
+                self.limits(slots.of(part.shape), trial.obstacles(p)) if trial.placed[p] < wanted[p] else {},
             )
             for p, part in enumerate(want.parts)
             if wanted[p]
@@ -104,11 +106,11 @@ class Case:
         vector = self.cluster.slots.room(part.shape)
         wanted = max(part.need, self.want.need)
         fits = min(vector.total, wanted)
-        limits = self._limits(vector, (), vector.slots) if fits < wanted else {}
+        limits = self.limits(vector, (), vector.slots) if fits < wanted else {}
         return PodSetExplanation(part.pod_set, wanted, fits, limits)
 
-    def _limits(
-        self, vector: Vector, constraints: Iterable[tuple[str, Bools]], more: Ints | int = 0
+    def limits(
+        self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0
     ) -> Mapping[str, int]:
         """Nodes by what keeps the next pod off them, once they have so many `more`; each node counts once."""
         obstacles = self.cluster.eligibility.of(vector.shape).obstacles
@@ -180,13 +182,17 @@ class Case:
         def there(state: GangState) -> bool:
             return any(usable[column[node]] for node in state.nodes if node in column)
 
-        most_first = self.holding.get(resource)
-        if most_first is None:
+        return tuple(state.id for state in islice(filter(there, self.holds(resource)), BLOCKERS))
+
+    def holds(self, resource: str) -> list[GangState]:
+        """All gangs that use some of a resource, those that use most of it first."""
+        known = self.holding.get(resource)
+        if known is None:
             gangs = self.cluster.gangs.values()
             amounts = {state.id: held for state in gangs if (held := _held(state, resource)) > 0}
             names = sorted(amounts, key=lambda gang: (-amounts[gang], gang))
-            most_first = self.holding[resource] = [self.cluster.gangs[name] for name in names]
-        return tuple(state.id for state in islice(filter(there, most_first), BLOCKERS))
+            known = self.holding[resource] = [self.cluster.gangs[name] for name in names]
+        return known
 
     def named(self, part: Part, message: str) -> str:
         """The message, with the pod set's name where there are several."""

@@ -28,8 +28,8 @@ from muster.core.placement import Want
 from muster.core.remedies.blocker_ends import blocker_ends
 from muster.core.remedies.expected_start import expected_start
 from muster.core.remedies.fewer_pods import fewer_pods
-from muster.core.remedies.may_not_preempt import may_not_preempt
 from muster.core.remedies.other_queue import other_queue
+from muster.core.remedies.preempting import preempting
 from muster.core.remedies.question import Admission, Question
 from muster.core.remedies.rehearsal import Rehearsal
 from muster.core.remedies.smaller_pods import smaller_pods
@@ -46,14 +46,14 @@ ROOM: Final[tuple[_Search, ...]] = (
     smaller_pods,
     without_layer,
     blocker_ends,
-    may_not_preempt,
+    preempting,
 )
 #: What helps where its queue does not let it.
 QUEUE: Final[tuple[_Search, ...]] = (fewer_pods, smaller_pods, other_queue, blocker_ends)
 #: What helps, by reason. Against others nothing does that could be changed here.
 KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
     Code.QUEUE_CLOSED: (other_queue,),
-    Code.QUOTA_EXCEEDED: (*QUEUE, may_not_preempt),
+    Code.QUOTA_EXCEEDED: (*QUEUE, preempting),
     Code.OVER_SHARE: QUEUE,
     Code.NOTHING_MATCHES: (smaller_pods,),
     Code.HELD_FOR_RESERVATION: ROOM,

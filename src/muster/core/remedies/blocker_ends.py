@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.core.decisions import Remedy
 from muster.core.gangs import GangState
-from muster.core.nodes import Bools
+from muster.core.nodes import PODS, Bools
 from muster.core.remedies.question import LATER, Question
 
 #: Gangs whose end is tried.
@@ -36,16 +36,15 @@ def _candidates(question: Question) -> list[GangState]:
             nodes = case.usable(row)
             usable |= nodes
             lacking[resource] = max(demanded - case.free(row, nodes), 0)
-    if not usable.any():
-        return []
-    names = {case.cluster.nodes.names[column] for column in np.flatnonzero(usable).tolist()}
+    column = case.cluster.nodes.column
     found = [
         other
-        for other in case.cluster.gangs.values()
+        for other in case.holds(PODS)
         if other is not question.state
-        and (other.pods or other.holds)
         and all(other.usage[resource] >= amount for resource, amount in lacking.items())
-        and not names.isdisjoint(other.nodes)
+        and any(usable[column[node]] for node in other.nodes if node in column)
     ]
+    if not found:
+        return []
     scarcest = max(lacking, key=lambda resource: (lacking[resource], resource))
     return sorted(found, key=lambda other: (other.usage[scarcest], other.id))

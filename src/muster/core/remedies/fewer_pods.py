@@ -22,10 +22,10 @@ def fewer_pods(question: Question) -> Iterator[Remedy]:
     sets = question.case.pod_sets
     wanted = {told.name: told.wanted for told in sets}
     for told in sorted(sets, key=lambda told: (told.fits >= told.wanted, -told.wanted)):
-        most = _most(question, wanted, told)
-        if most and question.starts(_edited(question, wanted, {told.name: most})):
-            yield Remedy(_change(question, wanted, {told.name: most}), NOW)
-            return
+        for most in _sizes(question, wanted, told):
+            if question.starts(_edited(question, wanted, {told.name: most})):
+                yield Remedy(_change(question, wanted, {told.name: most}), NOW)
+                return
     short = {told.name: told.fits for told in sets if told.fits < told.wanted}
     if (
         len(short) > 1
@@ -34,6 +34,14 @@ def fewer_pods(question: Question) -> Iterator[Remedy]:
         and question.starts(_edited(question, wanted, short))
     ):
         yield Remedy(_change(question, wanted, short), NOW)
+
+
+def _sizes(question: Question, wanted: Mapping[str, int], told: PodSetExplanation) -> Iterator[int]:
+    """At first, of pods of one shape, as many as there are slots; beside reservations it may be fewer."""
+    if told.fits and question.want.fits_by_slots:
+        yield told.fits
+    if most := _most(question, wanted, told):
+        yield most
 
 
 def _most(question: Question, wanted: Mapping[str, int], told: PodSetExplanation) -> int:

@@ -1,0 +1,63 @@
+"""What its queue keeps from starting, in the numbers of what does not fit: how many pods there is room for.
+
+The queue has said why (`admission.py`); added are how far each pod set would get with what the queue has
+left, and who uses it: gangs of the same queue, and where that may also be lent, those on the nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from muster.core.decisions import Explanation, PodSetExplanation
+from muster.core.explain.case import BLOCKERS, Case
+from muster.core.gang import Code, GangId
+from muster.core.nodes import PODS
+from muster.core.placement import Part
+from muster.core.queues import Queues
+from muster.core.queues.amounts import counted
+
+
+def kept_by_queue(case: Case, queues: Queues, queue: str, refusal: Explanation) -> Explanation:
+    left = _left(case, queues, queue, refusal.code)
+    parts = {part.pod_set: part for part in case.want.parts}
+    sets = tuple(_cut(case, parts[told.name], told, left) for told in case.pod_sets)
+    return replace(refusal, pod_sets=sets, blockers=_blockers(case, queue, refusal.code))
+
+
+def _left(case: Case, queues: Queues, queue: str, code: Code) -> dict[str, int]:
+    """What may still be used, of each resource that is limited; of pods none, if nothing may start at all."""
+    account = queues.find(queue)
+    if account is None:
+        return {PODS: 0}
+    if code is Code.OVER_SHARE:
+        return queues.room(account, borrow=False)
+    if code is Code.QUOTA_EXCEEDED and queues.above_capability(account, queues.demand(case.want)[0]):
+        return queues.room(account, borrow=True)
+    return {PODS: 0}
+
+
+def _cut(case: Case, part: Part, told: PodSetExplanation, left: dict[str, int]) -> PodSetExplanation:
+    """As many of a pod set as there is still quota for, which is taken off `left`."""
+    one = {r: n for r, n in ({PODS: 1} | dict(counted(part.shape.requests))).items() if n and r in left}
+    allowed = min((max(left[r], 0) // n for r, n in one.items()), default=told.wanted)
+    taken = min(allowed, told.wanted)
+    for resource, amount in one.items():
+        left[resource] -= taken * amount
+    if taken == told.wanted:
+        return told
+    vector = case.cluster.slots.room(part.shape)
+    free = int(np.count_nonzero(vector.slots))
+    limits: Mapping[str, int] = {**case.limits(vector), **({"quota": free} if free else {})}
+    return replace(told, fits=min(told.fits, taken), limited_by=limits)
+
+
+def _blockers(case: Case, queue: str, code: Code) -> tuple[GangId, ...]:
+    if not case.want.parts:
+        return ()
+    part = max(case.want.parts, key=lambda part: part.need)
+    resource, row, _ = case.asked(case.cluster.slots.room(part.shape))[0]
+    own = [state.id for state in case.holds(resource) if state.gang is not None and state.gang.queue == queue]
+    others = case.holders(resource, case.usable(row)) if code is Code.OVER_SHARE else ()
+    return tuple(islice(dict.fromkeys([*own, *others]), BLOCKERS))

@@ -1,0 +1,33 @@
+"""By preemption: whom it would end if its policy were not Never (MayNotPreempt); or why nobody would do.
+
+A gang that may preempt and waits has found no victims. Where somebody holds what it lacks, it is told why.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from muster.core.decisions import Remedy
+from muster.core.gang import Code
+from muster.core.nodes import PODS
+from muster.core.remedies.question import LATER, Question
+
+#: Gangs that are named.
+NAMED: Final = 3
+NOT: Final = "not by preemption"
+
+
+def preempting(question: Question) -> Iterator[Remedy]:
+    gang = question.gang
+    if not question.state.waits or not question.admission.admits(question.state):
+        return
+    if not gang.preempts and (found := question.victims()) is not None:
+        names = [str(victim.gang) for victim in found.victims]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        lost = sum(victim.work_lost for victim in found.victims)
+        ended = f"{', '.join(names[:NAMED])}{more} would end, {lost:,.0f} resource-seconds of work lost"
+        yield Remedy(f"if it might preempt (MayNotPreempt): {ended}", LATER)
+    elif question.explanation.blockers and question.explanation.code is not Code.HELD_FOR_RESERVATION:
+        case = question.case
+        reason = case.cluster.preemption.nobody(question.state, question.claim, case.holds(PODS))
+        if reason is not None:
+            yield Remedy(reason, NOT)
