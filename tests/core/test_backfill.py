@@ -274,3 +274,12 @@ def test_who_waits_for_gpus_has_a_time_whichever_way_they_are_used(runs: Shape, 
     first = replace(gang("first", count=2, of=runs), limit=10.0)
     cluster.submit(first, replace(gang("next", count=2, of=waits_, submitted=1.0), limit=10.0))
     assert reserves(cluster.decide(1.0)) == [("next", 11.0, {"a"})]
+
+
+def test_a_gpu_that_a_reserved_share_opens_is_kept_once() -> None:
+    cluster = Cluster(node("a", gpu=4), config=Config(backfill=Backfill.CONSERVATIVE))
+    share = replace(gang("share", of=shape(share=300), submitted=2.0), limit=10.0)
+    cluster.submit(lasting("first", 4, 30.0), lasting("whole", 3, 10.0, at=1.0), share)
+    assert reserves(cluster.decide(2.0)) == [("whole", 32.0, {"a"}), ("share", 32.0, {"a"})]
+    cluster.end("first", 32.0)
+    assert started(cluster.decide(32.0)) == ["whole", "share"]

@@ -90,8 +90,6 @@ SHAPES = [
     shape(share=300),
     shape(share=550, cpu=1000),
 ]
-#: who else is there does not matter to their pods, on a node or on a device
-ALONE = [of for of in SHAPES if not of.gpu_share]
 CONSTRAINED = [
     Shape(amounts({GPU: 1}), ports=(HostPort(80),)),
     Shape(amounts({GPU: 1}), apart=(PodTerm("rack", IS_APP, ("ns",)),)),
@@ -366,7 +364,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(
         line=st.lists(
-            st.tuples(st.sampled_from(ALONE), st.integers(1, 4), st.sampled_from([10.0, 30.0])),
+            st.tuples(st.sampled_from(SHAPES), st.integers(1, 4), st.sampled_from([10.0, 30.0])),
             min_size=5,
             max_size=5,
         )

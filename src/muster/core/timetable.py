@@ -172,9 +172,7 @@ class Timetable:
         if len(standing) == 1 and standing[0].at >= start:
             (only,) = standing
             left = only.load - used[: len(only.load), only.columns]
-            return [
-                each for row in _rows_above_zero(left) for each in self._charge(row, only.columns, left[row])
-            ]
+            return self._charge(left, only.columns)
         needed = np.zeros_like(used)
         going_on = np.zeros_like(used)
         for other in standing:
@@ -185,8 +183,7 @@ class Timetable:
                 left = other.load - used[: len(other.load), other.columns]
                 needed[: len(other.load), other.columns] = np.maximum(mine, left)
         np.maximum(needed, going_on, out=needed)
-        columns = np.arange(needed.shape[1])
-        return [each for row in _rows_above_zero(needed) for each in self._charge(row, columns, needed[row])]
+        return self._charge(needed, np.arange(needed.shape[1]))
 
     def return_(self, charged: Iterable[Withheld]) -> None:
         """Undo `withhold`."""
@@ -197,20 +194,30 @@ class Timetable:
                 row, columns, amounts = each
                 self._ledger.take_at(columns, ((row, 1),), -amounts)
 
-    def _charge(self, row: int, columns: Columns, amounts: Amounts) -> list[Withheld]:
-        """Those of the amounts that are above zero. Shares of GPUs are charged device by device."""
-        some = amounts > 0
-        columns, amounts = columns[some], amounts[some]
-        if not self._nodes.share(((row, 1),)):
-            self._ledger.take_at(columns, ((row, 1),), amounts)
-            return [(row, columns, amounts)]
-        shares: list[Withheld] = []
-        for column, amount in zip(columns.tolist(), amounts.tolist(), strict=True):
+    def _charge(self, amounts: Amounts, columns: Columns) -> list[Withheld]:
+        """Charge what is above zero. A GPU that is opened for a share is one of the whole ones as well."""
+        charged: list[Withheld] = []
+        rows = _rows_above_zero(amounts)
+        for row in rows:
+            if self._nodes.share(((row, 1),)):
+                gpus = self._nodes.devices.row
+                before = self._nodes.used[gpus, columns]
+                charged += self._charge_shares(columns, amounts[row])
+                amounts[gpus] -= self._nodes.used[gpus, columns] - before
+        for row in rows:
+            some = amounts[row] > 0
+            if some.any() and not self._nodes.share(((row, 1),)):
+                self._ledger.take_at(columns[some], ((row, 1),), amounts[row, some])
+                charged.append((row, columns[some], amounts[row, some]))
+        return charged
+
+    def _charge_shares(self, columns: Columns, thousandths: Amounts) -> Iterator[Share]:
+        """Device by device."""
+        for column, amount in zip(columns.tolist(), thousandths.tolist(), strict=True):
             node = self._nodes.names[column]
-            for device, thousandths in [*self._nodes.devices.spread(node, amount)]:
-                self._ledger.keep(share := Share(node, thousandths, device))
-                shares.append(share)
-        return shares
+            for device, some in [*self._nodes.devices.spread(node, amount)] if amount > 0 else ():
+                self._ledger.keep(share := Share(node, some, device))
+                yield share
 
     def reckon(self, now: float) -> None:
         """Find all loads anew. Reservations whose nodes are gone, or will be too full, are dropped."""
