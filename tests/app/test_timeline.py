@@ -71,6 +71,14 @@ def test_pods_beside_each_other_have_rows_of_their_own_and_waves_share_them() ->
     assert [len(row.spans) for row in (first, second)] == [4, 4]
 
 
+def test_jobs_stand_as_in_the_file_whichever_pod_was_made_first() -> None:
+    coordinator = ran("c", replicated_job="coordinator", job_global_index=0, created=0.2)
+    second = ran("w1", job_index=1, job_global_index=2, created=0.0)
+    first = ran("w0", job_index=0, job_global_index=1, created=0.1)
+    rows = timeline([second, first, coordinator], 0.0, 20.0).rows
+    assert [row.label for row in rows] == ["coordinator 0", "worker 0", "worker 1"]
+
+
 def test_nothing_has_run() -> None:
     drawn = timeline([], None, 7.0)
     assert (drawn.rows, drawn.begin, drawn.end, drawn.waited) == ((), 7.0, 7.0, None)

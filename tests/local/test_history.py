@@ -4,6 +4,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.jobset_v1alpha2 import (
+    JOB_GLOBAL_INDEX,
     JOB_INDEX,
     JOBSET_NAME,
     JOBSET_UID,
@@ -26,6 +27,7 @@ LABELS = {
     REPLICATED_JOB_NAME: "worker",
     JOB_NAME: "train-worker-0",
     JOB_INDEX: "0",
+    JOB_GLOBAL_INDEX: "1",
     COMPLETION_INDEX: "3",
     RESTART_ATTEMPT: "2",
 }
@@ -53,7 +55,7 @@ def test_a_run_from_its_creation_to_its_end(registry: Registry, clock: StillCloc
         "worker",
         "train-worker-0",
     )
-    assert (new.job_index, new.completion_index, new.attempt) == (0, 3, 2)
+    assert (new.job_index, new.job_global_index, new.completion_index, new.attempt) == (0, 1, 3, 2)
     assert (new.created, new.bound, new.started, new.ended, new.phase) == (START, None, None, None, "Pending")
     clock.advance(5)
     registry.bind("default", "p", {"target": {"name": "node-0"}})
@@ -155,3 +157,18 @@ def test_history_can_be_read_when_nobody_hosts(tmp_path: Any) -> None:
     reader = Registry(Store.open_read_only(tmp_path / "s"))
     assert [r.phase for r in reader.history.runs(job="train")] == ["Deleted"]
     reader.store.close()
+
+
+def test_a_history_of_an_earlier_muster_is_read_and_written_on(tmp_path: Any) -> None:
+    registry = Registry(Store(tmp_path / "s"))
+    registry.create(kinds.POD, "default", pod("before", labels=LABELS))
+    registry.store.execute("ALTER TABLE pod_runs DROP COLUMN job_global_index")
+    registry.store.close()
+    reader = Registry(Store.open_read_only(tmp_path / "s"))
+    assert [r.name for r in reader.history.runs()] == ["before"]
+    reader.store.close()
+    registry = Registry(Store(tmp_path / "s"))
+    registry.create(kinds.POD, "default", pod("since", labels=LABELS))
+    indices = {r.name: r.job_global_index for r in registry.history.runs()}
+    assert indices == {"before": None, "since": 1}
+    registry.store.close()

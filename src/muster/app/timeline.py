@@ -15,6 +15,7 @@ from muster.api.base import condition, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import (
+    JOB_GLOBAL_INDEX,
     JOB_INDEX,
     JOBSET_NAME,
     JOBSET_UID,
@@ -69,7 +70,7 @@ def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Tim
         alone = "" if run.replicated_job else run.job or run.name
         by_job[run.replicated_job, alone, run.job_index or 0].append(run)
     rows = []
-    for (group, alone, index), members in by_job.items():
+    for (group, alone, index), members in sorted(by_job.items(), key=lambda job: _first(job[1])):
         name = f"{group} {index}" if group else alone
         lanes = _lanes(members)
         for number, lane in enumerate(lanes):
@@ -84,6 +85,11 @@ def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Tim
             rows.append(Row(name if len(lanes) == 1 else f"{name}/{number}", spans, _note(lane)))
     first = min((run.started for run in ordered if run.started is not None), default=None)
     return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
+
+
+def _first(runs: Sequence[PodRun]) -> tuple[int, float]:
+    """Jobs as in the file; their pods are created side by side, in any order."""
+    return runs[0].job_global_index or 0, runs[0].created
 
 
 def _order(run: PodRun) -> tuple[float, str, int, int]:
@@ -176,6 +182,7 @@ def _run_of(pod: Pod) -> PodRun:
         restarts=sum(status.restart_count for status in pod.status.container_statuses),
         preempted=is_true(pod.status.conditions, PREEMPTED),
         deleted=pod.terminal and last_end is not None and told_to_end(pod, last_end),
+        job_global_index=int(i) if (i := labels.get(JOB_GLOBAL_INDEX, "")).isdigit() else None,
     )
 
 

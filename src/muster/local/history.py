@@ -13,6 +13,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.jobset_v1alpha2 import (
+    JOB_GLOBAL_INDEX,
     JOB_INDEX,
     JOBSET_NAME,
     JOBSET_UID,
@@ -56,6 +57,8 @@ class PodRun(msgspec.Struct, frozen=True, gc=False):
     preempted: bool
     #: ended because its pod was deleted, whatever its exit code
     deleted: bool
+    #: of its job among all of the JobSet, in the order of the file
+    job_global_index: int | None = None
 
 
 _COLUMNS: Final = PodRun.__struct_fields__
@@ -68,10 +71,13 @@ class History:
         if not store.read_only:
             columns = ", ".join(f"{name} TEXT PRIMARY KEY" if name == "uid" else name for name in _COLUMNS)
             store.execute(f"CREATE TABLE IF NOT EXISTS pod_runs({columns})")
+            for name in [name for name in _COLUMNS if name not in self._columns()]:
+                store.execute(f"ALTER TABLE pod_runs ADD COLUMN {name}")  # made by an earlier muster
 
     def runs(self, *, namespace: str = "", job: str = "") -> list[PodRun]:
         """In order of creation. `job` is the name or uid of a JobSet, or the name of a Job or a pod."""
-        if not self._there():
+        columns = self._columns()
+        if not columns:
             return []
         where, values = ["1"], list[str]()
         if namespace:
@@ -81,15 +87,13 @@ class History:
             where.append("? IN (jobset, jobset_uid, job, name)")
             values.append(job)
         rows = self._store.execute(
-            f"SELECT {', '.join(_COLUMNS)} FROM pod_runs WHERE {' AND '.join(where)} ORDER BY created, name",
+            f"SELECT {', '.join(columns)} FROM pod_runs WHERE {' AND '.join(where)} ORDER BY created, name",
             values,
         )
+        runs = [dict(zip(columns, row, strict=True)) for row in rows]
         return [
-            PodRun(
-                **dict(zip(_COLUMNS, row, strict=True))
-                | {"preempted": bool(row[-2]), "deleted": bool(row[-1])}
-            )
-            for row in rows
+            PodRun(**run | {"preempted": bool(run["preempted"]), "deleted": bool(run["deleted"])})
+            for run in runs
         ]
 
     def record(self, pod: Object, old: Object | None, now: datetime) -> None:
@@ -129,6 +133,7 @@ class History:
             "restarts": 0,
             "preempted": 0,
             "deleted": 0,
+            "job_global_index": _number(labels.get(JOB_GLOBAL_INDEX)),
         }
         self._store.execute(
             f"INSERT OR REPLACE INTO pod_runs({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
@@ -162,9 +167,10 @@ class History:
             ),
         )
 
-    def _there(self) -> bool:
-        found = self._store.execute("SELECT 1 FROM sqlite_master WHERE name = 'pod_runs'").fetchone()
-        return found is not None
+    def _columns(self) -> list[str]:
+        """Those that the table has; none if there is no table. One who only reads may meet an older one."""
+        there = {name for _, name, *_ in self._store.execute("PRAGMA table_info(pod_runs)")}
+        return [name for name in _COLUMNS if name in there]
 
 
 class _Life(msgspec.Struct, frozen=True, gc=False):
