@@ -106,7 +106,9 @@ class Departures:
 
     def pod_bound(self, pod: PodId, gang: GangId | None) -> None:
         """A pod of a gang that ends was still being bound: it leaves, too."""
-        beneficiary = self.whole.get(gang) if gang is not None else None
+        if not self.whole or gang is None:
+            return
+        beneficiary = self.whole.get(gang)
         if beneficiary is not None and pod not in self.leaving:
             self.begin(beneficiary, [pod], ())
 

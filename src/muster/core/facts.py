@@ -133,7 +133,7 @@ class Facts:
             if promise is not None and _keeps(event, promise):
                 # The promise is kept: what the place takes is charged already, and stays so.
                 del state.holds[event.place]
-                if event.presence.device is None:
+                if promise.device is not None:
                     event = _with_device(event, promise.device)
                 self._ledger.rename(event.node, promise.presence, event.presence)
                 self._pods[event.pod] = event
@@ -277,8 +277,10 @@ def _rows(pods: Iterable[PodBound]) -> Iterator[list[PodBound]]:
 
 
 def _alike(one: PodBound, other: PodBound) -> bool:
-    same = one.node == other.node and one.requests == other.requests and one.gang == other.gang
-    return same and one.presence == other.presence and one.presence.device is None
+    if one.presence.device is not None:
+        return False
+    this = one.node, one.requests, one.gang, one.presence
+    return this == (other.node, other.requests, other.gang, other.presence)
 
 
 def _keeps(event: PodBound, promise: Hold) -> bool:

@@ -315,10 +315,10 @@ class _Cluster:
         takes = {p.name: (p.shape.requests, size(p.shape, self._resource)) for p in run.job.pod_sets}
         tell, pods, more = self._tell, run.pods, 0
         for place, node in assign.nodes.items():
-            pod = PodId(f"{gang}/{place.pod_set}/{place.index}/{number}")
-            device = devices.get(place) if devices else None
-            presence = NOTHING if device is None else Presence(device=device)
-            requests, held = takes[place.pod_set]
+            pod_set, index = place
+            pod = PodId(f"{gang}/{pod_set}/{index}/{number}")
+            presence = Presence(device=devices[place]) if place in devices else NOTHING
+            requests, held = takes[pod_set]
             tell(PodBound(pod, node, requests, gang, place, presence, now))
             pods[place] = (pod, node)
             more += held
