@@ -112,6 +112,19 @@ def test_dates_in_labels_stay_text_and_null_means_absent() -> None:
             "f:1: Pod a has what no object can hold: ",
         ),
         ("a: *b", "f:1: is not YAML: found undefined alias"),
+        (" \n", "f: is empty; expected Kubernetes objects"),
+        (
+            "kind: Node\napiVersion: v1\nmetadata: {name: n}\nstatus:\n  allocatable: {cpu: -8}\n",
+            "f:5: Node n: status.allocatable.cpu: -8 is negative; write 0 or more",
+        ),
+        (
+            json.dumps([pod(spec={"containers": [{"name": "c", "resources": {"limits": {"cpu": "x"}}}]})]),
+            "f: object 1: Pod a: spec.containers[0].resources.limits.cpu: 'x' is not a quantity; write a",
+        ),
+        (
+            json.dumps(pod(spec={"overhead": {"cpu": "-1"}, "resources": {"requests": {"cpu": "-2"}}})),
+            "spec.resources.requests.cpu: -2 is negative; write 0 or more\nf: Pod a: spec.overhead.cpu: -1",
+        ),
         ("a: 0x_", "f: is not YAML"),
         ("a: \x01", "f:1: is not YAML"),
         ("!!python/name:os.system {}", "f:1: is not YAML"),

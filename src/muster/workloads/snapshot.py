@@ -12,6 +12,7 @@ asked for and cannot be read is an error, for leaving out a pod would make up ro
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path as FilePath
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
 from muster.api.fields import InvalidObject, convert
 from muster.kube.decode import object_decoder
 from muster.workloads import source
+from muster.workloads.amounts import unreadable
 from muster.workloads.findings import Finding, JobFileError
 
 #: Bytes of one file, and values in it with aliases expanded.
@@ -69,6 +71,8 @@ def read(file: FilePath, kinds: Iterable[AnyKind]) -> Objects:
 
 def parse(content: bytes, file: str, kinds: Iterable[AnyKind]) -> Objects:
     """The same of a file's content, called `file` in errors."""
+    if not content.strip():
+        raise JobFileError.of(file, "is empty; expected Kubernetes objects")
     reading = _Reading(file, kinds)
     if content.lstrip()[:1] in (b"{", b"["):
         reading.take_json(content)
@@ -209,6 +213,8 @@ class _Reading:
         if not meta.name:
             self._fault(at, f"{kind.kind} has no metadata.name")
             return
+        for wrong in unreadable(resource):
+            self._fault((*at, *wrong.path), f"{kind.kind} {meta.name}: {wrong}")
         namespace = (meta.namespace or "default") if kind.namespaced else ""
         if not (meta.uid and meta.namespace == namespace):
             uid = meta.uid or f"{kind.kind}/{namespace}/{meta.name}"
@@ -290,5 +296,6 @@ def _name(value: Object) -> str:
 
 def _position(at: _WHERE) -> str:
     """`object 3: `; nothing for the only one."""
-    numbers = [step + 1 for step in at if isinstance(step, int)]
+    lists = takewhile(lambda step: step == "items" or isinstance(step, int), at)
+    numbers = [step + 1 for step in lists if isinstance(step, int)]
     return f"object {'.'.join(map(str, numbers[:2]))}: " if numbers else ""

@@ -1,0 +1,48 @@
+"""Quantities in a snapshot that no API server would have taken.
+
+What a node has and a pod takes must be readable, or room would be made up: a pod that asks for `seven`
+GPUs takes none that anybody could count.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from muster.api import quantity
+from muster.api.base import Resource
+from muster.api.core_v1 import Node, Pod, Quantities, ResourceRequirements
+from muster.api.fields import FieldError, Path
+
+
+def unreadable(resource: Resource) -> Iterator[FieldError]:
+    """Of nodes and pods, those that are no quantities, or negative."""
+    match resource:
+        case Node():
+            yield from _wrong(resource.status.allocatable, ("status", "allocatable"))
+        case Pod(spec=spec):
+            for field, containers in (
+                ("containers", spec.containers),
+                ("initContainers", spec.init_containers),
+            ):
+                for index, container in enumerate(containers):
+                    yield from _requirements(container.resources, ("spec", field, index))
+            yield from _requirements(spec.resources, ("spec",))
+            yield from _wrong(spec.overhead, ("spec", "overhead"))
+
+
+def _requirements(resources: ResourceRequirements, at: Path) -> Iterator[FieldError]:
+    yield from _wrong(resources.requests, (*at, "resources", "requests"))
+    yield from _wrong(resources.limits, (*at, "resources", "limits"))
+
+
+def _wrong(quantities: Quantities, at: Path) -> Iterator[FieldError]:
+    for resource, text in quantities.items():
+        if why := _why(text):
+            yield FieldError((*at, resource), why)
+
+
+@lru_cache(maxsize=4096)  # a cluster has thousands of pods, and few amounts
+def _why(text: str | int | float) -> str:
+    try:
+        return f"{text} is negative; write 0 or more" if quantity.parse(text) < 0 else ""
+    except ValueError as error:
+        return str(error)
