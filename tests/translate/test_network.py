@@ -72,6 +72,10 @@ def test_on_jobsets_their_templates_and_single_pods() -> None:
             '{"gatherStrategy": [{"layer": "BlockLayer"}]}',
             "gatherStrategy[0] has neither strategy nor podCountMultiple",
         ),
+        (
+            '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather", "podCountMultiple": -4}]}',
+            "gatherStrategy[0].podCountMultiple is -4; write a number above 1",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:

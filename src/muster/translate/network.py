@@ -91,6 +91,8 @@ def _rules(text: str) -> Iterable[Gather]:
             raise ValueError(f"{at}.layer is missing")
         if rule.strategy and rule.strategy not in _STRATEGIES:
             raise ValueError(f"{at}.strategy is {rule.strategy!r}; write {' or '.join(_STRATEGIES)}")
+        if rule.pod_count_multiple < 0:
+            raise ValueError(f"{at}.podCountMultiple is {rule.pod_count_multiple}; write a number above 1")
         if not rule.strategy and rule.pod_count_multiple <= 1:
             raise ValueError(f"{at} has neither strategy nor podCountMultiple")
         yield Gather(rule.layer, _STRATEGIES.get(rule.strategy), max(rule.pod_count_multiple, 1))

@@ -122,7 +122,10 @@ def unsupported(jobset: JobSet) -> list[FieldError]:
     if jobset.spec.volume_claim_policies:
         message = "Forbidden: muster makes no volume claims; name existing ones in the pods' volumes"
         errors.append(FieldError(("spec", "volumeClaimPolicies"), message))
-    message = "Forbidden: muster does not do exclusive placement; leave the annotation out"
+    message = (
+        "Forbidden: muster has no exclusive placement by child job; muster.dev/exclusive: LAYER gives the "
+        "whole JobSet domains of its own"
+    )
     if EXCLUSIVE_TOPOLOGY in jobset.metadata.annotations:
         errors.append(FieldError(("metadata", "annotations", EXCLUSIVE_TOPOLOGY), message))
     for position, replicated in enumerate(jobset.spec.replicated_jobs):
