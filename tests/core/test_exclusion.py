@@ -73,6 +73,18 @@ def test_pods_of_nobody_do_not_count() -> None:
     assert submit(made, alone("one")) == {"one": ["a_1"]}
 
 
+def test_who_is_where_is_known_when_nodes_have_come() -> None:
+    made = tree("b_1", "d_1")
+    made.apply(PodBound(PodId("daemon"), NodeName("b_1"), ()))
+    assert submit(made, alone("one")) == {"one": ["b_1"]}
+    made.apply(rack_node("a_1"))  # columns move
+    assert submit(made, alone("two"), gang("other", count=8)) == {"other": ["a_1"] * 8, "two": ["d_1"]}
+    made.apply(PodsEnded((PodId("daemon"),), 1.0))
+    made.apply(rack_node("c_1"))
+    made.apply(GangRemoved(GangId("one")))
+    assert submit(made, alone("three")) == {"three": ["b_1"]}
+
+
 def test_a_node_of_its_own() -> None:
     made = tree("a_1", "a_2")
     assert submit(made, alone("one", layer="nodetopologylayer"), gang("two")) == {

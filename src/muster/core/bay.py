@@ -39,7 +39,7 @@ class Bays:
         #: resources × domains × nodes
         self._free: Ints = np.array([nodes.free(row)[self._columns] for row in self._kept])
         #: by part: which resources its pods take, and amounts of all that are kept
-        self._takes = [[self._kept.index(row) for row, _ in vector.demand] for vector in vectors]
+        self._takes = [_positions(vector, self._kept) for vector in vectors]
         self._amounts = _amounts(vectors, self._kept)
         #: by part: slots if there were no others, which are as many as there can be
         self._most: list[Ints] = [vector.slots[self._columns] * there for vector in vectors]
@@ -112,6 +112,13 @@ def _side_by_side(domains: Sequence[Columns]) -> tuple[Columns, Bools]:
         widest[row, : widths[row]] = columns
     there: Bools = np.arange(max(widths)) < np.array(widths)[:, None]
     return widest, there
+
+
+def _positions(vector: Vector, kept: Sequence[int]) -> slice | list[int]:
+    """Where among all that are kept a pod's rows are; a slice, if it can be, as that copies nothing."""
+    found = [kept.index(row) for row, _ in vector.demand]
+    first, end = found[0], found[-1] + 1
+    return slice(first, end) if end - first == len(found) else found
 
 
 def _amounts(vectors: Sequence[Vector], kept: Sequence[int]) -> Ints:

@@ -27,7 +27,7 @@ than room for large pods. The published orders that muster is compared with are 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +153,7 @@ class Pack(Order):
         gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
         cores = np.maximum(nodes.capacity(self._cpu)[some], 1).astype(np.int64)
         open_ = nodes.devices.thousandths(columns) - nodes.free(self._gpu)[some].astype(np.int64) * WHOLE
-        return Ground(gpus, cores, open_)
+        return Ground(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_)
 
     def keys_of(
         self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Ints]
@@ -239,9 +239,11 @@ class Pack(Order):
 class Ground:
     """What of some nodes stays as it is while pods are put on them."""
 
-    #: thousandths of GPUs, and milli-CPU (at least 1), that they were built with
+    #: thousandths of GPUs that they were built with
     gpus: Longs
-    cores: Longs
+    #: so many milli-CPU are enough for so many thousandths of GPUs
+    cpu: Longs
+    serves: Longs
     #: thousandths that are free besides the GPUs that are free as a whole
     open: Longs
 
@@ -253,10 +255,10 @@ class Ground:
         asked = dict(vector.demand)
         idle = np.maximum(free(cpu), 0).astype(np.int64)
         left = self.open + free(gpu).astype(np.int64) * WHOLE
-        before = np.maximum(left - _served(idle, self.gpus, self.cores), 0)
+        before = np.maximum(left - idle * self.serves // self.cpu, 0)
         idle = np.maximum(idle - min(asked.get(cpu, 0), UNLIMITED), 0)
         left -= vector.share or WHOLE * asked.get(gpu, 0)
-        strands: Longs = np.maximum(left - _served(idle, self.gpus, self.cores), 0) - before
+        strands: Longs = np.maximum(left - idle * self.serves // self.cpu, 0) - before
         return strands
 
 
@@ -270,13 +272,9 @@ class Spread(Order):
         return (_STEPS - np.maximum(free, 0) * _STEPS // capacity).astype(np.int32)
 
 
-Count = TypeVar("Count", int, Longs)
-
-
-def _served(cpu: Count, gpus: Count, cores: Count) -> Count:
+def _served(cpu: int, gpus: int, cores: int) -> int:
     """Thousandths of GPUs that so much CPU is enough for, on a node that was built with these."""
-    served: Count = cpu * gpus * _SERVES[0] // (cores * _SERVES[1])
-    return served
+    return cpu * gpus * _SERVES[0] // (cores * _SERVES[1])
 
 
 def _coarse(amount: int) -> int:

@@ -123,7 +123,8 @@ class Topology:
         if level == len(self.levels) - 1:
             return np.array([number], np.intp)
         cells = self.levels[level].starts
-        return np.sort(self.order[self.starts[cells[number]] : self.starts[cells[number + 1]]])
+        columns = self.order[self.starts[cells[number]] : self.starts[cells[number + 1]]]
+        return columns if self.by_name else np.sort(columns)
 
     def size(self, level: int, number: int) -> int:
         """How many nodes a domain has."""
