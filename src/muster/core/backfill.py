@@ -154,6 +154,11 @@ class Reservations:
             if reservation is not None:
                 self.made.append(reservation)
 
+    @property
+    def closed(self) -> bool:
+        """Whether nobody may start any more in this cycle."""
+        return self._closed is not None
+
     def refusal(self, state: GangState, want: Want) -> Explanation | None:
         """Why this gang need not be tried: it is known that it would delay somebody."""
         if self._closed is not None:

@@ -59,12 +59,13 @@ class Starts:
         """
         if isinstance(want, Full):
             return not self._preemption.helps(state, want.want)
-        if (refusal := self._reservations.refusal(state, want)) is not None:
-            state.refusal = state.refusal or refusal
-            return True
-        if not state.plain or want not in self._misfits or self._preemption.helps(state, want):
-            return False
-        return over or not (state.waits and self._reservations.wanted)
+        if state.plain and want in self._misfits and not self._reservations.closed:
+            if self._preemption.helps(state, want):
+                return False
+            return over or not (state.waits and self._reservations.wanted)
+        refusal = self._reservations.refusal(state, want)
+        state.refusal = state.refusal or refusal
+        return refusal is not None
 
     def place(self, turn: Turn, now: float) -> list[Decision]:
         """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""

@@ -253,10 +253,10 @@ class Timetable:
         nodes, want = self._nodes, each.want
         if not want.fits_by_slots or each.start == np.inf or each.at <= now:
             return False
-        left = self._ends.left_by(each.at)
-        if left is None:
+        demand, left = nodes.demand(want.parts[0].shape.requests), self._ends.left_by(each.at)
+        if left is None or nodes.share(demand):
             return False
-        for row, amount in nodes.demand(want.parts[0].shape.requests):
+        for row, amount in reversed(demand):  # pods, which are seldom short, come last
             free = int(np.maximum(nodes.free(row), 0).sum(dtype=np.int64))
             if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:
                 break
@@ -268,11 +268,8 @@ class Timetable:
         return not self._is_too_full(each)
 
     def _is_too_full(self, each: Reservation) -> bool:
-        return any((load > self._nodes.capacity(row)[each.columns]).any() for row, load in self._rows(each))
-
-    def _rows(self, each: Reservation) -> Iterator[tuple[int, Amounts]]:
-        """Rows of which it uses something."""
-        return ((row, each.load[row]) for row in np.flatnonzero(each.use.any(axis=1)).tolist())
+        capacity, rows = self._nodes.capacity, _rows_above_zero(each.use)
+        return any((each.load[row] > capacity(row)[each.columns]).any() for row in rows)
 
     def _is_there(self, each: Reservation) -> bool:
         """Its nodes are there and take pods. Columns may have moved."""
