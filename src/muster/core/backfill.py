@@ -140,16 +140,17 @@ class Reservations:
             self._told[each.gang] = told
         return fresh
 
-    @property
-    def wanted(self) -> bool:
-        """Whether somebody who has to wait is still to be told (`wait`)."""
-        return self._backfill is not Backfill.NONE and len(self.made) < self._depth and self._closed is None
+    def wanted(self, want: Want) -> bool:
+        """Whether somebody who has to wait for this is still to be told (`wait`)."""
+        if self._backfill is Backfill.NONE or self._closed is not None:
+            return False
+        return len(self.made) < self._depth and want not in self._never
 
     def wait(self, state: GangState, claim: Claim) -> None:
         """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
         if self._backfill is Backfill.STRICT:
             self._closed = held(f"{state.id} is before it, and nobody may pass", state.id)
-        elif claim.want not in self._never:
+        else:
             reservation = self._standing(state, claim) or self._reserve(state, claim)
             if reservation is not None:
                 self.made.append(reservation)
@@ -163,7 +164,7 @@ class Reservations:
         """Why this gang need not be tried: it is known that it would delay somebody."""
         if self._closed is not None:
             return self._closed
-        if not self.made or self.wanted or not state.plain or self._timetable.of(state.id) is not None:
+        if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
         if (blocker := self._blocker(state, want)) is not None:
             return blocker.refusal

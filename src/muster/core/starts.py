@@ -62,7 +62,7 @@ class Starts:
         if state.plain and want in self._misfits and not self._reservations.closed:
             if self._preemption.helps(state, want):
                 return False
-            return over or not (state.waits and self._reservations.wanted)
+            return over or not (state.waits and self._reservations.wanted(want))
         refusal = self._reservations.refusal(state, want)
         state.refusal = state.refusal or refusal
         return refusal is not None
@@ -78,7 +78,7 @@ class Starts:
         helps = self._preemption.helps(state, want)
         if full and not helps:
             return []
-        if misfit and not helps and not (reserves and self._reservations.wanted):
+        if misfit and not helps and not (reserves and self._reservations.wanted(want)):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         claim = self._claim(state, want, turn.offer.vacant, untold)
@@ -104,7 +104,7 @@ class Starts:
                 state.refusal = placed.refusal
             elif plain or want.bound:
                 self._misfits.note(want, placed if isinstance(placed, Verdict) else None)
-            if reserves and self._reservations.wanted:
+            if reserves and self._reservations.wanted(want):
                 self._reservations.wait(state, claim)
             return []
         devices = self._fit.devices(want, placed, mark)

@@ -278,7 +278,7 @@ class Rehearsal:
             return True
         if not state.plain or not self._is_misfit(want) or self._may_end_others(state, want):
             return False
-        return over or not (state.waits and self._reservations.wanted)
+        return over or not (state.waits and self._reservations.wanted(want))
 
     def _is_misfit(self, want: Want) -> bool:
         """Known not to fit, by what is not altered by this rehearsal."""
@@ -331,7 +331,7 @@ class Rehearsal:
             return True
         self._ledger.rollback(mark)
         waits = state.waits and turn.standing is not Standing.OVER and not turn.offer.full
-        if waits and self._reservations.wanted and not mine:
+        if waits and self._reservations.wanted(want) and not mine:
             self.trials += 1
             self._reservations.wait(state, claim)
         return False
