@@ -69,8 +69,8 @@ class Ends:
         self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
-        #: what is left by a time (`left_by`), and that of each who ends by then; who has changed since
-        self._by = -inf
+        #: what `left_by` was asked for, its answer, what each leaves of that, and who has changed since
+        self._asked: tuple[float, int, tuple[int, ...]] | None = None
         self._left = np.zeros((0, 0), np.int64)
         self._leave: dict[GangId, Taken] = {}
         self._changed: set[GangId] = set()
@@ -78,7 +78,7 @@ class Ends:
     def note(self, state: GangState) -> None:
         """A gang has changed."""
         self._taken.pop(state.id, None)
-        if self._by != -inf:
+        if self._asked is not None:
             self._changed.add(state.id)
         key = None
         if state.started is not None:
@@ -108,11 +108,9 @@ class Ends:
 
         It is kept up to date for the time that was asked for last. None: shares of GPUs are among it.
         """
-        shape = self._nodes.used.shape
-        if (at, shape) != (self._by, self._left.shape) or any(
-            taken.layout != self._nodes.layout for taken in self._leave.values()
-        ):
-            self._by, self._left = at, np.zeros(shape, np.int64)
+        asked = at, self._nodes.layout, self._nodes.used.shape
+        if asked != self._asked:
+            self._asked, self._left = asked, np.zeros(self._nodes.used.shape, np.int64)
             self._leave.clear()
             self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
         for gang in self._changed:
@@ -126,7 +124,7 @@ class Ends:
 
     def forget_left(self) -> None:
         """Nobody asks `left_by` for now."""
-        self._by = -inf
+        self._asked = None
         self._leave.clear()
         self._changed.clear()
 
