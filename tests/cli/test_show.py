@@ -100,6 +100,14 @@ def test_an_explanation_has_a_line_for_each_fact() -> None:
     assert show.explanation(Gang()) == []
 
 
+def test_a_start_that_nobody_knows_is_said_to_be_unknown() -> None:
+    # as it is read from a record, which merge patches have written: without nulls
+    told = {"podSets": [], "expectedStart": {"basis": "other gives no run time"}}
+    assert show.explanation(Gang(status=GangStatus(explanation=told))) == [
+        "start not known   other gives no run time"
+    ]
+
+
 def test_tables_end_where_their_text_ends(capsys: pytest.CaptureFixture[str]) -> None:
     show.table(["NAME", "N"], [["long name", "1"], ["x", ""]], right=["N"])
     assert capsys.readouterr().out == "NAME       N\nlong name  1\nx\n"

@@ -173,7 +173,7 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
         lines.append("held by " + ", ".join(told["blockers"]))
     changes = [(remedy["effect"], remedy["change"]) for remedy in told.get("remedies", [])]
     if expected := told.get("expectedStart"):
-        if expected["at"] is None:
+        if expected.get("at") is None:  # a merge patch leaves no nulls behind
             changes.append(("start not known", expected["basis"]))
         else:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
