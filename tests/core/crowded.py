@@ -188,7 +188,7 @@ _Chosen = list[tuple[Candidate, int]]
 
 def oracle(case: Case) -> Best | None:
     """The best of all sets of victims, tried one by one; None: nothing helps."""
-    found, _ = Candidates(case.made.nodes, case.made.gangs, case.made.pods).of(NOW, ())
+    found = _candidates(case)
     chains = product(*(range(len(candidate.cuts) + 1) for candidate in found))
     sets = []
     for chain in chains:
@@ -201,10 +201,15 @@ def oracle(case: Case) -> Best | None:
     return next((best for best, chosen in sets if _allowed(case, chosen) and _fits(case, chosen)), None)
 
 
+def _candidates(case: Case) -> list[Candidate]:
+    made = case.made
+    return Candidates(made.nodes, made.gangs, made.pods).of(NOW, lambda gang: True)[0]
+
+
 def sets_of(case: Case) -> int:
     """How many sets of victims there are."""
     total = 1
-    for candidate in Candidates(case.made.nodes, case.made.gangs, case.made.pods).of(NOW, ())[0]:
+    for candidate in _candidates(case):
         total *= len(candidate.cuts) + 1
     return total
 

@@ -149,8 +149,8 @@ FAULTS: Final = (
         "equals are victims",
         "preemption",
         "core/preemption.py",
-        "candidate.gang.priority < gang.priority)",
-        "candidate.gang.priority <= gang.priority)",
+        "other.priority < gang.priority",
+        "other.priority <= gang.priority",
         ("tests/core/test_preemption.py",),
     ),
     Fault(

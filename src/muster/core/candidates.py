@@ -18,7 +18,7 @@ at those that have changed, and is arithmetic on arrays for the rest.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,15 +74,15 @@ class Candidates:
         self._cuts: dict[GangId, tuple[int, Gang, tuple[Cut, ...]]] = {}
         self._layout = -1
 
-    def of(self, now: float, barred: Container[GangId]) -> tuple[list[Candidate], float]:
-        """All candidates but those `barred`, in order of name, and when the first further one is due."""
+    def of(self, now: float, may: Callable[[Gang], bool]) -> tuple[list[Candidate], float]:
+        """All candidates that `may` be ended, in order of name, and when the first further one is due."""
         if self._layout != self._nodes.layout or len(self._cuts) > _KEPT:
             self._cuts.clear()
             self._layout = self._nodes.layout
         found, due = [], float("inf")
         for state in self._gangs.values():
             gang = state.gang
-            if gang is None or not gang.preemptible or not state.pods or state.id in barred:
+            if gang is None or not gang.preemptible or not state.pods or not may(gang):
                 continue
             cuts = self._cuts_of(state, gang)
             if not cuts:
@@ -120,27 +120,24 @@ class Candidates:
             yield self._make(rest, state.holds.values(), by_gpu, core=True)
 
     def _make(self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool) -> Cut:
+        bound = [self._pods[pod] for pod in pods]
+        there = Counter((each.requests, each.node) for each in bound)
         running: dict[float, float] = {}
-        by_requests: dict[Amounts, list[NodeName]] = {}
-        weights: dict[Amounts, float] = {}
-        shares = False
-        for pod in pods:
-            bound = self._pods[pod]
-            requests = bound.requests
-            nodes = by_requests.get(requests)
-            if nodes is None:
-                nodes = by_requests[requests] = []
-                weights[requests] = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
-            nodes.append(bound.node)
-            running[bound.at] = running.get(bound.at, 0.0) + weights[requests]
-            shares |= bound.presence.device is not None
+        for (requests, at), number in Counter((each.requests, each.at) for each in bound).items():
+            weight = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
+            running[at] = running.get(at, 0.0) + number * weight
+        shares = any(each.presence.device is not None for each in bound)
         for promise in held:
-            by_requests.setdefault(promise.requests, []).append(promise.node)
+            there[promise.requests, promise.node] += 1
             shares |= promise.device is not None
         freed: Counter[str] = Counter()
+        by_requests: dict[Amounts, dict[NodeName, int]] = {}
+        for (requests, node), number in there.items():
+            by_requests.setdefault(requests, {})[node] = number
         for requests, nodes in by_requests.items():
+            number = sum(nodes.values())
             for resource, amount in (*requests, (PODS, 1)):
-                freed[resource] += amount * len(nodes)
+                freed[resource] += amount * number
         return Cut(
             tuple(pods),
             core,
@@ -151,13 +148,13 @@ class Candidates:
         )
 
     def _taken(
-        self, by_requests: Mapping[Amounts, Sequence[NodeName]]
+        self, by_requests: Mapping[Amounts, Mapping[NodeName, int]]
     ) -> Iterator[tuple[Demand, Columns, Longs]]:
         column = self._nodes.column
         for requests, nodes in by_requests.items():
-            columns = np.array([column[node] for node in nodes if node in column], np.intp)
-            distinct, times = np.unique(columns, return_counts=True)
-            yield self._nodes.demand(requests), distinct, times.astype(np.int64)
+            times = sorted((column[node], number) for node, number in nodes.items() if node in column)
+            columns = np.array([where for where, _ in times], np.intp)
+            yield self._nodes.demand(requests), columns, np.array([number for _, number in times], np.int64)
 
 
 def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:
@@ -165,6 +162,8 @@ def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:
 
     All pods of a place go together: an old one may be leaving beside the new.
     """
+    if gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
+        return []
     satisfied: dict[str, set[int]] = {pod_set.name: set() for pod_set in gang.pod_sets}
     for place in (*state.filled, *state.retired):
         if place.pod_set in satisfied:

@@ -218,7 +218,9 @@ class Count:
                 continue
             taken = taken | picked
             entries = np.flatnonzero(picked[self._cut])
-            where = np.unique(self._column[entries])
+            changed = np.zeros(free.shape[1], np.bool_)
+            changed[self._column[entries]] = True
+            where = np.flatnonzero(changed)
             for row, amount in zip(free, self._amount, strict=True):
                 np.add.at(row, self._column[entries], amount[entries])
             for p in parts:
@@ -227,8 +229,6 @@ class Count:
             owed = self._owed(taken)
             if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
                 yield taken
-            changed = np.zeros(free.shape[1], np.bool_)
-            changed[where] = True
             touched = np.flatnonzero(changed[self._column])
 
     def _best(self, gain: Floats, cost: Floats, left: Bools, taken: Bools) -> Bools | None:

@@ -60,14 +60,17 @@ class Table:
 
     def cost(self, chosen: Bools) -> tuple[float, int, int]:
         """Work, gangs, pods: the less, the better."""
-        gangs = len(np.unique(self.gang[chosen]))
+        gangs = len(self.gangs(chosen))
         return round(float(self.lost[chosen].sum()), 6), gangs, int(self.pods[chosen].sum())
+
+    def gangs(self, chosen: Bools) -> list[int]:
+        """Of which something is chosen."""
+        return np.flatnonzero(np.bincount(self.gang[chosen])).tolist()
 
     def dearest(self, chosen: Bools) -> list[int]:
         """Gangs of which something is chosen, those that lose most first, ties to the last name."""
         lost = np.bincount(self.gang[chosen], self.lost[chosen], len(self.candidates))
-        gangs = np.unique(self.gang[chosen])
-        return sorted(gangs.tolist(), key=lambda gang: (-lost[gang], -gang))
+        return sorted(self.gangs(chosen), key=lambda gang: (-lost[gang], -gang))
 
     def bans(self, chosen: Bools) -> Iterator[Bools]:
         """What to do without, for once: each gang of which something is chosen, or its last cut that is."""

@@ -20,7 +20,7 @@ from math import inf
 from typing import Final
 
 from muster.core.budgets import Budgets
-from muster.core.candidates import Candidate, Candidates
+from muster.core.candidates import Candidates
 from muster.core.cuts import Table
 from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.departures import Charged, Departures
@@ -173,9 +173,8 @@ class Preemption:
         if not self._rota.take(claim.want):
             self._later.add((claim.want, gang.queue))
             return None
-        candidates, due = self._candidates.of(self._now, self._barred(gang))
+        found, due = self._search_for(state, claim)
         self._due = min(self._due, due)
-        found = self._among(candidates, state, claim)
         if found is None:
             self._hopeless[claim.want, gang.queue] = gang.priority
         return found
@@ -192,21 +191,18 @@ class Preemption:
 
     def would_find(self, state: GangState, claim: Claim) -> Found | None:
         """Victims, if it might preempt. Whoever asks this is not among those who take turns."""
-        assert state.gang is not None
-        candidates, _ = self._candidates.of(self._now, self._barred(state.gang))
-        return self._among(candidates, state, claim)
+        return self._search_for(state, claim)[0]
 
-    def _among(self, candidates: Sequence[Candidate], state: GangState, claim: Claim) -> Found | None:
+    def _search_for(self, state: GangState, claim: Claim) -> tuple[Found | None, float]:
+        """Victims, and when somebody more may be one."""
         gang = state.gang
         assert gang is not None
         demand, reclaims = self._queues.asked(state, claim.want), self._reclaims(gang.queue, claim.want)
-        mine = [
-            candidate
-            for candidate in candidates
-            if (candidate.gang.queue == gang.queue and candidate.gang.priority < gang.priority)
-            or candidate.gang.queue in reclaims
-        ]
-        leaving = self.departures.leaving
+        barred, leaving = self._barred(gang), self.departures.leaving
+
+        def may(other: Gang) -> bool:
+            lower = other.queue == gang.queue and other.priority < gang.priority
+            return (lower or other.queue in reclaims) and other.id not in barred
 
         def limit(table: Table) -> Limits:
             return limits(table, gang.queue, demand, self._queues, self.budgets, self._pods, leaving)
@@ -214,7 +210,9 @@ class Preemption:
         def quota(table: Table) -> Quota:
             return caps(table, gang.queue, demand, not state.begun, self._queues)
 
-        return self._search.find(claim, mine, limit, quota, lambda victim: self.freed([victim]))
+        candidates, due = self._candidates.of(self._now, may)
+        found = self._search.find(claim, candidates, limit, quota, lambda victim: self.freed([victim]))
+        return found, due
 
     def nobody(self, state: GangState, claim: Claim, running: Iterable[GangState]) -> str | None:
         """Why there are no victims for it among those that run; None: that has still to be found out."""

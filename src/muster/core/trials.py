@@ -60,7 +60,7 @@ class Trials:
     def victims(self, taken: Bools) -> Iterator[Victim]:
         """In order of name."""
         table = self.table
-        for gang in np.unique(table.gang[taken]).tolist():
+        for gang in table.gangs(taken):
             mine = np.flatnonzero(taken & (table.gang == gang))
             lost = float(table.lost[mine].sum())
             whole = bool(table.core[mine].any())

@@ -190,7 +190,7 @@ def _exchanges(table: Table) -> int:
 
 def _levels(table: Table, count: Count) -> Iterator[Bools]:
     """The cuts to choose from, lowest priority first: surplus alone, then all."""
-    priorities = np.unique(table.priority)
+    priorities = sorted({candidate.gang.priority for candidate in table.candidates})
     low, high = 0, len(priorities)
     while low < high:
         middle = (low + high) // 2
