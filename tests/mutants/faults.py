@@ -149,8 +149,8 @@ FAULTS: Final = (
         "equals are victims",
         "preemption",
         "core/preemption.py",
-        "other.priority < gang.priority",
-        "other.priority <= gang.priority",
+        "other.priority < preemptor.priority",
+        "other.priority <= preemptor.priority",
         ("tests/core/test_preemption.py",),
     ),
     Fault(
@@ -173,8 +173,8 @@ FAULTS: Final = (
         "who leaves already is a victim again",
         "preemption",
         "core/preemption.py",
-        "        return {*barred, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}",
-        "        return {preemptor.id}",
+        "barred = {*leaving, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}",
+        "barred = {preemptor.id}",
         ("tests/core/test_preemption.py",),
     ),
     Fault(

@@ -197,12 +197,7 @@ class Preemption:
         """Victims, and when somebody more may be one."""
         gang = state.gang
         assert gang is not None
-        demand, reclaims = self._queues.asked(state, claim.want), self._reclaims(gang.queue, claim.want)
-        barred, leaving = self._barred(gang), self.departures.leaving
-
-        def may(other: Gang) -> bool:
-            lower = other.queue == gang.queue and other.priority < gang.priority
-            return (lower or other.queue in reclaims) and other.id not in barred
+        demand, leaving = self._queues.asked(state, claim.want), self.departures.leaving
 
         def limit(table: Table) -> Limits:
             return limits(table, gang.queue, demand, self._queues, self.budgets, self._pods, leaving)
@@ -210,7 +205,7 @@ class Preemption:
         def quota(table: Table) -> Quota:
             return caps(table, gang.queue, demand, not state.begun, self._queues)
 
-        candidates, due = self._candidates.of(self._now, may)
+        candidates, due = self._candidates.of(self._now, self._may_end(gang, claim.want))
         found = self._search.find(claim, candidates, limit, quota, lambda victim: self.freed([victim]))
         return found, due
 
@@ -220,23 +215,17 @@ class Preemption:
         assert gang is not None
         if self.departures or (gang.preempts and self.helps(state, claim.want)):
             return None
-        reclaims = self._reclaims(gang.queue, claim.want)
+        ranks_above = self._ranks_above(gang, claim.want)
         lower = [
             other
             for other in running
-            if other.gang is not None
-            and other.pods
-            and other.id != gang.id
-            and (
-                other.gang.queue in reclaims
-                or (other.gang.queue == gang.queue and other.gang.priority < gang.priority)
-            )
+            if other.gang is not None and other.pods and other.id != gang.id and ranks_above(other.gang)
         ]
         if not lower:
             if len(self._queues.accounts) == 1:
                 return "nobody of lower priority runs"
             return f"nobody of lower priority runs in queue {gang.queue}, and other queues need not give way"
-        candidates, _ = self._candidates.of(self._now, self._barred(gang))
+        candidates, _ = self._candidates.of(self._now, self._may_end(gang, claim.want))
         able = {candidate.gang.id for candidate in candidates}.intersection(other.id for other in lower)
         if not able:
             are = "is" if len(lower) == 1 else "are"
@@ -329,15 +318,22 @@ class Preemption:
         """When a gang that could be a victim leaves its minimum run time."""
         return self._due
 
-    def _barred(self, preemptor: Gang) -> set[GangId]:
-        """Gangs that are leaving, in whole or in part, or wait for others to leave; and itself."""
+    def _ranks_above(self, preemptor: Gang, want: Want) -> Callable[[Gang], bool]:
+        """Over whom: those of lower priority in its queue, and those from whom its queue may take back."""
+        reclaims = self._reclaims(preemptor.queue, want)
+
+        def ranks_above(other: Gang) -> bool:
+            lower = other.queue == preemptor.queue and other.priority < preemptor.priority
+            return lower or other.queue in reclaims
+
+        return ranks_above
+
+    def _may_end(self, preemptor: Gang, want: Want) -> Callable[[Gang], bool]:
+        """Of those nobody who is leaving, in whole or in part, or waits for others to leave; nor itself."""
         leaving = {self._pods[pod].gang for pod in self.departures.leaving}
-        barred = {gang for gang in leaving if gang is not None}
-        return {*barred, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}
-
-
-def _gangs(count: int) -> str:
-    return "1 gang" if count == 1 else f"{count} gangs"
+        barred = {*leaving, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}
+        ranks_above = self._ranks_above(preemptor, want)
+        return lambda other: ranks_above(other) and other.id not in barred
 
 
 def leaves_for(beneficiary: GangId) -> Explanation:
