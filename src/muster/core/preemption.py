@@ -349,3 +349,7 @@ def waits_for(victims: Sequence[Victim]) -> Explanation:
     surplus = "pods above the minimum of " if all(victim.pods for victim in victims) else ""
     message = f"its places are held until {surplus}{', '.join(gangs[:_NAMED])}{more} have made room for it"
     return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=tuple(gangs))
+
+
+def _gangs(count: int) -> str:
+    return "1 gang" if count == 1 else f"{count} gangs"
