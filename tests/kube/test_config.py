@@ -110,6 +110,9 @@ def test_a_plug_in_is_run_for_the_token(write: Write, tmp_path: Path) -> None:
         }
     }
     assert config.load(write(user)).headers() == {"Authorization": "Bearer fresh"}
+    plug_in.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(ConfigError, match=f"the plug-in {plug_in} gives no credentials"):
+        config.load(write(user))
 
 
 @pytest.mark.parametrize(

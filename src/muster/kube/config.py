@@ -49,7 +49,18 @@ def _of_file(path: str, context: str | None) -> tuple[Any, str]:
     contexts, active = config.list_kube_config_contexts(path)
     if context:
         active = next(entry for entry in contexts if entry["name"] == context)
+    if not found.api_key and not found.cert_file and (command := _plug_in(config, path, active["context"])):
+        raise ValueError(f"the plug-in {command} gives no credentials")  # the loader only logs it
     return found, active["context"].get("namespace") or "default"
+
+
+def _plug_in(config: Any, path: str, context: Mapping[str, Any]) -> str:
+    """The program that is to give the user's credentials; "" without one."""
+    users = config.kube_config.KubeConfigMerger(path).config.safe_get("users") or ()
+    for entry in users:
+        if entry["name"] == context.get("user") and "exec" in entry.value.get("user", {}):
+            return str(entry["user"]["exec"]["command"])
+    return ""
 
 
 def _in_cluster() -> tuple[Any, str]:
