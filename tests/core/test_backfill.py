@@ -285,11 +285,12 @@ def test_a_gpu_that_a_reserved_share_opens_is_kept_once() -> None:
     assert started(cluster.decide(32.0)) == ["whole", "share"]
 
 
-@pytest.mark.xfail(reason="whether one share delays another is told by amounts of a node, not of its devices")
 def test_promises_of_shares_beside_each_other_are_kept() -> None:
-    cluster = Cluster(node("a", gpu=2), config=Config(backfill=Backfill.CONSERVATIVE))
-    shares = [replace(gang(name, of=shape(share=550), submitted=2.0), limit=10.0) for name in ("one", "two")]
-    cluster.submit(lasting("first", 2, 30.0), *shares)
-    assert reserves(cluster.decide(2.0)) == [("one", 32.0, {"a"}), ("two", 32.0, {"a"})]
+    cluster = Cluster(node("a", gpu=3), node("b", gpu=3), config=Config(backfill=Backfill.CONSERVATIVE))
+    one, two = (
+        gang(name, count=n, of=shape(share=550), submitted=2.0) for name, n in (("one", 4), ("two", 2))
+    )
+    cluster.submit(lasting("first", 6, 30.0), replace(one, limit=10.0), replace(two, limit=30.0))
+    assert reserves(cluster.decide(2.0)) == [("one", 32.0, {"a", "b"}), ("two", 32.0, {"b"})]
     cluster.end("first", 32.0)
     assert started(cluster.decide(32.0)) == ["one", "two"]

@@ -376,9 +376,7 @@ class Machine(RuleBasedStateMachine):
         for name in GANGS:
             self.finish(name)
         for name, (of, count, limit) in zip(GANGS, line, strict=True):
-            # not yet kept: test_promises_of_shares_beside_each_other_are_kept
-            if not (of.gpu_share and self.config.backfill is Backfill.CONSERVATIVE):
-                self.submit(name, of, count, count, limit=limit)
+            self.submit(name, of, count, count, limit=limit)
         promised: dict[GangId, float] = {}
         for _ in range(3 * len(GANGS)):
             self.cycle(0.0)

@@ -22,6 +22,7 @@ there, what is free is kept free.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from math import inf
 
@@ -186,6 +187,8 @@ class Reservations:
         beside = self._try(state, claim, lambda claim: self._beside(state, claim))
         if isinstance(beside, dict):
             return beside
+        if (kept := self._in_its_places(state, claim)) is not None:
+            return kept
         if (overruled := self._overrule(state, claim)) is not None:
             return overruled
         if self._timetable.of(state.id) is None:
@@ -271,6 +274,21 @@ class Reservations:
             self._timetable.return_(charged)
             self._ledger.commit(mark)
         return placed
+
+    def _in_its_places(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
+        """Placed where its own reservation says, which begins now: all others were made with that in mind."""
+        own, column = self._timetable.of(state.id), self._nodes.column
+        if own is None or own.at > self._now or own.want is not claim.want:
+            return None
+        there = {place: column[node] for place, node in own.nodes.items() if node in column}
+        mark = self._ledger.mark()
+        if self._fit.fit(replace(claim, preferred=there)) != there:
+            self._ledger.rollback(mark)
+            return None
+        self._ledger.commit(mark)
+        self._timetable.drop(state.id)
+        self._timetable.start(own.columns, own.use, self._until(state))
+        return there
 
     def _overrule(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
         """A gang without a reservation, before gangs that have one from earlier cycles: it ranks higher."""
