@@ -346,26 +346,26 @@ class Account:
     def tree(self) -> Tree:
         return Tree(self.queues)
 
-    def used(self) -> dict[str, Counter[str]]:
+    def used(self, gone: Collection[PodId] = ()) -> dict[str, Counter[str]]:
         """By queue, what its gangs use and those of queues below: pods that stay, and promised places."""
         tree = self.tree
         used = {queue: Counter[str]() for queue in ("root", *tree.rules)}
-        for gang, requests in self._uses():
+        for gang, requests in self._uses(gone):
             known = self.gangs.get(gang)
             for queue in ("root", *(tree.path(known.queue) if known is not None else ())):
                 used[queue].update(counted(requests.items()))
         return used
 
-    def _uses(self) -> Iterator[tuple[GangId, dict[str, int]]]:
+    def _uses(self, gone: Collection[PodId]) -> Iterator[tuple[GangId, dict[str, int]]]:
         for id_, pod in self.pods.items():
-            if pod.gang is not None and id_ not in self.called and id_ not in self.leaving:
+            if pod.gang is not None and id_ not in gone and id_ not in self.leaving:
                 yield pod.gang, demand(pod.requests)
         for (gang, _), promise in self.promised.items():
             yield gang, demand(promise.requests)
 
-    def used_below_caps(self) -> dict[str, Counter[str]]:
+    def used_below_caps(self, gone: Collection[PodId] = ()) -> dict[str, Counter[str]]:
         """The same, and pods that leave, as far as they use more than is promised to whom they leave for."""
-        tree, used = self.tree, self.used()
+        tree, used = self.tree, self.used(gone)
         for beneficiary in sorted(set(self.leaving.values())):
             comes: Counter[str] = Counter()
             for key in self.promises_of(beneficiary):

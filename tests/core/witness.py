@@ -274,7 +274,7 @@ class Witness(Account):
 
     def _check_caps(self, gang: Gang, more: Counter[str]) -> None:
         """No queue is carried above its cap by what the gang uses more."""
-        used = self.used_below_caps()
+        used = self.used_below_caps(gone=self.called)
         for queue in self.tree.path(gang.queue):
             for resource, cap in self._caps(queue).items():
                 assert not more[resource] or used[queue][resource] <= cap, (
