@@ -1,9 +1,14 @@
 """Forecasts: the scheduler, run on to the ends that are known."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from muster.app.forecast import starts
+from muster.core.backfill import Backfill
+from muster.core.decisions import Decision
 from muster.core.events import GangSubmitted, NodeChanged, PodBound
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
-from muster.core.scheduler import Scheduler
+from muster.core.scheduler import Config, Scheduler
 
 
 def gang(name: str, cpus: int, seconds: float | None, *, submitted: float = 0, priority: int = 0) -> Gang:
@@ -11,8 +16,8 @@ def gang(name: str, cpus: int, seconds: float | None, *, submitted: float = 0, p
     return Gang(GangId(name), sets, 1, submitted, priority=priority, estimate=seconds)
 
 
-def scheduler(*gangs: Gang) -> Scheduler:
-    core = Scheduler()
+def scheduler(*gangs: Gang, config: Config | None = None) -> Scheduler:
+    core = Scheduler(config)
     core.apply(NodeChanged(NodeName("n"), (("cpu", 4),)))
     for each in gangs:
         core.apply(GangSubmitted(each))
@@ -52,3 +57,29 @@ def test_only_so_many_ends_are_looked_at() -> None:
     gangs = [gang(f"g{i:04}", 4, 1, submitted=i) for i in range(1200)]
     found = forecast(scheduler(*gangs), 2000, *(str(each.id) for each in gangs))
     assert len(found) == 1000
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, 10, 30, 50, 70])), min_size=2, max_size=8),
+    st.sampled_from(list(Backfill)),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_last_that_waits_is_told_the_same(
+    sizes: list[tuple[int, int | None]], backfill: Backfill
+) -> None:
+    gangs = [gang(f"g{i}", cpus, seconds, submitted=i) for i, (cpus, seconds) in enumerate(sizes)]
+    last = gangs[-1].id
+
+    def filled() -> tuple[Scheduler, list[Decision]]:
+        core = scheduler(*gangs, config=Config(backfill=backfill))
+        return core, core.decide(100)
+
+    asked, _ = filled()
+    told = asked.asked(last)
+    core, decided = filled()
+    expected = starts(core, decided, 100, {last})
+    if told is None:
+        assert expected == {last: 100}
+    else:
+        assert told.expected_start is not None
+        assert told.expected_start.at == expected.get(last)

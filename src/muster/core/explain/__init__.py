@@ -16,7 +16,7 @@ free" never means eight on nodes that they cannot use.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.core.decisions import Explanation, Wait
 from muster.core.exact import Verdict
@@ -31,7 +31,9 @@ from muster.core.explain.topology_unsatisfied import topology_unsatisfied
 from muster.core.gang import Code, GangId
 from muster.core.gangs import BackOff, GangState, stands
 from muster.core.placement import Want
-from muster.core.remedies import Remedies
+
+if TYPE_CHECKING:  # remedies read the cases of this package
+    from muster.core.remedies import Remedies
 
 __all__ = ["Explainer"]
 
@@ -46,7 +48,7 @@ NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(self, cluster: Cluster, remedies: Remedies) -> None:
+    def __init__(self, cluster: Cluster, remedies: "Remedies") -> None:
         self._cluster = cluster
         self._remedies = remedies
         #: by want and reasons that were asked, as of a revision of the nodes; None: nothing to say
