@@ -270,14 +270,14 @@ class Admission:
     ) -> Full | Explanation:
         """Once just enough has left below the caps: `room` becomes what there is of it then.
 
-        While somebody leaves it is refused: nobody goes for what others make room for in a moment.
+        While somebody leaves it is refused: nobody goes for what others make room for in a moment. So is a gang
+        whose minimum is nothing: nobody goes for that either.
         """
         told = self._tell(Code.QUOTA_EXCEEDED, message)
         for resource, amount in self._queues.over_capability(account, least).items():
             room[resource] += amount
         part = self._cut(want, room)
-        assert part is not None, "nobody is refused who wants nothing"
-        return told if self._queues.lingers(account) else Full(part, told)
+        return told if part is None or self._queues.lingers(account) else Full(part, told)
 
     def _cut(self, want: Want, room: Mapping[str, int]) -> Want | None:
         parts = cut(want, room)
