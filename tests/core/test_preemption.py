@@ -697,3 +697,11 @@ def test_a_gang_that_has_places_in_a_domain_makes_room_there() -> None:
     made.apply(GangSubmitted(high))
     made.apply(PodBound(PodId("p"), NodeName("r0-0"), amounts({GPU: 8}), high.id, Place("main", 0), at=50.0))
     assert ended(made.decide(100.0)) == ["here"]
+
+
+def test_a_gang_whose_minimum_is_nothing_ends_nobody_in_a_full_queue() -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("q", 8, max_gangs=1))
+    running(made, in_queue("q", gang("low", count=8)))
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=2, minimum=0, priority=1))))
+    decisions = made.decide(10.0)
+    assert (ended(decisions), started(decisions)) == ([], [])
