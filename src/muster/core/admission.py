@@ -270,8 +270,8 @@ class Admission:
     ) -> Full | Explanation:
         """Once just enough has left below the caps: `room` becomes what there is of it then.
 
-        While somebody leaves it is refused: nobody goes for what others make room for in a moment. So is a gang
-        whose minimum is nothing: nobody goes for that either.
+        While somebody leaves it is refused: nobody goes for what others make room for in a moment. Nor does
+        anybody for a gang whose minimum is nothing.
         """
         told = self._tell(Code.QUOTA_EXCEEDED, message)
         for resource, amount in self._queues.over_capability(account, least).items():
