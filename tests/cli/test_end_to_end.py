@@ -290,12 +290,11 @@ def test_two_teams_share_a_cluster_by_weight(muster: Muster) -> None:
     table = muster.run("queues").lines
     assert table[0].split()[:3] == ["QUEUE", "WEIGHT", "cpu"]
     assert [line.split()[0] for line in table[1:]] == ["a", "b", "default"]
-    assert "there is no queue nosuch" in _why(muster, "nosuch")
+    in_none = "scheduling: {mode: gang, queue: nosuch}"
+    muster.file("lost.yaml", manifest("true", spec=in_none, name="lost"))
+    refused = muster.run("submit", "--queue", "nosuch", "small.yaml", code=2).err
+    assert "--queue nosuch: there is no queue nosuch" in refused
+    muster.run("submit", "lost.yaml")
+    assert "there is no queue nosuch" in muster.run("why", "lost").out
     muster.run("down")
     gone(muster)
-
-
-def _why(muster: Muster, queue: str) -> str:
-    muster.file("lost.yaml", manifest("true", spec=GANG, name="lost"))
-    muster.run("submit", "--queue", queue, "lost.yaml")
-    return muster.run("why", "lost").out
