@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
 
 
 def _sound(folder: Path, tests: Iterable[str]) -> bool:
-    return _tested(_copy(folder / "sound"), sorted(tests)) is Outcome.SURVIVED
+    return _tested(_copy(folder / "sound"), sorted(tests), PATIENCE * JOBS) is Outcome.SURVIVED
 
 
 def _shown(fault: Fault, folder: Path) -> "Outcome":
@@ -71,7 +71,7 @@ def _copy(target: Path) -> Path:
     return target
 
 
-def _tested(source: Path, tests: Iterable[str]) -> "Outcome":
+def _tested(source: Path, tests: Iterable[str], patience: float = PATIENCE) -> "Outcome":
     same = ["-p", "no:randomly", "--hypothesis-seed=0"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *same, *tests]
     environment = os.environ | {
@@ -81,7 +81,7 @@ def _tested(source: Path, tests: Iterable[str]) -> "Outcome":
     }
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, timeout=PATIENCE, check=False
+            command, cwd=ROOT, env=environment, capture_output=True, timeout=patience, check=False
         )
     except subprocess.TimeoutExpired:
         return Outcome.CAUGHT
