@@ -118,6 +118,7 @@ class Witness(Account):
         """Whether all promises could be made again, each where it is; plans do not name devices."""
         return not any(
             gang in self.torn
+            or self.waits(gang)
             or promise.device is not None
             or promise.node not in self.nodes
             or not may_run(self._shape(gang, place), self.nodes[promise.node])
