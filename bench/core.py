@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.backfill import Backfill
-from muster.core.concern import Concern
+from muster.core.constraints.concern import Concern
 from muster.core.events import (
     GangRemoved,
     GangSubmitted,
@@ -41,10 +41,10 @@ from muster.core.gang import (
     Spread,
     Strategy,
 )
-from muster.core.gather import Choice
 from muster.core.nodes import Ints
 from muster.core.placement import Claim, Part, Rules, Want, place, tightest_group
 from muster.core.scheduler import Config, Scheduler
+from muster.core.topology.gather import Choice
 
 NODES: Final = 10_000
 GROUP: Final = 512

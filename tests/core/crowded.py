@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from muster.core.candidates import Candidate, Candidates
 from muster.core.decisions import Evict, Victim
 from muster.core.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
 from muster.core.exact import Verdict
@@ -32,6 +31,7 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
+from muster.core.preemption.candidates import Candidate, Candidates
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, scheduler

@@ -9,8 +9,8 @@ from muster.core.gang import Layer
 from muster.core.ledger import Ledger
 from muster.core.nodes import Nodes
 from muster.core.slots import Slots
-from muster.core.survey import Survey
 from muster.core.topology import Topology
+from muster.core.topology.survey import Survey
 from tests.core.words import GPU, node, shape
 
 SHAPES = [shape(gpu=1), shape(gpu=3, cpu=1000), shape(share=300)]

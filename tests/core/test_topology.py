@@ -4,8 +4,8 @@ import numpy as np
 
 from muster.core.gang import Gather, Layer, NodeName, Strategy
 from muster.core.nodes import Nodes
-from muster.core.rules import resolve
 from muster.core.topology import CLUSTER, NODE, Topology
+from muster.core.topology.rules import resolve
 from tests.core.words import node
 
 SPINE, BLOCK = Layer("Spine", ("spine",)), Layer("Block", ("block", "rack"))

@@ -148,7 +148,7 @@ FAULTS: Final = (
     Fault(
         "equals are victims",
         "preemption",
-        "core/preemption.py",
+        "core/preemption/__init__.py",
         "other.priority < preemptor.priority",
         "other.priority <= preemptor.priority",
         ("tests/core/test_preemption.py",),
@@ -156,7 +156,7 @@ FAULTS: Final = (
     Fault(
         "everybody is ended who may be",
         "preemption",
-        "core/victims.py",
+        "core/preemption/victims.py",
         "chosen = best.chosen if best.trial is whole else whole.reprieve(best.chosen)",
         "chosen = best.usable",
         ("tests/core/test_preemption.py",),
@@ -164,7 +164,7 @@ FAULTS: Final = (
     Fault(
         "whichever domain comes first is cleared",
         "preemption",
-        "core/victims.py",
+        "core/preemption/victims.py",
         "in sorted(found)[:DOMAINS]:",
         "in found[:1]:",
         ("tests/core/test_preemption.py",),
@@ -172,7 +172,7 @@ FAULTS: Final = (
     Fault(
         "who leaves already is a victim again",
         "preemption",
-        "core/preemption.py",
+        "core/preemption/__init__.py",
         "barred = {*leaving, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}",
         "barred = {preemptor.id}",
         ("tests/core/test_preemption.py",),
@@ -180,7 +180,7 @@ FAULTS: Final = (
     Fault(
         "the room of victims is free for everybody",
         "preemption",
-        "core/departures.py",
+        "core/preemption/departures.py",
         "if (least := min(amount, left[node].get(row, 0)))",
         "if (least := left[node].get(row, 0))",
         ("tests/core/test_preemption.py",),
@@ -188,7 +188,7 @@ FAULTS: Final = (
     Fault(
         "a budget is asked pod by pod",
         "preemption",
-        "core/limits.py",
+        "core/preemption/limits.py",
         "(needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()",
         "(needs[taken].max(axis=0) <= np.maximum(most, 0)).all()",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
@@ -196,7 +196,7 @@ FAULTS: Final = (
     Fault(
         "victims need not make room below a cap",
         "preemption",
-        "core/limits.py",
+        "core/preemption/limits.py",
         "in queues.excess(account, demand):",
         "in ():",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
@@ -212,7 +212,7 @@ FAULTS: Final = (
     Fault(
         "more is taken back than was lent",
         "preemption",
-        "core/limits.py",
+        "core/preemption/limits.py",
         "        queues.shift(theirs, freed, -1)",
         "        queues.shift(theirs, (), -1)",
         ("tests/core/test_preemption.py",),
@@ -220,7 +220,7 @@ FAULTS: Final = (
     Fault(
         "a gang is left below its minimum",
         "preemption",
-        "core/candidates.py",
+        "core/preemption/candidates.py",
         "    spare = sum(counts.values()) - gang.min_count",
         "    spare = sum(counts.values()) - gang.min_count + 1",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
@@ -228,7 +228,7 @@ FAULTS: Final = (
     Fault(
         "victims are taken for ever",
         "preemption",
-        "core/departures.py",
+        "core/preemption/departures.py",
         "        return not departure.promised or any(place in state.filled for place in departure.places)",
         "        return False",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
@@ -236,7 +236,7 @@ FAULTS: Final = (
     Fault(
         "a reservation is ignored",
         "waiting bound",
-        "core/backfill.py",
+        "core/backfill/__init__.py",
         "        first = self._in_the_way(state)",
         "        first = None",
         _BACKFILL,
@@ -244,7 +244,7 @@ FAULTS: Final = (
     Fault(
         "whoever outlives the reservation passes too",
         "waiting bound",
-        "core/backfill.py",
+        "core/backfill/__init__.py",
         "self._now + self._ends.duration(state.gang)",
         "self._now + self._ends.duration(state.gang) / 2",
         _BACKFILL,
@@ -252,7 +252,7 @@ FAULTS: Final = (
     Fault(
         "a reservation is kept though there is room before",
         "waiting bound",
-        "core/timetable.py",
+        "core/backfill/timetable.py",
         "            if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:",
         "            if True:",
         ("tests/core/test_backfill.py",),
@@ -260,7 +260,7 @@ FAULTS: Final = (
     Fault(
         "multiples of a layer are not looked at",
         "topology",
-        "core/multiples.py",
+        "core/topology/multiples.py",
         "            if multiple > 1:",
         "            if multiple > 1000:",
         ("tests/core/test_gather.py",),
@@ -268,7 +268,7 @@ FAULTS: Final = (
     Fault(
         "a required layer is a wish",
         "topology",
-        "core/rules.py",
+        "core/topology/rules.py",
         "limit = max(musts, default=0)",
         "limit = 0",
         ("tests/core/test_gather.py",),
@@ -276,7 +276,7 @@ FAULTS: Final = (
     Fault(
         "the loosest layer is tried first",
         "topology",
-        "core/gather.py",
+        "core/topology/gather.py",
         "range(self._node, self._loosest - 1, -1)",
         "range(self._loosest, self._node + 1)",
         ("tests/core/test_gather_together.py",),
@@ -284,7 +284,7 @@ FAULTS: Final = (
     Fault(
         "pods stand in no order",
         "topology",
-        "core/neighbours.py",
+        "core/topology/neighbours.py",
         "            pods.sort(key=partial(_rank, claim))",
         "            pass",
         ("tests/core/test_gather_together.py",),
@@ -292,7 +292,7 @@ FAULTS: Final = (
     Fault(
         "a port is given twice",
         "company",
-        "core/constraints.py",
+        "core/constraints/__init__.py",
         "self._presences.count(Using(self._shape.ports)) > 0",
         "self._presences.count(Using(self._shape.ports)) > 1",
         ("tests/core/test_constraints.py",),
@@ -300,7 +300,7 @@ FAULTS: Final = (
     Fault(
         "affinity that opens a domain for each pod",
         "company",
-        "core/constraints.py",
+        "core/constraints/__init__.py",
         "if self._meets_itself and not any(found.any() for found in there):",
         "if self._meets_itself:",
         ("tests/core/test_constraints.py",),
@@ -420,7 +420,7 @@ FAULTS: Final = (
     Fault(
         "pods that leave already do not count for budgets",
         "preemption",
-        "core/budgets.py",
+        "core/preemption/budgets.py",
         "                    left[key] -= 1",
         "                    left[key] -= 0",
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
@@ -428,7 +428,7 @@ FAULTS: Final = (
     Fault(
         "budgets are not asked",
         "preemption",
-        "core/limits.py",
+        "core/preemption/limits.py",
         "        if needs.any():",
         "        if False:",
         ("tests/core/test_preemption.py",),
@@ -436,7 +436,7 @@ FAULTS: Final = (
     Fault(
         "a minimum run time is no matter",
         "preemption",
-        "core/candidates.py",
+        "core/preemption/candidates.py",
         "            if gang.min_run_time > 0:",
         "            if gang.min_run_time > 1000:",
         ("tests/core/test_preemption.py",),
@@ -500,7 +500,7 @@ FAULTS: Final = (
     Fault(
         "domains of an exclusive gang are open to others",
         "topology",
-        "core/exclusion.py",
+        "core/topology/exclusion.py",
         "self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)",
         "self._in_domains(level, holders > 9) & self._in_domains(level, crowd > 0)",
         _EVENTS,
@@ -508,7 +508,7 @@ FAULTS: Final = (
     Fault(
         "an exclusive gang goes where others are",
         "topology",
-        "core/exclusion.py",
+        "core/topology/exclusion.py",
         "barred |= self._in_domains(level, crowd > 0) | (",
         "barred |= (",
         _EVENTS,
@@ -516,7 +516,7 @@ FAULTS: Final = (
     Fault(
         "who gives up a domain is not noticed",
         "caches",
-        "core/exclusion.py",
+        "core/topology/exclusion.py",
         '        return before not in ("", layer)',
         "        return False",
         ("tests/core/test_exclusion.py",),
@@ -524,7 +524,7 @@ FAULTS: Final = (
     Fault(
         "a spread may be one pod further",
         "company",
-        "core/constraints.py",
+        "core/constraints/__init__.py",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew).any()",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew + 1).any()",
         ("tests/core/test_constraints.py",),
@@ -532,7 +532,7 @@ FAULTS: Final = (
     Fault(
         "spreads do not look at who is there",
         "company",
-        "core/constraints.py",
+        "core/constraints/__init__.py",
         "                full = counts + self._selects(spread) - least > spread.max_skew",
         "                full = counts + self._selects(spread) - least > 99",
         ("tests/core/test_constraints.py",),
@@ -540,7 +540,7 @@ FAULTS: Final = (
     Fault(
         "nobody needs the company that he wants",
         "company",
-        "core/constraints.py",
+        "core/constraints/__init__.py",
         "            missing |= ~domain.where(found)",
         "            pass",
         _EVENTS,
@@ -548,7 +548,7 @@ FAULTS: Final = (
     Fault(
         "GPUs that shares keep open are waited for in vain",
         "waiting bound",
-        "core/earliest.py",
+        "core/backfill/earliest.py",
         "        return usage[GPU] + (usage[PODS] if usage[GPU_SHARE] else 0)",
         "        return usage[GPU]",
         ("tests/core/test_backfill.py",),

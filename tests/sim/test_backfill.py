@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
+from muster.core.backfill.earliest import Earliest
+from muster.core.backfill.timetable import Timetable
 from muster.core.decisions import Decision, Reserve
-from muster.core.earliest import Earliest
 from muster.core.fit import Claim
 from muster.core.gang import GangId
 from muster.core.scheduler import Config, Scheduler
-from muster.core.timetable import Timetable
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Recorder
 from muster.sim.policies import policy

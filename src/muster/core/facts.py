@@ -32,7 +32,6 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.exclusion import Exclusion
 from muster.core.gang import PodId
 from muster.core.gangs import (
     BackOff,
@@ -54,6 +53,7 @@ from muster.core.preemption import Preemption
 from muster.core.queues import Queues
 from muster.core.quotas import Quotas
 from muster.core.topology import Topology
+from muster.core.topology.exclusion import Exclusion
 
 
 class Facts:

@@ -10,17 +10,17 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.constraints.search import search
 from muster.core.exact import Answer, Exact, Rung, Verdict
-from muster.core.exclusion import Exclusion
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
-from muster.core.gather import Gathering, Nearest
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Ints, Nodes
 from muster.core.placement import Claim, Trial, Want, place, short_of_slots
-from muster.core.search import search
 from muster.core.slots import Slots
 from muster.core.topology import Topology
+from muster.core.topology.exclusion import Exclusion
+from muster.core.topology.gather import Gathering, Nearest
 
 __all__ = ["Claim", "Fit"]
 

@@ -21,8 +21,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.concern import NO_CONCERN, Concern, constrained
 from muster.core.constraints import Constraints
+from muster.core.constraints.concern import NO_CONCERN, Concern, constrained
 from muster.core.events import NOTHING, Presence
 from muster.core.gang import GangId, Gather, Place, Shape
 from muster.core.ledger import Ledger, Mark

@@ -21,9 +21,10 @@ from math import inf
 
 from muster.core.admission import Admission
 from muster.core.backfill import Backfill, Reservations
+from muster.core.backfill.ends import Ends, expected, promised
+from muster.core.backfill.passing import shortest_first
 from muster.core.decisions import Assign, Decision, Explanation
 from muster.core.eligibility import Eligibility
-from muster.core.ends import Ends, expected, promised
 from muster.core.events import Event, PodBound
 from muster.core.explain import Explainer
 from muster.core.explain.case import Cluster
@@ -36,7 +37,6 @@ from muster.core.misfits import Misfits
 from muster.core.nodes import Nodes
 from muster.core.order import Lines, Turn, Turns
 from muster.core.packing import Order, Pack
-from muster.core.passing import shortest_first
 from muster.core.preemption import Preemption
 from muster.core.queues import Queues
 from muster.core.quotas import Quotas

@@ -10,9 +10,8 @@ its gang stands, one that was promised with the start and not filled.
 
 from collections.abc import Iterable
 
+from muster.core.backfill.ends import Ends
 from muster.core.decisions import Release
-from muster.core.ends import Ends
-from muster.core.exclusion import Exclusion
 from muster.core.gang import GangId
 from muster.core.gangs import Gangs, GangState, give_back, stands, unwanted
 from muster.core.ledger import Ledger
@@ -21,6 +20,7 @@ from muster.core.order import Lines
 from muster.core.preemption import Preemption
 from muster.core.queues import Queues
 from muster.core.quotas import Quotas
+from muster.core.topology.exclusion import Exclusion
 from muster.core.wants import Wants
 
 

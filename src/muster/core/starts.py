@@ -14,6 +14,7 @@ import numpy as np
 
 from muster.core.admission import Full, Offer
 from muster.core.backfill import Reservations
+from muster.core.backfill.timetable import Reservation
 from muster.core.decisions import Assign, Decision, Wait
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
@@ -26,9 +27,8 @@ from muster.core.nodes import Columns
 from muster.core.order import Standing, Turn
 from muster.core.placement import Want
 from muster.core.preemption import Preemption, leaves_for, waits_for
+from muster.core.preemption.victims import Found
 from muster.core.settlement import Settlement
-from muster.core.timetable import Reservation
-from muster.core.victims import Found
 from muster.core.wants import Wants
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from muster.core.concern import Concern, concern
+from muster.core.constraints.concern import Concern, concern
 from muster.core.events import Presence
 from muster.core.gang import Gang, Place, PodSet, PodTerm
 from muster.core.gangs import GangState, indices, presence

@@ -18,7 +18,7 @@ from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.core.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
 from muster.core.nodes import UNLIMITED
-from muster.core.rules import resolve
+from muster.core.topology.rules import resolve
 from muster.translate.marks import mark
 from muster.translate.world import World
 

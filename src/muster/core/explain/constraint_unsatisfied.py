@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from muster.core.concern import NO_CONCERN
+from muster.core.constraints.concern import NO_CONCERN
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.exact import Rung, Verdict
 from muster.core.explain.case import Case

@@ -6,7 +6,7 @@ Other invalid gangs come with a gate.
 from muster.core.decisions import Explanation
 from muster.core.explain.case import Case
 from muster.core.gang import Code
-from muster.core.rules import resolve
+from muster.core.topology.rules import resolve
 
 
 def invalid(case: Case) -> Explanation | None:

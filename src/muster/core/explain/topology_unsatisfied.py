@@ -5,9 +5,9 @@ import numpy as np
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.explain.case import Case
 from muster.core.gang import Code, Strategy
-from muster.core.gather import Nearest
 from muster.core.nodes import PODS
 from muster.core.placement import NOBODY, Part, Rules, place
+from muster.core.topology.gather import Nearest
 from muster.core.wording import nodes_, show
 
 

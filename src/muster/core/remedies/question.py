@@ -16,8 +16,8 @@ from muster.core.fit import Claim
 from muster.core.gang import Gang
 from muster.core.gangs import GangState
 from muster.core.placement import Part, Want
+from muster.core.preemption.victims import Found
 from muster.core.remedies.rehearsal import Outlook, Rehearsal, release
-from muster.core.victims import Found
 
 NOW: Final = "would start now"
 LATER: Final = "would start"

@@ -21,7 +21,8 @@ import numpy as np
 
 from muster.core.admission import Admission, Full
 from muster.core.backfill import Reservations
-from muster.core.ends import Ends
+from muster.core.backfill.ends import Ends
+from muster.core.backfill.timetable import Reservation
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
@@ -33,12 +34,11 @@ from muster.core.nodes import Columns
 from muster.core.order import Lines, Standing, Turn, Turns
 from muster.core.placement import Want, short_of_slots
 from muster.core.preemption import Preemption
+from muster.core.preemption.victims import Found
 from muster.core.queues import Queues
 from muster.core.settlement import Settlement
 from muster.core.slots import Slots
 from muster.core.starts import Starts
-from muster.core.timetable import Reservation
-from muster.core.victims import Found
 
 #: Places of gangs in front that count as much as one more placement that is tried.
 PLACES: Final = 64

@@ -19,11 +19,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from muster.core.budgets import Budgets
-from muster.core.candidates import Candidates
-from muster.core.cuts import Table
 from muster.core.decisions import Evict, Explanation, Victim
-from muster.core.departures import Charged, Departures
 from muster.core.eligibility import Eligibility
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
@@ -31,13 +27,17 @@ from muster.core.fit import Claim, Fit
 from muster.core.gang import Code, Gang, GangId, PodId
 from muster.core.gangs import GangState, occupy
 from muster.core.ledger import Ledger
-from muster.core.limits import Limits, Quota, caps, limits
 from muster.core.nodes import PODS, Nodes
 from muster.core.placement import Want
+from muster.core.preemption.budgets import Budgets
+from muster.core.preemption.candidates import Candidates
+from muster.core.preemption.cuts import Table
+from muster.core.preemption.departures import Charged, Departures
+from muster.core.preemption.limits import Limits, Quota, caps, limits
+from muster.core.preemption.victims import Found, Search
 from muster.core.queues import Queues
 from muster.core.queues.lingering import Leaving
 from muster.core.rota import Rota
-from muster.core.victims import Found, Search
 
 #: Wants per cycle for which victims are looked for.
 SEARCHES: Final = 4

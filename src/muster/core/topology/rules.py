@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from muster.core.gang import Gather, Layer, Strategy
-from muster.core.multiples import Multiples
 from muster.core.placement import Rules
 from muster.core.topology import CLUSTER, NODE
+from muster.core.topology.multiples import Multiples
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,21 +31,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from muster.core.bay import Bays
-from muster.core.descent import deal, descend
+from muster.core.constraints.search import search
 from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.gang import Layer, Place
 from muster.core.ledger import Ledger
-from muster.core.multiples import Counting
-from muster.core.neighbours import arrange
 from muster.core.nodes import Bools, Columns, Ints, Nodes
 from muster.core.placement import Claim, Filled, Trial, Want, fill_in_some_way
-from muster.core.rules import Levels
-from muster.core.search import search
-from muster.core.shortlist import Asked, Shortlist
 from muster.core.slots import Slots, Vector
-from muster.core.survey import Survey
 from muster.core.topology import Topology
+from muster.core.topology.bay import Bays
+from muster.core.topology.descent import deal, descend
+from muster.core.topology.multiples import Counting
+from muster.core.topology.neighbours import arrange
+from muster.core.topology.rules import Levels
+from muster.core.topology.shortlist import Asked, Shortlist
+from muster.core.topology.survey import Survey
 
 #: Domains of one layer in which placement is tried; only gangs of several shapes ever need a second one.
 TRIES: Final = 64

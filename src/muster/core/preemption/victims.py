@@ -36,18 +36,18 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.candidates import Candidate
-from muster.core.counting import Count
-from muster.core.cuts import Table
 from muster.core.decisions import Victim
-from muster.core.departures import Charged
 from muster.core.eligibility import Eligibility
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
-from muster.core.limits import Limits, Quota
 from muster.core.nodes import Bools, Nodes
-from muster.core.trials import Trial, Trials
+from muster.core.preemption.candidates import Candidate
+from muster.core.preemption.counting import Count
+from muster.core.preemption.cuts import Table
+from muster.core.preemption.departures import Charged
+from muster.core.preemption.limits import Limits, Quota
+from muster.core.preemption.trials import Trial, Trials
 
 #: Domains that one search tries to clear, for each priority.
 DOMAINS: Final = 16

@@ -18,12 +18,12 @@ from functools import partial
 
 import numpy as np
 
-from muster.core.budgets import Budgets
-from muster.core.candidates import Cut, Longs
-from muster.core.cuts import Table
 from muster.core.events import PodBound
 from muster.core.gang import Amounts, PodId
 from muster.core.nodes import Bools
+from muster.core.preemption.budgets import Budgets
+from muster.core.preemption.candidates import Cut, Longs
+from muster.core.preemption.cuts import Table
 from muster.core.queues import Queues
 from muster.core.queues.account import Account
 from muster.core.queues.amounts import counted

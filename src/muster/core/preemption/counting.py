@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.candidates import Longs
-from muster.core.cuts import Floats, Table
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
-from muster.core.limits import Quota
 from muster.core.nodes import Bools, Columns, Demand, Ints, Nodes
 from muster.core.placement import Claim
+from muster.core.preemption.candidates import Longs
+from muster.core.preemption.cuts import Floats, Table
+from muster.core.preemption.limits import Quota
 from muster.names import GPU_SHARE
 
 

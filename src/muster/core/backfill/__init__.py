@@ -28,16 +28,16 @@ from math import inf
 
 import numpy as np
 
+from muster.core.backfill.earliest import Earliest
+from muster.core.backfill.ends import Ends
+from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
 from muster.core.decisions import Explanation, Reserve
-from muster.core.earliest import Earliest
-from muster.core.ends import Ends
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.placement import Want
-from muster.core.timetable import Amounts, Reservation, Timetable, held
 
 _Placed = dict[Place, int] | Verdict
 

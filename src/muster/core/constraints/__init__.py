@@ -23,13 +23,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.concern import Concern
+from muster.core.constraints.concern import Concern
+from muster.core.constraints.pouring import Limit, fewest, level, pour, share
 from muster.core.domains import Domain
 from muster.core.eligibility import Eligibility, Obstacle
 from muster.core.gang import PodTerm, Shape, Spread
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Columns, Ints, Longs
-from muster.core.pouring import Limit, fewest, level, pour, share
 from muster.core.presences import Carrying, Matching, Using, selects
 from muster.core.slots import Vector
 

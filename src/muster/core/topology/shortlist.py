@@ -16,8 +16,8 @@ from muster.core.gang import Shape
 from muster.core.nodes import Bools, Columns, Ints, Nodes
 from muster.core.placement import Want
 from muster.core.slots import Slots, Vector
-from muster.core.survey import Survey
 from muster.core.topology import Longs, Topology
+from muster.core.topology.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,15 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.backfill.ends import Ends
+from muster.core.backfill.timetable import Amounts, Timetable
 from muster.core.devices import WHOLE
-from muster.core.ends import Ends
 from muster.core.fit import Claim, Fit
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, Columns
 from muster.core.placement import Want
-from muster.core.timetable import Amounts, Timetable
 from muster.names import GPU, GPU_SHARE
 
 #: Instants that are tried one by one before the steps grow.

@@ -11,16 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.counting import Count
-from muster.core.cuts import Table
 from muster.core.decisions import Victim
-from muster.core.departures import Charged
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
-from muster.core.limits import Limits
 from muster.core.nodes import Bools, Nodes
+from muster.core.preemption.counting import Count
+from muster.core.preemption.cuts import Table
+from muster.core.preemption.departures import Charged
+from muster.core.preemption.limits import Limits
 
 #: Times that `Fit` is asked in one search.
 TRIALS: Final = 150

@@ -21,8 +21,8 @@ from muster.core.gang import GangId, NodeName
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS, Bools, Columns, Nodes
 from muster.core.placement import Want
-from muster.core.rules import resolve
 from muster.core.topology import Longs, Topology
+from muster.core.topology.rules import resolve
 
 
 class Exclusion:
