@@ -67,6 +67,18 @@ def test_it_grows_and_is_replaced_where_it_is() -> None:
     assert [where(found) for found in assigns(made.decide(2.0))] == [["a_1"]]
 
 
+def test_who_becomes_exclusive_beside_another_is_replaced_elsewhere() -> None:
+    made = tree("a_1", "b_1")
+    for one in (gang("one"), gang("other")):
+        made.apply(GangSubmitted(one))
+    for assign in assigns(made.decide(0.0)):
+        bind(made, assign)
+    made.apply(GangSubmitted(alone("one")))
+    assert not assigns(made.decide(1.0))
+    made.apply(PodsEnded((pod("one", Place("main", 0)),), 2.0))
+    assert [where(found) for found in assigns(made.decide(2.0))] == [["b_1"]]
+
+
 def test_pods_of_nobody_do_not_count() -> None:
     made = tree("a_1")
     made.apply(PodBound(PodId("daemon"), NodeName("a_1"), (("cpu", 100),)))

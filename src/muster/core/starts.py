@@ -88,6 +88,7 @@ class Starts:
         mark = self._ledger.mark()
         for promise in untold.values():
             self._ledger.give(promise.node, promise.requests, promise.device, promise.presence)
+            occupy(state, promise.node, promise.requests, -1)
         self._preemption.departures.lift(state.id)
         found = placed = None
         if not full:
@@ -98,6 +99,8 @@ class Starts:
                 placed = self._fit_without(state, found, claim)
         if not isinstance(placed, dict) or not (placed or untold):
             self._ledger.rollback(mark)
+            for promise in untold.values():
+                occupy(state, promise.node, promise.requests, 1)
             if full:
                 return []  # what its queue says stands
             if isinstance(placed, Reservation):
@@ -215,9 +218,8 @@ class Starts:
         now: float,
     ) -> Assign | None:
         """Hold what was placed. The ledger is charged with it already, and no longer with `untold`."""
-        for place, promise in untold.items():
+        for place in untold:
             del state.holds[place]
-            occupy(state, promise.node, promise.requests, -1)
         if untold:
             self._misfits.clear()  # a place that moved has left room behind
             self._fit.exact.room_freed()
