@@ -194,6 +194,8 @@ class Account:
         self.give_up([key for key in (*self.promised, *self.vacated) if key[0] == gang])
         self.planned.pop(gang, None)
         self.called = {pod: other for pod, other in self.called.items() if other != gang}
+        self.leaving = {pod: other for pod, other in self.leaving.items() if other != gang}
+        self.ending = {victim: other for victim, other in self.ending.items() if other != gang}
 
     def give_up(self, keys: Iterable[Key]) -> None:
         for key in keys:

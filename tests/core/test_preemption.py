@@ -292,6 +292,17 @@ def test_if_the_preemptor_gives_up_those_who_are_there_stay(how: str) -> None:
         assert ended(made.decide(100.0)) == ["low"]
 
 
+def test_who_has_left_in_vain_may_be_ended_for_what_is_left() -> None:
+    made = scheduler([node("a", gpu=2), node("b", gpu=2)])
+    running(made, gang("low", count=2, minimum=1, of=shape(gpu=2)))
+    made.apply(GangSubmitted(gang("high", count=1, of=shape(gpu=2), priority=1)))
+    (assign,) = assigns(made.decide(2.0))
+    made.apply(NodeRemoved(assign.nodes[Place("main", 0)]))
+    assert ended(made.decide(3.0)) == []  # of what it leaves nothing more is taken
+    assert made.wake_at() == 4.0
+    assert ended(made.decide(4.0)) == ["low"]
+
+
 def test_victims_of_an_open_plan_leave_still() -> None:
     made = scheduler([node("a")])
     running(made, gang("low", count=8))

@@ -202,7 +202,7 @@ class Scheduler:
         placed = [decision for turn in self._in_order(turns) for decision in self._starts.place(turn, now)]
         self.served = [*turns.served.values()]
         # 5. Who has started, who was evicted
-        self.gangs.touched |= self.preemption.departures.end_forsaken() & self.gangs.keys()
+        self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
         self._settlement.settle()
         # 6. Why the others wait
         waits = []

@@ -75,6 +75,8 @@ class Preemption:
         self._from: dict[tuple[Want, str], set[str]] = {}
         #: wants of a queue that have to wait for their turn
         self._later: set[tuple[Want, str]] = set()
+        #: somebody who was leaving stays, since the end of the last cycle
+        self._spared = False
         #: of the queues, in the last cycle
         self._rules = (-1, -1)
         self._now = 0.0
@@ -84,6 +86,7 @@ class Preemption:
     def next_cycle(self, now: float, changed: bool) -> None:
         """`changed`: what was found out in earlier cycles holds no longer."""
         self._now = now
+        self._spared = False
         self._rota.next_cycle()
         self._from.clear()
         self._later.clear()
@@ -111,7 +114,18 @@ class Preemption:
                 key = (state.gang.queue, state.gang.priority)
                 self._counted[gang] = key
                 self._running.setdefault(key[0], Counter())[key[1]] += 1
-        return self.departures.settle(touched)
+        over = self.departures.settle(touched)
+        if over:
+            self.forget()  # whoever was leaving may be a victim now
+        return over
+
+    def end_forsaken(self) -> set[GangId]:
+        """At the end of a cycle. Returns gangs that leave no longer, and may be victims again in the next."""
+        over = self.departures.end_forsaken()
+        if over:
+            self.forget()
+            self._spared = True
+        return over
 
     def found(self, beneficiary: GangId, victim: Victim) -> None:
         """An open plan says that this leaves for it."""
@@ -310,8 +324,8 @@ class Preemption:
 
     @property
     def behind(self) -> bool:
-        """Some wants have not had their turn."""
-        return self._rota.behind
+        """Some wants have not had their turn, or there are victims again."""
+        return self._rota.behind or self._spared
 
     @property
     def due(self) -> float:
