@@ -287,17 +287,16 @@ class Log(Generic[Entry]):
     BOUND: Final = 65_536
 
     def __init__(self) -> None:
+        #: position behind the last entry
+        self.end = 0
         self._start = 0
         self._entries: list[Entry] = []
         self._columns = 0
 
-    @property
-    def end(self) -> int:
-        return self._start + len(self._entries)
-
     def append(self, entry: Entry, columns: int = 1) -> None:
         """An entry that tells of so many columns."""
         self._entries.append(entry)
+        self.end += 1
         self._columns += columns
         if self._columns > self.BOUND:
             self.clear()

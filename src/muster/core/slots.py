@@ -74,16 +74,16 @@ class Slots:
         if vector is None or vector.shape is not shape:
             vector = self._vectors.pop(shape, None) or self._new(shape)
             self._vectors[shape] = self._last = vector
-        self._refresh(vector)
-        if len(self._vectors) > _KEPT:
-            del self._vectors[next(iter(self._vectors))]
+            if len(self._vectors) > _KEPT:
+                del self._vectors[next(iter(self._vectors))]
+        nodes = self._nodes
+        if vector.position != nodes.changes.end or vector.layout != nodes.layout:
+            self._refresh(vector)
         return vector
 
     def _refresh(self, vector: Vector) -> None:
         """Catch up with what changed since the slots were last read."""
         nodes = self._nodes
-        if vector.layout == nodes.layout and vector.position == nodes.changes.end:
-            return
         changed = nodes.changed(vector.position) if vector.layout == nodes.layout else None
         if vector.capacity_revision != nodes.capacity_revision:
             scarce, vector.size = scarcest(nodes, vector.demand)

@@ -40,10 +40,13 @@ class Account:
     caps: dict[str, int] = field(init=False)
     kept: dict[str, int] = field(init=False)
     deserved: dict[str, int] = field(init=False)
+    #: there are no such amounts
+    unruled: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.caps, self.kept = dict(counted(self.rules.capability)), dict(counted(self.rules.guarantee))
         self.deserved = dict(counted(self.rules.deserved or ()))
+        self.unruled = not (self.caps or self.kept or self.deserved)
 
     @property
     def name(self) -> str:

@@ -52,7 +52,10 @@ def _divide_below(parent: Account, asked: "_Asked") -> bool:
             entitled = max(entitled - own, 0)
         if len(claims) == 1:
             ((child, claim, shares),) = claims
-            shares[resource] = _terms(child, resource, claim).alone(entitled)
+            if child.unruled:
+                shares[resource] = min(entitled, claim.get(resource, 0))
+            else:
+                shares[resource] = _terms(child, resource, claim).alone(entitled)
             continue
         divided = divide(entitled, {child.name: _terms(child, resource, claim) for child, claim, _ in claims})
         for child, _, shares in claims:
