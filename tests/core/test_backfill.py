@@ -294,3 +294,27 @@ def test_promises_of_shares_beside_each_other_are_kept() -> None:
     assert reserves(cluster.decide(2.0)) == [("one", 32.0, {"a", "b"}), ("two", 32.0, {"b"})]
     cluster.end("first", 32.0)
     assert started(cluster.decide(32.0)) == ["one", "two"]
+
+
+def test_a_share_keeps_no_gpu_open_that_a_reservation_needs_whole() -> None:
+    cluster = Cluster(node("a", gpu=3))
+    brief = replace(gang("brief", of=shape(share=550), submitted=0.0), limit=10.0)
+    lengthy = replace(gang("lengthy", of=shape(share=300), submitted=2.0), limit=30.0)
+    cluster.submit(brief, lasting("wide", 3, 10.0, at=1.0), lengthy)
+    decisions = cluster.decide(2.0)
+    assert started(decisions) == ["brief"]
+    assert reserves(decisions) == [("wide", 12.0, {"a"})]
+    assert told(cluster, "lengthy") == (
+        Code.HELD_FOR_RESERVATION,
+        "would fit, but wide waits for longer and is expected to start at 1970-01-01 00:00:12 UTC",
+    )
+
+
+def test_a_share_may_go_where_another_stays_for_longer() -> None:
+    cluster = Cluster(node("a", gpu=3))
+    stays = replace(gang("stays", of=shape(share=550), submitted=0.0), limit=90.0)
+    beside = replace(gang("beside", of=shape(share=300), submitted=2.0), limit=30.0)
+    cluster.submit(stays, lasting("brief", 2, 10.0), lasting("wide", 2, 10.0, at=1.0), beside)
+    decisions = cluster.decide(2.0)
+    assert started(decisions) == ["brief", "stays", "beside"]
+    assert reserves(decisions) == [("wide", 12.0, {"a"})]

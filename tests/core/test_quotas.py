@@ -80,6 +80,16 @@ def test_what_is_promised_is_kept_until_the_pods_are_there() -> None:
     assert started(muster.decide(2.0)) == ["next"]
 
 
+def test_who_has_begun_asks_for_more_in_a_queue_that_is_not_there() -> None:
+    muster = cluster(pods=3)
+    submit(muster, "g", 2)
+    assert started(muster.decide(0.0)) == ["g"]
+    pods = PodSet("main", shape(gpu=1), 4, 4, uncreated=4, quotas=(("compute", REQUESTS),))
+    muster.apply(GangSubmitted(replace(gang("g", pods), namespace="ml", queue="gone")))
+    assert not assigns(muster.decide(1.0))
+    refused(muster, "g")
+
+
 def test_nothing_keeps_quota_without_places() -> None:
     muster = cluster(pods=17)
     submit(muster, "large", 17)

@@ -89,11 +89,11 @@ class Admission:
         account = self._queues.find(state.gang.queue)
         if (planned := self._planned(state)) is not None:
             return planned
-        if account is None:
-            return Offer(state.want, state.vacant)
         if message := self._uncreated(state):
             state.refusal = self._tell(Code.QUOTA_EXCEEDED, message)
             return None
+        if account is None:
+            return self.offer(state, state.want)
         asked, held = self._queues.asked(state, state.want), given_up(state)
         room = {r: n + held.get(r, 0) for r, n in self._queues.room(account, borrow=False).items()}
         if message := self._queues.above_capability(account, asked):

@@ -20,6 +20,7 @@ after `drain_after` seconds: those who began first are waited for first, and of 
 there, what is free is kept free.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,9 +35,10 @@ from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
 from muster.core.decisions import Explanation, Reserve
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
-from muster.core.gang import GangId, Place
+from muster.core.gang import GangId, NodeName, Place
 from muster.core.gangs import GangState
-from muster.core.ledger import Ledger
+from muster.core.ledger import Ledger, Mark
+from muster.core.nodes import Columns
 from muster.core.placement import Want
 
 _Placed = dict[Place, int] | Verdict
@@ -241,7 +243,7 @@ class Reservations:
             self._timetable.drop(state.id)  # nobody is in his own way
         mark, before = self._ledger.mark(), self._nodes.used.copy()
         placed = fit(claim)
-        delayed = self._start(state, placed, before) if isinstance(placed, dict) else None
+        delayed = self._start(state, placed, before, mark) if isinstance(placed, dict) else None
         if delayed is None:
             self._ledger.commit(mark)
         else:
@@ -250,7 +252,9 @@ class Reservations:
             self._timetable.restore(saved)
         return placed if delayed is None else delayed
 
-    def _start(self, state: GangState, placed: Mapping[Place, int], before: Amounts) -> Reservation | None:
+    def _start(
+        self, state: GangState, placed: Mapping[Place, int], before: Amounts, mark: Mark
+    ) -> Reservation | None:
         """Note who starts; whom he would delay, if he does. `before`: what was in use before."""
         if placed:
             columns = np.unique(np.fromiter(placed.values(), np.intp, len(placed)))
@@ -258,10 +262,26 @@ class Reservations:
             columns = np.flatnonzero((self._nodes.used[: len(before)] != before).any(axis=0))
         use = self._nodes.used[: len(before), columns] - before[:, columns]
         until = self._until(state)
+        self._keep_open(columns, use, until, mark)
         delayed = self._timetable.spares(columns, use, until)
         if delayed is None:
             self._timetable.start(columns, use, until)
         return delayed
+
+    def _keep_open(self, columns: Columns, use: Amounts, until: float, mark: Mark) -> None:
+        """Count GPUs that are open now, and would be whole ones again but for the shares taken since."""
+        added = Counter[tuple[NodeName, int]]()
+        for (node, share), numbers in self._ledger.devices(mark).items():
+            for number in numbers:
+                added[node, number] += share
+        at = (
+            max((each.at for each in self._timetable if each.at < until), default=self._now) if added else 0.0
+        )
+        devices = self._nodes.devices
+        for (node, number), share in added.items():
+            others = devices.used(node)[number] - share
+            if others and others <= self._ends.left_on(at, node, number):
+                use[devices.row, np.searchsorted(columns, self._nodes.column[node])] += 1
 
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
         """Placed on what reservations leave."""

@@ -23,6 +23,7 @@ from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns
+from muster.names import GPU_SHARE
 
 #: Amounts in use, rows of the ledger × columns.
 Used = npt.NDArray[np.int64]
@@ -157,6 +158,17 @@ class Ends:
                 columns = sums.nonzero()[0]
                 times = sums[columns].astype(np.int64)
             ledger.take_at(columns, nodes.demand(requests), -times, presence)
+
+    def left_on(self, at: float, node: NodeName, device: int) -> int:
+        """Thousandths of a device that is in use now which those use who end by then."""
+        ended = (self._states[gang] for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))])
+        taken = [self._of(state).shares for state in ended if node in state.nodes]
+        return sum(
+            dict(requests)[GPU_SHARE]
+            for shares in taken
+            for where, requests, number, _ in shares
+            if (where, number) == (node, device)
+        )
 
     def leave(self, state: GangState, used: Used) -> None:
         """Take what this gang uses off these amounts, rows of the ledger × columns, in a trial."""
