@@ -15,6 +15,7 @@ from muster.core.events import (
     PodBound,
     Presence,
     QueueChanged,
+    QuotaChanged,
 )
 from muster.core.gang import (
     Code,
@@ -283,6 +284,22 @@ def test_what_waits_behind_others_is_expected_when_they_have_run() -> None:
     assert explanation.expected_start == ExpectedStart(200.0, "when first, second and third have ended")
     unknown = submit(made, gang("fifth", count=4, submitted=10.0), 10.0)
     assert unknown.expected_start is None, "the first three of a queue are told"
+
+
+def test_a_gang_in_front_that_may_have_nothing_more_is_passed_over() -> None:
+    made = scheduler([node("a", gpu=5, labels={"rack": "r"})])
+    made.apply(LayersChanged((Layer("Rack", ("rack",)),)))
+    made.apply(QuotaChanged("ml", "compute", (("pods", 2),)))
+    pods = PodSet("main", shape(gpu=1), 4, 2, uncreated=4, quotas=(("compute", (("pods", 1),)),))
+    gathered = replace(
+        gang("grows", pods, minimum=2), namespace="ml", gather=(Gather("Rack", Strategy.MUST_GATHER),)
+    )
+    made.apply(GangSubmitted(gathered))
+    made.apply(GangSubmitted(replace(gang("brief", of=shape(gpu=1)), limit=10.0)))
+    assert started(made.decide(0.0)) == ["brief", "grows"]
+    made.apply(GangSubmitted(gang("wide", count=1, of=shape(gpu=3), submitted=1.0)))
+    (wait,) = waits(made.decide(1.0))
+    assert wait.explanation.expected_start == ExpectedStart(10.0, "when brief ends on a (its limit)")
 
 
 def test_of_what_takes_too_many_trials_the_next_cycle_has_more() -> None:

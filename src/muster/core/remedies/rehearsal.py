@@ -301,6 +301,8 @@ class Rehearsal:
         """As `Starts.place`, without what is not played."""
         state, want = turn.state, turn.offer.want
         departures = self._preemption.departures
+        if not want.parts:
+            return False
         if (state.back_off is not None and state.back_off.gang) or state.id in departures.whole:
             return False
         if self._reservations.refusal(state, want) is not None:
