@@ -318,3 +318,13 @@ def test_a_share_may_go_where_another_stays_for_longer() -> None:
     decisions = cluster.decide(2.0)
     assert started(decisions) == ["brief", "stays", "beside"]
     assert reserves(decisions) == [("wide", 12.0, {"a"})]
+
+
+def test_a_share_goes_elsewhere_if_it_would_keep_a_reserved_gpu_open() -> None:
+    cluster = Cluster(node("a", gpu=3), node("b", gpu=1, cpu=0))
+    brief = replace(gang("brief", of=shape(share=550, cpu=1)), limit=10.0)
+    lengthy = replace(gang("lengthy", of=shape(share=300), submitted=2.0), limit=30.0)
+    wide = replace(gang("wide", count=3, of=shape(gpu=1, cpu=1), submitted=1.0), limit=10.0)
+    cluster.submit(brief, wide, lengthy)
+    assigned = {assign.gang: where(assign) for assign in assigns(cluster.decide(2.0))}
+    assert assigned == {"brief": ["a"], "lengthy": ["b"]}

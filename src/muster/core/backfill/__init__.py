@@ -274,19 +274,21 @@ class Reservations:
         for (node, share), numbers in self._ledger.devices(mark).items():
             for number in numbers:
                 added[node, number] += share
-        at = (
-            max((each.at for each in self._timetable if each.at < until), default=self._now) if added else 0.0
-        )
-        devices = self._nodes.devices
+        if not added:
+            return
+        at = max((each.at for each in self._timetable if each.at < until), default=self._now)
+        devices, left = self._nodes.devices, self._ends.left_on(at, {node for node, _ in added})
         for (node, number), share in added.items():
             others = devices.used(node)[number] - share
-            if others and others <= self._ends.left_on(at, node, number):
+            if others and others <= left[node, number]:
                 use[devices.row, np.searchsorted(columns, self._nodes.column[node])] += 1
 
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
         """Placed on what reservations leave."""
         mark = self._ledger.mark()
         charged = self._timetable.withhold(self._now, self._until(state))
+        if any(part.shape.gpu_share for part in claim.want.parts):
+            charged += self._timetable.withhold_open(self._until(state))
         placed = self._fit.fit(claim)
         if isinstance(placed, Verdict):
             self._ledger.rollback(mark)

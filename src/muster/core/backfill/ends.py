@@ -11,7 +11,8 @@ queue waits for then. All of a gang's places are taken to be free at its end, no
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -159,16 +160,15 @@ class Ends:
                 times = sums[columns].astype(np.int64)
             ledger.take_at(columns, nodes.demand(requests), -times, presence)
 
-    def left_on(self, at: float, node: NodeName, device: int) -> int:
-        """Thousandths of a device that is in use now which those use who end by then."""
-        ended = (self._states[gang] for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))])
-        taken = [self._of(state).shares for state in ended if node in state.nodes]
-        return sum(
-            dict(requests)[GPU_SHARE]
-            for shares in taken
-            for where, requests, number, _ in shares
-            if (where, number) == (node, device)
-        )
+    def left_on(self, at: float, nodes: Collection[NodeName]) -> Counter[tuple[NodeName, int]]:
+        """By device of these nodes: thousandths that those use who end by then."""
+        left = Counter[tuple[NodeName, int]]()
+        for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]:
+            state = self._states[gang]
+            if not state.nodes.keys().isdisjoint(nodes):
+                for node, requests, device, _ in self._of(state).shares:
+                    left[node, device] += dict(requests)[GPU_SHARE]
+        return left
 
     def leave(self, state: GangState, used: Used) -> None:
         """Take what this gang uses off these amounts, rows of the ledger × columns, in a trial."""

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from muster.core.backfill.ends import Ends
 from muster.core.decisions import Explanation
+from muster.core.devices import WHOLE
 from muster.core.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.ledger import Ledger, Share
 from muster.core.nodes import UNLIMITED, Columns
@@ -184,6 +185,26 @@ class Timetable:
                 needed[: len(other.load), other.columns] = np.maximum(mine, left)
         np.maximum(needed, going_on, out=needed)
         return self._charge(needed, np.arange(needed.shape[1]))
+
+    def withhold_open(self, until: float) -> list[Share]:
+        """Charge what is left on GPUs that reservations up to `until` need whole, and that close by then.
+
+        To be asked for after `withhold`. Returns what was charged.
+        """
+        charged: list[Share] = []
+        devices = self._nodes.devices
+        for other in self:
+            if other.at >= until:
+                continue
+            full = [c for c in other.columns.tolist() if self._nodes.free_at(devices.row, c) <= 0]
+            names = {self._nodes.names[column] for column in full}
+            left = self._ends.left_on(other.at, names)
+            for node in sorted(names):
+                for number, used in enumerate([*devices.used(node)]):
+                    if 0 < used < WHOLE and used <= left[node, number]:
+                        self._ledger.keep(share := Share(node, WHOLE - used, number))
+                        charged.append(share)
+        return charged
 
     def return_(self, charged: Iterable[Withheld]) -> None:
         """Undo `withhold`."""
