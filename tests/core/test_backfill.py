@@ -328,3 +328,17 @@ def test_a_share_goes_elsewhere_if_it_would_keep_a_reserved_gpu_open() -> None:
     cluster.submit(brief, wide, lengthy)
     assigned = {assign.gang: where(assign) for assign in assigns(cluster.decide(2.0))}
     assert assigned == {"brief": ["a"], "lengthy": ["b"]}
+
+
+def test_shares_keep_no_more_gpus_open_than_a_reservation_spares() -> None:
+    cluster = Cluster(node("a", gpu=4))
+    brief = replace(gang("brief", count=2, of=shape(share=550)), limit=10.0)
+    one, two = (
+        gang(name, count=n, of=shape(share=450), submitted=2.0) for name, n in (("one", 1), ("two", 2))
+    )
+    cluster.submit(brief, lasting("wide", 3, 10.0, at=1.0), replace(two, limit=30.0))
+    decisions = cluster.decide(2.0)
+    assert started(decisions) == ["brief"]
+    assert reserves(decisions) == [("wide", 12.0, {"a"})]
+    cluster.submit(replace(one, limit=30.0))
+    assert started(cluster.decide(2.0)) == ["one"]

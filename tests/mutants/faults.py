@@ -234,6 +234,14 @@ FAULTS: Final = (
         ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
     ),
     Fault(
+        "who need not leave after all is never a victim again",
+        "preemption",
+        "core/preemption/__init__.py",
+        "            self.forget()\n            self._spared = True",
+        "            self._spared = True",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
         "a reservation is ignored",
         "waiting bound",
         "core/backfill/__init__.py",
@@ -255,6 +263,14 @@ FAULTS: Final = (
         "core/backfill/timetable.py",
         "            if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:",
         "            if True:",
+        ("tests/core/test_backfill.py",),
+    ),
+    Fault(
+        "a share passes that keeps a reserved GPU open",
+        "waiting bound",
+        "core/backfill/__init__.py",
+        "            if others and others <= left[node, number]:",
+        "            if False:",
         ("tests/core/test_backfill.py",),
     ),
     Fault(
