@@ -62,7 +62,7 @@ class Starts:
         if state.plain and want in self._misfits and not self._reservations.closed:
             if self._preemption.helps(state, want):
                 return False
-            return over or not (state.waits and self._reservations.wanted(want))
+            return over or not (self._reservations.wanted(want) and state.waits)
         refusal = self._reservations.refusal(state, want)
         state.refusal = state.refusal or refusal
         return refusal is not None

@@ -89,8 +89,9 @@ class Reservations:
         self._unchanged: bool | None = None
         self._now = 0.0
         self._told: dict[GangId, Reserve] = {}
-        #: wants that would fit but for a reservation, if they last until then or longer, in this cycle
-        self._held: dict[Want, tuple[float, Reservation]] = {}
+        #: in this cycle: wants, of gangs that have begun or not, that would delay somebody if they lasted
+        #: longer than until then
+        self._held: dict[tuple[Want, bool], tuple[float, Reservation]] = {}
         #: wants that fit at no time that can be told, in this cycle
         self._never: set[Want] = set()
 
@@ -169,10 +170,12 @@ class Reservations:
             return self._closed
         if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
-        if (blocker := self._blocker(state, want)) is not None:
-            return blocker.refusal
-        known, reservation = self._held.get(want, (inf, None))
-        return None if reservation is None or self._until(state) < known else reservation.refusal
+        known, reservation = self._held.get((want, state.begun), (inf, None))
+        if reservation is None or self._until(state) <= known:
+            reservation = self._blocker(state, want)
+            if reservation is not None and len(self._timetable) == 1:  # nobody else's can go meanwhile
+                self._held[want, state.begun] = reservation.at, reservation
+        return None if reservation is None else reservation.refusal
 
     def fit(self, state: GangState, claim: Claim) -> _Placed | Reservation:
         """As `Fit.fit`; a reservation, and the ledger as it was, if the gang would fit but for that."""
@@ -194,7 +197,9 @@ class Reservations:
         if (overruled := self._overrule(state, claim)) is not None:
             return overruled
         if self._timetable.of(state.id) is None:
-            self._held[claim.want] = self._until(state), placed
+            until = self._until(state)
+            last = max(each.at for each in self._timetable if each.at < until)
+            self._held[claim.want, state.begun] = last, placed
         return placed
 
     def of(self, gang: GangId) -> Reservation | None:
@@ -217,7 +222,7 @@ class Reservations:
         if state.begun or not state.plain or not want.fits_by_slots or self._fit.bars(want):
             return None
         (part,) = want.parts
-        vector, until = self._fit.slots.of(part.shape), self._until(state)
+        vector, until = self._fit.slots.room(part.shape), self._until(state)
         if part.need > vector.total:
             return None
         own = self._timetable.of(state.id)

@@ -158,8 +158,7 @@ class Timetable:
                     free -= other.load[row]
                 np.minimum(room, free // amount, out=room)
             other.rooms[vector.shape] = np.maximum(room, 0, out=room)
-        slots = vector.slots[other.columns]
-        return vector.total - int((slots - np.minimum(slots, room)).sum())
+        return vector.total - int(np.maximum(vector.slots[other.columns] - room, 0).sum())
 
     def withhold(self, start: float, until: float) -> list[Withheld]:
         """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
