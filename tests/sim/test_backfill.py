@@ -103,6 +103,19 @@ def test_promises_never_move_later_where_limits_are_exact(
     assert all(reserve.nodes for reserve in core.reserved)
 
 
+def test_a_promise_is_kept_where_its_nodes_are_taken_and_left_between_two_proofs() -> None:
+    rows: list[tuple[int, int, list[int]]] = [
+        *((0, 1, [1]), (0, 1, [1, 1]), (0, 14, [1, 1, 1]), (10, 1, [1]), (11, 15, [2, 2, 1]), (15, 1, [1])),
+        *((15, 20, [1, 5, 4, 4]), (21, 1, [1]), (21, 12, [3, 3, 1, 1]), (23, 1, [1, 5, 4]), (26, 1, [1])),
+        *((26, 1, [4, 4, 6]), (27, 20, [4, 1, 1]), (30, 1, [1])),
+    ]
+    jobs = [job(number, at, time, *sizes) for number, (at, time, sizes) in enumerate(rows)]
+    core = Promises(Backfill.EASY)
+    at = starts(core, [8, 4, 1, 5], jobs, Pass.EVENT)
+    gang = GangId("job/009")
+    assert at[gang] == core.promised[gang] == 58
+
+
 class SearchedAgain(Scheduler):
     """Looks after each cycle for the head's time once more, from nothing."""
 

@@ -124,7 +124,10 @@ class Proofs:
                 return False
             proof.total += int(brings.sum()) - int(proof.brings[columns].sum())
             proof.brings[columns] = brings
-            proof.stale.clear()
+            # What a cycle takes may be given back unnoticed: what is not as it was seen stays stale.
+            assert self._seen is not None, "there is a proof"
+            free = np.array([self._nodes.free(row)[columns] for row in self._nodes.resources.values()])
+            proof.stale = set(columns[(free != self._seen.free[:, columns]).any(axis=0)].tolist())
         return True
 
     def _brings(self, proof: Proof, columns: Columns) -> Longs | None:
