@@ -28,7 +28,7 @@ from muster.core.explain.invalid import invalid
 from muster.core.explain.kept_by_queue import kept_by_queue
 from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.explain.topology_unsatisfied import topology_unsatisfied
-from muster.core.gang import Code, GangId
+from muster.core.gang import Code, Gang, GangId
 from muster.core.gangs import BackOff, GangState, stands
 from muster.core.placement import Want
 
@@ -105,28 +105,37 @@ class Explainer:
             return None if stands(state) else Explanation(gang.gate.code, "gate", gang.gate.message)
         if want is None or not state.waits:
             return None
-        return (
-            _refused(state, Code.INVALID)
-            or self._kept(state, case_of, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED)
-            or self._first(NEVER, want, case_of)  # Invalid, NothingMatches
-            or self._kept(state, case_of, Code.OVER_SHARE)
-            or (_commit_failed(state.back_off, case_of(want)) if state.back_off is not None else None)
-            or _refused(state, Code.WAITING_FOR_VICTIMS, Code.HELD_FOR_RESERVATION)
-            or _without(state.id, self._first(NOW, want, case_of))
-        )
+        refusal = state.refusal
+        code = None if refusal is None else refusal.code
+        if code is Code.INVALID:
+            return refusal
+        if code is Code.QUEUE_CLOSED or code is Code.QUOTA_EXCEEDED:
+            return self._kept(state, gang, want, case_of)
+        if (never := self._first(NEVER, want, case_of)) is not None:  # Invalid, NothingMatches
+            return never
+        if code is Code.OVER_SHARE:
+            return self._kept(state, gang, want, case_of)
+        if state.back_off is not None:
+            failed = _commit_failed(state.back_off, case_of(want))
+            if failed is not None:
+                return failed
+        if code is Code.WAITING_FOR_VICTIMS or code is Code.HELD_FOR_RESERVATION:
+            return refusal
+        return _without(state.id, self._first(NOW, want, case_of))
 
     def _first(self, reasons: _Reasons, want: Want, case_of: Callable[[Want], Case]) -> Explanation | None:
         """The first of these reasons that has something to say. Found once for equal wants."""
         return self._once((want, reasons), lambda: _told(reasons, case_of(want)))
 
-    def _kept(self, state: GangState, case_of: Callable[[Want], Case], *codes: Code) -> Explanation | None:
-        """What its queue has said, if it is one of these, with numbers. Found once for equals."""
-        refusal, gang, want = _refused(state, *codes), state.gang, state.want
-        if refusal is None or gang is None or want is None:
-            return None
+    def _kept(
+        self, state: GangState, gang: Gang, want: Want, case_of: Callable[[Want], Case]
+    ) -> Explanation | None:
+        """What its queue has said, with numbers. Found once for equals."""
+        refusal, queue = state.refusal, gang.queue
+        assert refusal is not None
         told = self._once(
-            (want, gang.queue, refusal.code, refusal.message),
-            lambda: kept_by_queue(case_of(want), self._cluster.queues, gang.queue, refusal),
+            (want, queue, refusal.code, refusal.message),
+            lambda: kept_by_queue(case_of(want), self._cluster.queues, queue, refusal),
         )
         return _without(state.id, told)
 
@@ -145,10 +154,6 @@ _Explained = dict[Hashable, Explanation | None]
 
 def _told(reasons: _Reasons, case: Case) -> Explanation | None:
     return next((told for reason in reasons if (told := reason(case)) is not None), None)
-
-
-def _refused(state: GangState, *codes: Code) -> Explanation | None:
-    return state.refusal if state.refusal is not None and state.refusal.code in codes else None
 
 
 def _commit_failed(back_off: BackOff, case: Case) -> Explanation | None:

@@ -122,12 +122,11 @@ class Remedies:
 
         Gangs are told in serving order.
         """
-        if state.gang is None or state.want is None or explanation.code not in _HELPED:
+        if state.gang is None or self._asked[state.gang.queue] >= self._first:
             return explanation
-        queue = state.gang.queue
-        self._asked[queue] += 1
-        if self._asked[queue] > self._first:
+        if state.want is None or explanation.code not in _HELPED:
             return explanation
+        self._asked[state.gang.queue] += 1
         known = self._known.get(state.id)
         if known is None or known[0] is not explanation.code:
             if self._left <= 0:
