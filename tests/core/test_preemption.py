@@ -488,6 +488,22 @@ def test_no_more_is_taken_back_than_is_lent() -> None:
     assert ended(made.decide(3.0)) == []
 
 
+def test_of_several_victims_each_is_taken_as_if_those_before_it_had_gone() -> None:
+    """A uses 13, one more than its 12. On the one node that B can use two gangs of A would have to go."""
+    made = scheduler([node("n0", labels={"zone": "a"}), node("n1", labels={"zone": "b"})])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    zone = {name: shape(gpu=1, selector={"zone": name}) for name in "ab"}
+    pairs = [of("a", gang(f"a{i}", count=2, of=zone["a"])) for i in range(4)]
+    running(made, *pairs, of("a", gang("a4", count=5, of=zone["b"])))
+    made.apply(GangSubmitted(of("b", gang("b0", count=4, of=zone["a"]))))
+    assert ended(made.decide(2.0)) == []
+    made.apply(GangRemoved(GangId("b0")))
+    either = [PodSet(name, one, 2, 2) for name, one in zone.items()]
+    made.apply(GangSubmitted(of("b", gang("b1", *either))))
+    assert len(ended(made.decide(3.0))) == 1
+
+
 def test_two_queues_do_not_take_from_each_other_in_turn() -> None:
     """Everybody wants all, for a hundred cycles: what is settled stays settled."""
     made = scheduler([node("n0"), node("n1")])

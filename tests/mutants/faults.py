@@ -303,7 +303,7 @@ FAULTS: Final = (
         "core/topology/neighbours.py",
         "            pods.sort(key=partial(_rank, claim))",
         "            pass",
-        ("tests/core/test_gather_together.py",),
+        ("tests/core/test_gather.py",),
     ),
     Fault(
         "a port is given twice",
@@ -397,8 +397,8 @@ FAULTS: Final = (
         "a remedy that delays who has a reservation",
         "explanations",
         "core/remedies/rehearsal.py",
-        "            placed = self._reservations.fit(state, claim)\n        if",
-        "            placed = self._fit.fit(claim)\n        if",
+        "        waits = state.waits and turn.standing is not Standing.OVER and not turn.offer.full",
+        "        waits = False",
         _REMEDIES,
     ),
     Fault(
