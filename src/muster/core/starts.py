@@ -96,7 +96,7 @@ class Starts:
         if not isinstance(placed, dict | Reservation) and self._preemption.helps(state, want):
             found = self._preemption.find(state, claim)
             if found is not None:
-                placed = self._fit_without(state, found, claim)
+                placed = self.fit_without(state, found, claim)
         if not isinstance(placed, dict) or not (placed or untold):
             self._ledger.rollback(mark)
             for promise in untold.values():
@@ -123,6 +123,18 @@ class Starts:
     def claim(self, state: GangState, want: Want) -> Claim:
         """What this gang would be placed with, all of its vacant places."""
         return self._claim(state, want, state.vacant, {})
+
+    def fit_without(
+        self, state: GangState, found: Found, claim: Claim
+    ) -> dict[Place, int] | Verdict | Reservation:
+        """Where it fits once the victims that were found for it are gone, as they are from here on."""
+        for charged in self._preemption.freed(found.victims):
+            self._ledger.give(*charged)
+        placed = self._reservations.fit(state, replace(claim, search=False))
+        if isinstance(placed, Verdict):  # it took an exact search: its answer is known
+            preferred = {**claim.preferred, **found.placed}
+            return self._reservations.fit(state, replace(claim, preferred=preferred))
+        return placed
 
     def promise(
         self,
@@ -162,18 +174,6 @@ class Starts:
             state.refusal = state.refusal if offer.full else refusal
             return True
         return False
-
-    def _fit_without(
-        self, state: GangState, found: Found, claim: Claim
-    ) -> dict[Place, int] | Verdict | Reservation:
-        """Where it fits once the victims that were found for it are gone, as they are from here on."""
-        for charged in self._preemption.freed(found.victims):
-            self._ledger.give(*charged)
-        placed = self._reservations.fit(state, replace(claim, search=False))
-        if isinstance(placed, Verdict):  # it took an exact search: its answer is known
-            preferred = {**claim.preferred, **found.placed}
-            return self._reservations.fit(state, replace(claim, preferred=preferred))
-        return placed
 
     def _claim(
         self, state: GangState, want: Want, vacant: Sequence[Sequence[int]], untold: Mapping[Place, Hold]

@@ -362,15 +362,7 @@ class Rehearsal:
 
     def _fit_without_victims(self, state: GangState, claim: Claim) -> _Placed:
         found = self._found = self._preemption.would_find(state, replace(claim, search=True))
-        if found is None:
-            return None
-        for charged in self._preemption.freed(found.victims):
-            self._ledger.give(*charged)
-        placed = self._reservations.fit(state, claim)
-        if isinstance(placed, Verdict):
-            preferred = {**claim.preferred, **found.placed}
-            return self._reservations.fit(state, replace(claim, preferred=preferred))
-        return placed
+        return None if found is None else self._starts.fit_without(state, found, claim)
 
     def _unsure(self) -> bool:
         if self._strict:
