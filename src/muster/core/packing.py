@@ -30,16 +30,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
-from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Nodes
+from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes
 
 if TYPE_CHECKING:
     from muster.core.slots import Vector
 
-Longs = npt.NDArray[np.int64]
 
 #: The key of a node without a slot.
 NO_SLOT: Final = UNLIMITED

@@ -23,15 +23,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from muster.core.events import PodBound
 from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold, stands
-from muster.core.nodes import PODS, Columns, Demand, Nodes
+from muster.core.nodes import PODS, Columns, Demand, Longs, Nodes
 from muster.names import GPU_SHARE
-
-Longs = npt.NDArray[np.int64]
 
 #: Cuts are kept of so many gangs; if there are more, all are forgotten from time to time.
 _KEPT: Final = 100_000

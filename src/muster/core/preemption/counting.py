@@ -21,9 +21,8 @@ import numpy as np
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
-from muster.core.nodes import Bools, Columns, Demand, Ints, Nodes
+from muster.core.nodes import Bools, Columns, Demand, Ints, Longs, Nodes
 from muster.core.placement import Claim
-from muster.core.preemption.candidates import Longs
 from muster.core.preemption.cuts import Floats, Table
 from muster.core.preemption.limits import Quota
 from muster.names import GPU_SHARE

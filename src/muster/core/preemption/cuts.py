@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.nodes import Bools, Columns, Demand
-from muster.core.preemption.candidates import Candidate, Longs
+from muster.core.nodes import Bools, Columns, Demand, Longs
+from muster.core.preemption.candidates import Candidate
 
 Floats = npt.NDArray[np.float64]
 

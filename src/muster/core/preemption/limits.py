@@ -20,9 +20,9 @@ import numpy as np
 
 from muster.core.events import PodBound
 from muster.core.gang import Amounts, PodId
-from muster.core.nodes import Bools
+from muster.core.nodes import Bools, Longs
 from muster.core.preemption.budgets import Budgets
-from muster.core.preemption.candidates import Cut, Longs
+from muster.core.preemption.candidates import Cut
 from muster.core.preemption.cuts import Table
 from muster.core.queues import Queues
 from muster.core.queues.account import Account

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.gang import Layer, NodeName
-from muster.core.nodes import Columns, Ints, Nodes
+from muster.core.nodes import Columns, Ints, Longs, Nodes
 
 #: Layers that are always there (koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go).
 CLUSTER: Final = "ClusterTopologyLayer"
@@ -30,7 +30,6 @@ NODE: Final = "NodeTopologyLayer"
 
 #: A domain's names from the widest layer down; "" where a node has no label.
 Path = tuple[str, ...]
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)

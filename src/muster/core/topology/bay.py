@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.core.nodes import UNLIMITED, Bools, Columns, Ints, Nodes
-from muster.core.packing import Longs, Order
+from muster.core.nodes import UNLIMITED, Bools, Columns, Ints, Longs, Nodes
+from muster.core.packing import Order
 from muster.core.placement import Filled, Part
 from muster.core.slots import Vector
 

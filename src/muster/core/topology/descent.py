@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from muster.core.nodes import Bools, Columns
+from muster.core.nodes import Bools, Columns, Longs
 from muster.core.placement import Filled, tightest_group
 from muster.core.slots import Vector
-from muster.core.topology import Longs, Topology
+from muster.core.topology import Topology
 
 
 def descend(

@@ -19,9 +19,9 @@ import numpy as np
 
 from muster.core.gang import GangId, NodeName
 from muster.core.gangs import GangState
-from muster.core.nodes import PODS, Bools, Columns, Nodes
+from muster.core.nodes import PODS, Bools, Columns, Longs, Nodes
 from muster.core.placement import Want
-from muster.core.topology import Longs, Topology
+from muster.core.topology import Topology
 from muster.core.topology.rules import resolve
 
 

@@ -18,9 +18,9 @@ from math import lcm
 
 import numpy as np
 
-from muster.core.nodes import Columns
+from muster.core.nodes import Columns, Longs
 from muster.core.placement import Filled
-from muster.core.topology import Longs, Topology
+from muster.core.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

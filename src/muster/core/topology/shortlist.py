@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.core.gang import Shape
-from muster.core.nodes import Bools, Columns, Ints, Nodes
+from muster.core.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.placement import Want
 from muster.core.slots import Slots, Vector
-from muster.core.topology import Longs, Topology
+from muster.core.topology import Topology
 from muster.core.topology.survey import Survey
 
 

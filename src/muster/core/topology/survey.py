@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from muster.core.gang import Shape
-from muster.core.nodes import Columns, Ints, Nodes
+from muster.core.nodes import Columns, Ints, Longs, Nodes
 from muster.core.slots import Vector
-from muster.core.topology import Longs, Topology
+from muster.core.topology import Topology
 
 #: Sums that are kept; the one unused for longest goes first. At 10,000 nodes one takes 45 kB.
 _KEPT: Final = 256
