@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
+from muster.core.cluster import Cluster
 from muster.core.events import (
     BudgetChanged,
     BudgetRemoved,
@@ -32,10 +33,8 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import PodId
 from muster.core.gangs import (
     BackOff,
-    Gangs,
     GangState,
     Hold,
     fill,
@@ -47,13 +46,8 @@ from muster.core.gangs import (
     stands,
     vacate,
 )
-from muster.core.ledger import Ledger
 from muster.core.misfits import Misfits
 from muster.core.preemption import Preemption
-from muster.core.queues import Queues
-from muster.core.quotas import Quotas
-from muster.core.topology import Topology
-from muster.core.topology.exclusion import Exclusion
 
 
 class Facts:
@@ -62,20 +56,14 @@ class Facts:
     def __init__(
         self,
         hold: float,
-        ledger: Ledger,
-        topology: Topology,
-        gangs: Gangs,
-        pods: dict[PodId, PodBound],
-        exclusion: Exclusion,
-        queues: Queues,
-        quotas: Quotas,
+        cluster: Cluster,
         preemption: Preemption,
         misfits: Misfits,
     ) -> None:
         """`hold`: as in `Config`."""
-        self._hold, self._ledger, self._nodes, self._topology = hold, ledger, ledger.nodes, topology
-        self._gangs, self._pods, self._exclusion = gangs, pods, exclusion
-        self._queues, self._quotas = queues, quotas
+        self._hold, self._ledger, self._nodes = hold, cluster.ledger, cluster.nodes
+        self._gangs, self._pods, self._topology = cluster.gangs, cluster.pods, cluster.topology
+        self._exclusion, self._queues, self._quotas = cluster.fit.exclusion, cluster.queues, cluster.quotas
         self._preemption, self._misfits = preemption, misfits
 
     def apply(self, event: Event) -> None:

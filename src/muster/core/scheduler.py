@@ -21,32 +21,25 @@ from math import inf
 
 from muster.core.admission import Admission
 from muster.core.backfill import Backfill, Reservations
-from muster.core.backfill.ends import Ends, expected, promised
 from muster.core.backfill.passing import shortest_first
+from muster.core.cluster import Cluster
 from muster.core.decisions import Assign, Decision, Explanation
 from muster.core.eligibility import Eligibility
-from muster.core.events import Event, PodBound
+from muster.core.ends import expected, promised
+from muster.core.events import Event
 from muster.core.explain import Explainer
-from muster.core.explain.case import Cluster
 from muster.core.facts import Facts
-from muster.core.fit import Fit
-from muster.core.gang import GangId, PodId
-from muster.core.gangs import Gangs, GangState
-from muster.core.ledger import Ledger
+from muster.core.gang import GangId
+from muster.core.gangs import GangState
 from muster.core.misfits import Misfits
 from muster.core.nodes import Nodes
 from muster.core.order import Lines, Turn, Turns
 from muster.core.packing import Order, Pack
 from muster.core.preemption import Preemption
-from muster.core.queues import Queues
-from muster.core.quotas import Quotas
 from muster.core.remedies import Remedies
 from muster.core.remedies.rehearsal import Rehearsal
 from muster.core.settlement import Settlement
-from muster.core.slots import Slots
 from muster.core.starts import Starts
-from muster.core.topology import Topology
-from muster.core.wants import Wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,74 +72,27 @@ class Scheduler:
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config = config or Config()
-        certain = config.backfill is Backfill.CONSERVATIVE
+        hold, backfill = config.hold, config.backfill
         # What there is
-        self.gangs, self.pods = Gangs(), dict[PodId, PodBound]()
-        self.nodes = Nodes()
-        self.eligibility = Eligibility(self.nodes)
-        order = config.order(self.nodes, self.eligibility)
-        self.ledger = Ledger(self.nodes, order.device)
-        self.slots = Slots(self.nodes, self.eligibility, order)
-        self.topology = Topology(self.nodes)
-        self.queues, self.quotas = Queues(self.nodes, self.eligibility), Quotas()
-        self.ends = Ends(self.pods, self.ledger, promised if certain else expected)
-        # What is asked
-        wants = Wants(self.ledger.presences)
-        self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology, self.gangs)
-        self.preemption = Preemption(
-            self.nodes, self.ledger, self.eligibility, self.fit, self.gangs, self.pods, self.queues
-        )
-        self.reservations = Reservations(
-            config.backfill, config.depth, config.drain_after, self.ledger, self.fit, self.ends
-        )
+        cluster = Cluster(config.order, promised if backfill is Backfill.CONSERVATIVE else expected)
+        self.nodes, self.ledger, self.eligibility = cluster.nodes, cluster.ledger, cluster.eligibility
+        self.slots, self.topology, self.fit = cluster.slots, cluster.topology, cluster.fit
+        self.gangs, self.pods, self.ends = cluster.gangs, cluster.pods, cluster.ends
+        self.queues, self.quotas = cluster.queues, cluster.quotas
+        # What is asked of it
+        self.preemption = Preemption(cluster)
+        self.reservations = Reservations(backfill, config.depth, config.drain_after, cluster)
         self._misfits = Misfits(self.ledger, self.fit)
-        self._admission = Admission(self.queues, self.quotas, wants)
-        self._lines = Lines(self.queues, self.ends.duration if config.backfill.reserves else None)
+        self._admission = Admission(self.queues, self.quotas, cluster.wants)
+        self._lines = Lines(self.queues, self.ends.duration if backfill.reserves else None)
         # Who does it
-        self._facts = Facts(
-            config.hold,
-            self.ledger,
-            self.topology,
-            self.gangs,
-            self.pods,
-            self.fit.exclusion,
-            self.queues,
-            self.quotas,
-            self.preemption,
-            self._misfits,
-        )
-        self._settlement = Settlement(
-            config.hold,
-            self.ledger,
-            self.gangs,
-            self.fit.exclusion,
-            wants,
-            self.ends,
-            self.queues,
-            self.quotas,
-            self.preemption,
-            self._misfits,
-            self._lines,
-        )
+        self._facts = Facts(hold, cluster, self.preemption, self._misfits)
+        self._settlement = Settlement(hold, cluster, self.preemption, self._misfits, self._lines)
         self._starts = Starts(
-            config.hold,
-            self.ledger,
-            self.gangs,
-            self.pods,
-            wants,
-            self.fit,
-            self._misfits,
-            self.preemption,
-            self.reservations,
-            self._settlement,
+            hold, cluster, self._misfits, self.preemption, self.reservations, self._settlement
         )
         rehearsal = Rehearsal(
-            self.ledger,
-            self.slots,
-            self.pods,
-            self.fit,
-            self.ends,
-            self.queues,
+            cluster,
             self._admission,
             self._lines,
             self._misfits,
@@ -156,21 +102,16 @@ class Scheduler:
             self._settlement,
             self._in_order,
         )
-        self._explainer = Explainer(
-            Cluster(
-                self.nodes,
-                self.eligibility,
-                self.slots,
-                self.ledger,
-                self.fit,
-                self.gangs,
-                self.pods,
-                self.queues,
-                self.preemption,
-                self.reservations,
-            ),
-            Remedies(config.remedies, config.trials, self._starts.claim, self._admission, rehearsal),
+        remedies = Remedies(
+            config.remedies,
+            config.trials,
+            self._starts.claim,
+            self._admission,
+            self.preemption,
+            self.reservations,
+            rehearsal,
         )
+        self._explainer = Explainer(cluster, remedies)
         #: what lacked something in the last cycle, in the order in which it was served
         self.served: Sequence[GangState] = ()
 

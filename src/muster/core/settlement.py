@@ -10,40 +10,29 @@ its gang stands, one that was promised with the start and not filled.
 
 from collections.abc import Iterable
 
-from muster.core.backfill.ends import Ends
+from muster.core.cluster import Cluster
 from muster.core.decisions import Release
 from muster.core.gang import GangId
-from muster.core.gangs import Gangs, GangState, give_back, stands, unwanted
-from muster.core.ledger import Ledger
+from muster.core.gangs import GangState, give_back, stands, unwanted
 from muster.core.misfits import Misfits
 from muster.core.order import Lines
 from muster.core.preemption import Preemption
-from muster.core.queues import Queues
-from muster.core.quotas import Quotas
-from muster.core.topology.exclusion import Exclusion
-from muster.core.wants import Wants
 
 
 class Settlement:
     def __init__(
         self,
         hold: float,
-        ledger: Ledger,
-        gangs: Gangs,
-        exclusion: Exclusion,
-        wants: Wants,
-        ends: Ends,
-        queues: Queues,
-        quotas: Quotas,
+        cluster: Cluster,
         preemption: Preemption,
         misfits: Misfits,
         lines: Lines,
     ) -> None:
         """`hold`: as in `Config`."""
-        self._hold, self._ledger, self._gangs = hold, ledger, gangs
-        self._exclusion, self._wants, self._ends = exclusion, wants, ends
-        self._queues, self._quotas, self._preemption = queues, quotas, preemption
-        self._misfits, self._lines = misfits, lines
+        self._hold, self._ledger, self._gangs = hold, cluster.ledger, cluster.gangs
+        self._exclusion, self._wants, self._ends = cluster.fit.exclusion, cluster.wants, cluster.ends
+        self._queues, self._quotas = cluster.queues, cluster.quotas
+        self._preemption, self._misfits, self._lines = preemption, misfits, lines
         #: time of the last cycle
         self.now = 0.0
         #: how often a gang was accounted for, ever

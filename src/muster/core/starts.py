@@ -15,13 +15,12 @@ import numpy as np
 from muster.core.admission import Full, Offer
 from muster.core.backfill import Reservations
 from muster.core.backfill.timetable import Reservation
+from muster.core.cluster import Cluster
 from muster.core.decisions import Assign, Decision, Wait
-from muster.core.events import PodBound
 from muster.core.exact import Verdict
-from muster.core.fit import Claim, Fit
-from muster.core.gang import Place, PodId
-from muster.core.gangs import Gangs, GangState, Hold, occupy, pod_set_of, presence
-from muster.core.ledger import Ledger
+from muster.core.fit import Claim
+from muster.core.gang import Place
+from muster.core.gangs import GangState, Hold, occupy, pod_set_of, presence
 from muster.core.misfits import Misfits
 from muster.core.nodes import Columns
 from muster.core.order import Standing, Turn
@@ -29,27 +28,22 @@ from muster.core.placement import Want
 from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.preemption.victims import Found
 from muster.core.settlement import Settlement
-from muster.core.wants import Wants
 
 
 class Starts:
     def __init__(
         self,
         hold: float,
-        ledger: Ledger,
-        gangs: Gangs,
-        pods: Mapping[PodId, PodBound],
-        wants: Wants,
-        fit: Fit,
+        cluster: Cluster,
         misfits: Misfits,
         preemption: Preemption,
         reservations: Reservations,
         settlement: Settlement,
     ) -> None:
         """`hold`: as in `Config`."""
-        self._hold, self._ledger, self._nodes = hold, ledger, ledger.nodes
-        self._gangs, self._pods, self._wants = gangs, pods, wants
-        self._fit, self._misfits = fit, misfits
+        self._hold, self._ledger, self._nodes = hold, cluster.ledger, cluster.nodes
+        self._gangs, self._pods = cluster.gangs, cluster.pods
+        self._wants, self._fit, self._misfits = cluster.wants, cluster.fit, misfits
         self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
 
     def hopeless(self, state: GangState, want: Want | Full, over: bool) -> bool:

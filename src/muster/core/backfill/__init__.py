@@ -30,14 +30,14 @@ from math import inf
 import numpy as np
 
 from muster.core.backfill.earliest import Earliest
-from muster.core.backfill.ends import Ends
 from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
+from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Reserve
 from muster.core.exact import Verdict
-from muster.core.fit import Claim, Fit
+from muster.core.fit import Claim
 from muster.core.gang import GangId, NodeName, Place
 from muster.core.gangs import GangState
-from muster.core.ledger import Ledger, Mark
+from muster.core.ledger import Mark
 from muster.core.nodes import Columns
 from muster.core.placement import Want
 
@@ -64,21 +64,14 @@ class Backfill(Enum):
 class Reservations:
     """The reservations of a cycle, and what they leave to others."""
 
-    def __init__(
-        self,
-        backfill: Backfill,
-        depth: int,
-        drain_after: float | None,
-        ledger: Ledger,
-        fit: Fit,
-        ends: Ends,
-    ) -> None:
+    def __init__(self, backfill: Backfill, depth: int, drain_after: float | None, cluster: Cluster) -> None:
         """`depth` counts under `conservative`."""
         self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
         self._depth = depth if backfill is Backfill.CONSERVATIVE else 1
-        self._nodes, self._ledger, self._fit, self._ends = ledger.nodes, ledger, fit, ends
-        self._timetable = Timetable(ledger, ends)
-        self._earliest = Earliest(ledger, fit, ends, self._timetable)
+        self._nodes, self._ledger = cluster.nodes, cluster.ledger
+        self._fit, self._ends = cluster.fit, cluster.ends
+        self._timetable = Timetable(cluster.ledger, cluster.ends)
+        self._earliest = Earliest(cluster.ledger, cluster.fit, cluster.ends, self._timetable)
         #: of those who have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: what everybody else is told, if nobody may start any more in this cycle

@@ -17,9 +17,9 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.backfill.ends import Ends
 from muster.core.backfill.timetable import Amounts, Timetable
 from muster.core.devices import WHOLE
+from muster.core.ends import Ends
 from muster.core.fit import Claim, Fit
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState

@@ -19,9 +19,9 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.backfill.ends import Ends
 from muster.core.decisions import Explanation
 from muster.core.devices import WHOLE
+from muster.core.ends import Ends
 from muster.core.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.ledger import Ledger, Share
 from muster.core.nodes import UNLIMITED, Columns

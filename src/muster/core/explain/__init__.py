@@ -18,9 +18,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Wait
 from muster.core.exact import Verdict
-from muster.core.explain.case import Case, Cluster
+from muster.core.explain.case import Case
 from muster.core.explain.constraint_unsatisfied import constraint_unsatisfied
 from muster.core.explain.fragmented import fragmented
 from muster.core.explain.insufficient_capacity import insufficient_capacity

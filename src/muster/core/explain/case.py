@@ -9,29 +9,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from muster.core.cluster import Cluster
 from muster.core.decisions import PodSetExplanation
 from muster.core.devices import WHOLE
-from muster.core.eligibility import Eligibility, Obstacle
-from muster.core.events import PodBound
+from muster.core.eligibility import Obstacle
 from muster.core.exact import Verdict
-from muster.core.fit import Fit
-from muster.core.gang import GangId, PodId
+from muster.core.gang import GangId
 from muster.core.gangs import GangState
-from muster.core.ledger import Ledger
-from muster.core.nodes import PODS, UNLIMITED, Bools, Ints, Nodes
+from muster.core.nodes import PODS, UNLIMITED, Bools, Ints
 from muster.core.placement import Part, Trial, Want
-from muster.core.slots import Slots, Vector
+from muster.core.slots import Vector
 from muster.core.wording import bare, show
 from muster.names import GPU, GPU_SHARE
-
-if TYPE_CHECKING:  # they explain themselves in the words of this package
-    from muster.core.backfill import Reservations
-    from muster.core.preemption import Preemption
-    from muster.core.queues import Queues
 
 #: Gangs named as blockers, largest holders first.
 BLOCKERS: Final = 5
@@ -44,22 +37,6 @@ _LIMITS: Final = (
     (Obstacle.CORDON, "cordon"),
     (Obstacle.NOT_READY, "notReady"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Where explanations look: the scheduler's own state, on one ledger."""
-
-    nodes: Nodes
-    eligibility: Eligibility
-    slots: Slots
-    ledger: Ledger
-    fit: Fit
-    gangs: Mapping[GangId, GangState]
-    pods: Mapping[PodId, PodBound]
-    queues: "Queues"
-    preemption: "Preemption"
-    reservations: "Reservations"
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,18 @@ changes. While its victims leave a gang is nobody's victim, so what they were en
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Final
 
+from muster.core.cluster import Cluster
 from muster.core.decisions import Evict, Explanation, Victim
-from muster.core.eligibility import Eligibility
-from muster.core.events import PodBound
 from muster.core.exact import Verdict
-from muster.core.fit import Claim, Fit
-from muster.core.gang import Code, Gang, GangId, PodId
+from muster.core.fit import Claim
+from muster.core.gang import Code, Gang, GangId
 from muster.core.gangs import GangState, occupy
-from muster.core.ledger import Ledger
-from muster.core.nodes import PODS, Nodes
+from muster.core.nodes import PODS
 from muster.core.placement import Want
 from muster.core.preemption.budgets import Budgets
 from muster.core.preemption.candidates import Candidates
@@ -35,7 +33,6 @@ from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged, Departures
 from muster.core.preemption.limits import Limits, Quota, caps, limits
 from muster.core.preemption.victims import Found, Search
-from muster.core.queues import Queues
 from muster.core.queues.lingering import Leaving
 from muster.core.rota import Rota
 
@@ -46,25 +43,13 @@ _NAMED: Final = 3
 
 
 class Preemption:
-    def __init__(
-        self,
-        nodes: Nodes,
-        ledger: Ledger,
-        eligibility: Eligibility,
-        fit: Fit,
-        gangs: Mapping[GangId, GangState],
-        pods: Mapping[PodId, PodBound],
-        queues: Queues,
-    ) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.budgets = Budgets()
-        self._queues = queues
-        self.departures = Departures(ledger, pods, gangs)
-        self._ledger = ledger
-        self._fit = fit
-        self._gangs = gangs
-        self._pods = pods
-        self._candidates = Candidates(nodes, gangs, pods)
-        self._search = Search(nodes, ledger, eligibility, fit)
+        self._ledger, self._fit, self._queues = cluster.ledger, cluster.fit, cluster.queues
+        self._gangs, self._pods = cluster.gangs, cluster.pods
+        self.departures = Departures(cluster.ledger, cluster.pods, cluster.gangs)
+        self._candidates = Candidates(cluster.nodes, cluster.gangs, cluster.pods)
+        self._search = Search(cluster.nodes, cluster.ledger, cluster.eligibility, cluster.fit)
         self._rota = Rota(SEARCHES)
         #: per queue how many gangs with pods have which priority; and what each gang is counted as
         self._running: dict[str, Counter[int]] = {}

@@ -19,12 +19,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from muster.core.backfill import Reservations
 from muster.core.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.explain.case import Case
 from muster.core.fit import Claim
 from muster.core.gang import Code, GangId
 from muster.core.gangs import GangState
 from muster.core.placement import Want
+from muster.core.preemption import Preemption
 from muster.core.remedies.blocker_ends import blocker_ends
 from muster.core.remedies.expected_start import expected_start
 from muster.core.remedies.fewer_pods import fewer_pods
@@ -90,11 +92,14 @@ class Remedies:
         trials: int,
         claim: Callable[[GangState, Want], Claim],
         admission: Admission,
+        preemption: Preemption,
+        reservations: Reservations,
         rehearsal: Rehearsal,
     ) -> None:
         """`claim`: what a gang would be placed with; `admission`: what its queue would say to that."""
         self._first, self._trials = first, trials
         self._claim, self._admission, self._rehearsal = claim, admission, rehearsal
+        self._preemption, self._reservations = preemption, reservations
         #: what was found, as long as nothing changes
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
         self._as_of: Hashable = None
@@ -155,7 +160,17 @@ class Remedies:
         assert want is not None
         claim, case = self._claim(state, want), case_of(want)
         return Question(
-            state, gang, explanation, claim, case, self._admission, self._rehearsal, self._now, patience
+            state,
+            gang,
+            explanation,
+            claim,
+            case,
+            self._admission,
+            self._preemption,
+            self._reservations,
+            self._rehearsal,
+            self._now,
+            patience,
         )
 
 

@@ -23,13 +23,11 @@ _Ended = Sequence[tuple[GangId, frozenset[NodeName]]]
 
 def expected_start(question: Question) -> ExpectedStart | None:
     """None: nothing was found out about it."""
-    cluster = question.case.cluster
-    reserved = cluster.reservations.of(question.state.id)
+    gangs, reservations = question.case.cluster.gangs, question.reservations
+    reserved = reservations.of(question.state.id)
     if reserved is not None:
         ended = [
-            (gang, frozenset(cluster.gangs[gang].nodes))
-            for gang in cluster.reservations.basis(reserved)
-            if gang in cluster.gangs
+            (gang, frozenset(gangs[gang].nodes)) for gang in reservations.basis(reserved) if gang in gangs
         ]
         at, nodes = reserved.start, frozenset(reserved.nodes.values())
         endless = [gang for gang, _ in ended if _endless(question, gang)]

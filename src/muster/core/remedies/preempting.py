@@ -27,7 +27,7 @@ def preempting(question: Question) -> Iterator[Remedy]:
         ended = f"{', '.join(names[:NAMED])}{more} would end, {lost:,.0f} resource-seconds of work lost"
         yield Remedy(f"if it might preempt (MayNotPreempt): {ended}", LATER)
     elif question.explanation.blockers and question.explanation.code is not Code.HELD_FOR_RESERVATION:
-        case = question.case
-        reason = case.cluster.preemption.nobody(question.state, question.claim, case.holds(PODS))
+        holding = question.case.holds(PODS)
+        reason = question.preemption.nobody(question.state, question.claim, holding)
         if reason is not None:
             yield Remedy(reason, NOT)

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from muster.core.backfill import Reservations
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.explain.case import Case
 from muster.core.fit import Claim
 from muster.core.gang import Gang
 from muster.core.gangs import GangState
 from muster.core.placement import Part, Want
+from muster.core.preemption import Preemption
 from muster.core.preemption.victims import Found
 from muster.core.remedies.rehearsal import Outlook, Rehearsal, release
 
@@ -57,6 +59,8 @@ class Question:
     claim: Claim
     case: Case
     admission: Admission
+    preemption: Preemption
+    reservations: Reservations
     rehearsal: Rehearsal
     now: float
     #: how many times as much as usual may be tried
@@ -78,11 +82,10 @@ class Question:
         """Whether its queue lets it have this now, and there is room for it beside all reservations."""
         if not self.admission.allows(self.state, want):
             return False
-        reservations = self.case.cluster.reservations
-        if reservations.refusal(self.state, want) is not None:
+        if self.reservations.refusal(self.state, want) is not None:
             return False
-        with reservations.set_aside():
-            return self._placed(want, lambda claim: reservations.fit(self.state, claim))
+        with self.reservations.set_aside():
+            return self._placed(want, lambda claim: self.reservations.fit(self.state, claim))
 
     def has_room(self, without: GangState | None = None) -> bool:
         """Whether there is room for what it wants, whatever its queue says and whoever has a reservation."""

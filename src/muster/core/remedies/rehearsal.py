@@ -21,11 +21,11 @@ import numpy as np
 
 from muster.core.admission import Admission, Full
 from muster.core.backfill import Reservations
-from muster.core.backfill.ends import Ends
 from muster.core.backfill.timetable import Reservation
+from muster.core.cluster import Cluster
 from muster.core.events import PodBound
 from muster.core.exact import Verdict
-from muster.core.fit import Claim, Fit
+from muster.core.fit import Claim
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
@@ -35,9 +35,7 @@ from muster.core.order import Lines, Standing, Turn, Turns
 from muster.core.placement import Want, short_of_slots
 from muster.core.preemption import Preemption
 from muster.core.preemption.victims import Found
-from muster.core.queues import Queues
 from muster.core.settlement import Settlement
-from muster.core.slots import Slots
 from muster.core.starts import Starts
 
 #: Places of gangs in front that count as much as one more placement that is tried.
@@ -67,12 +65,7 @@ class _Unsure(Exception):
 class Rehearsal:
     def __init__(
         self,
-        ledger: Ledger,
-        slots: Slots,
-        pods: Mapping[PodId, PodBound],
-        fit: Fit,
-        ends: Ends,
-        queues: Queues,
+        cluster: Cluster,
         admission: Admission,
         lines: Lines,
         misfits: Misfits,
@@ -83,8 +76,9 @@ class Rehearsal:
         in_order: Callable[[Turns], Iterable[Turn]],
     ) -> None:
         """`in_order`: the turns of a cycle as they are taken."""
-        self._ledger, self._slots, self._pods, self._fit = ledger, slots, pods, fit
-        self._ends, self._queues, self._admission, self._lines = ends, queues, admission, lines
+        self._ledger, self._slots, self._pods = cluster.ledger, cluster.slots, cluster.pods
+        self._fit, self._ends, self._queues = cluster.fit, cluster.ends, cluster.queues
+        self._admission, self._lines = admission, lines
         self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
         self._starts, self._settlement, self._in_order = starts, settlement, in_order
         #: how many placements were tried, ever
