@@ -80,6 +80,38 @@ def test_nothing_is_wrong(run: Run, words: str) -> None:
     assert run(*words.split())[0] == 0
 
 
+@pytest.mark.parametrize(
+    "words", ["list", "nodes -o yaml", "nodes -o json", "queues", "topology", "--help", "--version"]
+)
+def test_a_reader_that_goes_is_no_error(tmp_path: Path, words: str) -> None:
+    """As in `muster list | head -1`: whoever reads has gone when it is written."""
+    (tmp_path / "job.yaml").write_text(JOB)
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "MUSTER_HOME": str(tmp_path / "home")},
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "muster", "list"],
+            env={**os.environ, "MUSTER_HOME": str(tmp_path / "home")},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, "No space left on device\n")
+
+
 def test_a_store_that_is_none(run: Run, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/store.sqlite").write_text("this is not a database, and it is long enough to tell")

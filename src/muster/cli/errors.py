@@ -9,6 +9,8 @@ from typing import Final
 BAD_INPUT: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
+#: whoever read the output has gone; what a shell makes of a program that SIGPIPE ends
+UNREAD: Final = 141
 
 
 class Failure(Exception):

@@ -35,7 +35,7 @@ from muster.cli import (
     up,
     why,
 )
-from muster.cli.errors import INTERRUPTED, failure
+from muster.cli.errors import INTERRUPTED, UNREAD, failure
 
 app: Final = typer.Typer(
     name="muster",
@@ -89,12 +89,22 @@ def main() -> None:
     """The console script."""
     _be_quick()
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where it is seen if it fails, rather than at the interpreter's end
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except SystemExit as ended:
+        # typer and rich make a plain 1 of it when whoever read our output has gone
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        _say_no_more()
+        sys.exit(UNREAD)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
-        sys.exit(141)
+        _say_no_more()
+        sys.exit(UNREAD)
     except Exception as error:
         known = failure(error)
         if known is None:
@@ -103,6 +113,14 @@ def main() -> None:
         sys.exit(known.exit_code)
     finally:
         gc.freeze()  # the interpreter would look for cycles once more, for 60 ms, and then end anyway
+
+
+def _say_no_more() -> None:
+    """What is still to be written goes nowhere: nobody reads it, and there is nobody to tell."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _be_quick() -> None:
