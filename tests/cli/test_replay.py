@@ -155,6 +155,33 @@ def test_a_trace_may_come_through_pipes(tmp_path: Path) -> None:
         assert process.stdout.readline() == "2 jobs on 2 nodes, 4 cpu\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("-", "standard input: no format begins with '1 2'; "),
+        ("- --format swf", "standard input: no `; MaxProcs: N` in its header"),
+        ("- --format swf --nodes cpu=1", "standard input, line 1: 2 columns; "),
+        ("/dev/stdin --format swf", "/dev/stdin: no `; MaxProcs: N` in its header"),
+        ("- --format openb", "standard input: expected one list of pods"),
+        ("t.swf - --format muster", "t.swf, line "),
+        ("- t.swf", "standard input: no format begins with "),
+    ],
+)
+def test_what_came_through_a_pipe_is_called_as_it_was_written(tmp_path: Path, words: str, said: str) -> None:
+    write(tmp_path / "t.swf", swf(*JOBS))
+    command = [sys.executable, "-m", "muster", "replay", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, input="1 2\n", capture_output=True, text=True)
+    assert (done.returncode, done.stderr[: len(said)]) == (2, said)
+
+
+def test_lines_of_a_pipe_that_are_left_out_are_called_as_it_was_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "muster", "replay", "-", "--skip-bad"]
+    text = swf(*JOBS) + "what?\n"
+    done = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr.startswith("left out: 1 × unreadable; the first: standard input, line 5: 1 columns; ")
+
+
 def test_pods_and_memory_of_the_given_nodes_limit_nobody(run: Run) -> None:
     code, out, _ = run("t.swf", "--format", "swf", "--nodes", "1 x cpu=6,pods=1", "-o", "json")
     assert code == 0

@@ -13,7 +13,7 @@ from muster.cli.options import Nodes, Output, OutputFormat
 from muster.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from muster.core.events import NodeChanged
@@ -100,7 +100,7 @@ def command(
 
     if report is not None:
         _writable(report)
-    with _files(trace) as paths:
+    with _files(trace) as (paths, said):
         format = format or Format(readers.told_by(paths))
         if format is Format.MUSTER and any(map(is_journal, paths)):
             given = {
@@ -117,7 +117,7 @@ def command(
             _refuse([option for option, is_given in given.items() if is_given])
             if len(paths) > 1:
                 raise Failure(f"a journal is decided again by itself; got {len(paths)} files", BAD_INPUT)
-            _recheck(paths[0], trace[0], policy or LIVE, output)
+            _recheck(paths[0], said(str(paths[0])), policy or LIVE, output)
         else:
             from muster.sim import engine, experiment
             from muster.sim import trace as traces
@@ -142,6 +142,7 @@ def command(
                 jobs,
                 output,
                 report,
+                said,
             )
 
 
@@ -156,27 +157,39 @@ def _writable(report: str) -> None:
 
 
 @contextmanager
-def _files(names: list[str]) -> "Iterator[list[Path]]":
-    """Their paths; what comes through a pipe is a file meanwhile, for a trace is read several times."""
+def _files(names: list[str]) -> "Iterator[tuple[list[Path], Callable[[str], str]]]":
+    """Their paths, and how to call them as they were written in a sentence that names paths.
+
+    What comes through a pipe is a file meanwhile, for a trace is read several times.
+    """
     from pathlib import Path
     from shutil import copyfileobj
     from tempfile import TemporaryDirectory
 
+    from muster.cli.jobfile import called
     from muster.sim.trace import TraceError
 
     with TemporaryDirectory(prefix="muster-") as spool:
-        paths = []
-        for number, name in enumerate(names):
+        paths: list[Path] = []
+        copies: dict[str, str] = {}
+
+        def said(sentence: str) -> str:
+            for copy, name in copies.items():
+                sentence = sentence.replace(copy, name)
+            return sentence
+
+        for name in names:
             path = Path("/dev/stdin" if name == "-" else name)
             if name == "-" or path.is_fifo():
-                path, pipe = Path(spool, "stdin" if name == "-" else f"pipe-{number}"), path
+                pipe, path = path, Path(spool, f"pipe-{len(copies)}-")
+                copies[str(path)] = called(name)
                 with pipe.open("rb") as source, path.open("wb") as copy:
                     copyfileobj(source, copy)
             paths.append(path)
         try:
-            yield paths
+            yield paths, said
         except TraceError as error:
-            raise Failure(str(error), BAD_INPUT) from None
+            raise Failure(said(str(error)), BAD_INPUT) from None
 
 
 def _refuse(options: list[str]) -> None:
@@ -237,7 +250,9 @@ def _machine(nodes: str) -> "list[NodeChanged]":
     return as_nodes(nodespec.read(nodes)) if nodes else []
 
 
-def _replay(asked: "Experiment", jobs: int, output: Output, report: str | None) -> None:
+def _replay(
+    asked: "Experiment", jobs: int, output: Output, report: str | None, said: "Callable[[str], str]"
+) -> None:
     from pathlib import Path
 
     from muster.cli import show
@@ -253,7 +268,7 @@ def _replay(asked: "Experiment", jobs: int, output: Output, report: str | None) 
             progress.step(done * surveyed.jobs + _settled(recorder))
 
         found = experiment.run(asked, surveyed, jobs=jobs, turn=turn)
-    notes = list(_left_out(surveyed, found))
+    notes = [said(sentence) for sentence in _left_out(surveyed, found)]
     for sentence in notes:
         print(sentence, file=sys.stderr)
     headline = _headline(asked.trace, surveyed, asked.load)
