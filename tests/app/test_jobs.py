@@ -17,6 +17,7 @@ from muster.app.jobs import (
     UnknownJob,
     failure_code,
     find,
+    scoped,
     views,
 )
 from muster.app.pods import failure_message, first_failure, label, pod_order, told_to_end
@@ -186,6 +187,15 @@ def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
         find("x", three())
     with pytest.raises(UnknownJob, match="no job named x; there is none"):
         find("x", [], newest=True)
+
+
+def test_jobs_of_several_namespaces_are_told_apart() -> None:
+    spaces = [ObjectMeta(name="train", namespace=each, uid=each) for each in ("ml", "research")]
+    jobs = views(Objects(jobs=[Job(metadata=each) for each in spaces]))
+    assert find("ml/train", jobs).namespace == "ml"
+    with pytest.raises(UnknownJob, match="train could be any of ml/train, research/train"):
+        find("train", jobs)
+    assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
 
 
 def test_the_first_failure_is_of_a_container_that_was_not_told_to_end() -> None:

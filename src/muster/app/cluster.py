@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,20 @@ if TYPE_CHECKING:  # aiohttp takes a quarter of a second to import
     from muster.local.node.logs import Logs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
+    """What the options of a command say. Raises OtherNodes if they contradict each other."""
+
     kubeconfig: str | None = None
     context: str | None = None
+    #: --namespace; "" for all there are
+    namespace: str | None = None
+    #: --nodes, which the embedded cluster is to have
+    nodes: str = ""
+
+    def __post_init__(self) -> None:
+        if self.nodes and not self.embedded:
+            raise host.OtherNodes("--nodes is for the embedded cluster; a real one has the nodes it has")
 
     @property
     def embedded(self) -> bool:
@@ -32,28 +43,43 @@ class Target:
         """Values of `spec.schedulerName` that make a pod ours; None = all, as nobody else schedules there."""
         return None if self.embedded else frozenset({SCHEDULER})
 
+    @property
+    def home(self) -> str:
+        """The namespace of objects that name none."""
+        return self.namespace or ("default" if self.embedded else self.connection.namespace)
+
+    @property
+    def scope(self) -> str:
+        """The namespace in which jobs are looked for, "" for all: the embedded cluster is one person's."""
+        if self.namespace is not None:
+            return self.namespace
+        return "" if self.embedded else self.connection.namespace
+
+    @cached_property
+    def connection(self) -> "Connection":
+        """To a real cluster. Its kubeconfig is read once, for that may run a program. Raises ConfigError."""
+        from muster.kube import config
+
+        return config.load(self.kubeconfig, self.context)
+
 
 def _import_client() -> None:
     import muster.kube.http  # noqa: F401
 
 
 @contextmanager
-def attached(
-    target: Target, nodes: str = "", meanwhile: Callable[[], None] = _import_client
-) -> Iterator[Endpoint | None]:
+def attached(target: Target, meanwhile: Callable[[], None] = _import_client) -> Iterator[Endpoint | None]:
     """Makes sure that the embedded cluster is hosted while this lasts; nothing for a real one.
 
     Call it before there is an event loop; `meanwhile` is done while a host starts. Raises HostError,
-    InvalidNodes.
+    OtherNodes, InvalidNodes.
     """
     if not target.embedded:
-        if nodes:
-            raise host.OtherNodes("--nodes is for the embedded cluster; a real one has the nodes it has")
         yield None
         return
     import muster.app.fit  # noqa: F401  # needed on both sides of the fork, so once before it
 
-    with host.attached(Home.of_user(), nodes_asked(nodes), meanwhile) as endpoint:
+    with host.attached(Home.of_user(), nodes_asked(target.nodes), meanwhile) as endpoint:
         yield endpoint
 
 
@@ -129,9 +155,7 @@ def _connection(target: Target, endpoint: Endpoint | None) -> "Connection":
     from muster.kube.http import Connection
 
     if not target.embedded:
-        from muster.kube import config
-
-        return config.load(target.kubeconfig, target.context)
+        return target.connection
     home = Home.of_user()
     endpoint = endpoint or home.endpoint()
     if endpoint is None:

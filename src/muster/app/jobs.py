@@ -406,6 +406,18 @@ def gang_summary(gang: Gang) -> Object:
     }
 
 
+async def named(client: Client, name: str, scope: str, *, newest: bool = False) -> JobView:
+    """`find` among the jobs of the namespace that `scoped` tells. Raises UnknownJob."""
+    name, namespace = scoped(name, scope)
+    return find(name, views(await fetch(client, namespace)), newest=newest)
+
+
+def scoped(name: str, scope: str) -> tuple[str, str]:
+    """A job's name, and its namespace if it is written `namespace/name`, else `scope` ("": any)."""
+    namespace, slash, own = name.partition("/")
+    return (own, namespace) if slash else (name, scope)
+
+
 def find(name: str, among: Sequence[JobView], *, newest: bool = False) -> JobView:
     """The job of that name, or the only one whose name begins so, or the newest of these.
 
@@ -415,7 +427,9 @@ def find(name: str, among: Sequence[JobView], *, newest: bool = False) -> JobVie
     found = exact or [view for view in among if view.name.startswith(name)]
     if len(found) == 1 or (newest and found):
         return found[-1]
-    names = ", ".join(view.name for view in (found or among)[:10])
+    shown = (found or among)[:10]
+    several = len({view.namespace for view in shown}) > 1
+    names = ", ".join(f"{view.namespace}/{view.name}" if several else view.name for view in shown)
     if found:
         raise UnknownJob(f"{name} could be any of {names}")
     raise UnknownJob(

@@ -26,14 +26,13 @@ class Record:
     preemptions: tuple[Object, ...] = ()
 
 
-async def recorded(target: Target, name: str, namespace: str = "") -> Record:
+async def recorded(target: Target, name: str) -> Record:
     """The job of that name, or whose name begins so, even if it has been deleted. Raises UnknownJob."""
-    async with reading(target) as client:
-        views = jobs.views(await jobs.fetch(client, namespace))
     try:
-        view = jobs.find(name, views, newest=True)
+        async with reading(target) as client:
+            view = await jobs.named(client, name, target.scope, newest=True)
     except jobs.UnknownJob:
-        gone = _gone(name, namespace) if target.embedded else None
+        gone = _gone(*jobs.scoped(name, target.scope)) if target.embedded else None
         if gone is None:
             raise
         return gone

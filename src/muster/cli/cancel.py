@@ -13,11 +13,11 @@ def command(
     from muster.app.cluster import Target, acting, attached, reading
     from muster.app.follow import Followed
 
-    target = Target(kubeconfig, context)
+    target = Target(kubeconfig, context, namespace)
 
     async def find() -> jobs.JobView:
         async with reading(target) as client:
-            return jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")))
+            return await jobs.named(client, job, target.scope)
 
     async def act(view: jobs.JobView) -> None:
         async with acting(target, endpoint) as client:

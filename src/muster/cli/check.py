@@ -20,7 +20,7 @@ def command(
     from muster.workloads.check import check
     from muster.workloads.findings import Severity
 
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=True, suffix="", jobs=False)
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False)
     findings = [*check(job), *jobfile.unusable(job)]
     never = list(fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))) if nodes else []
     if output is not Output.TABLE:

@@ -18,8 +18,9 @@ def command(
     from muster.cli import show
 
     async def fetch() -> tuple[jobs.JobView, Object | None]:
-        async with reading(Target(kubeconfig, context)) as client:
-            view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace or "")), newest=True)
+        target = Target(kubeconfig, context, namespace)
+        async with reading(target) as client:
+            view = await jobs.named(client, job, target.scope, newest=True)
             if output is Output.TABLE:
                 return view, None
             return view, await client.get_json(view.kind, view.namespace, view.name)

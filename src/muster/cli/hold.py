@@ -10,5 +10,5 @@ def command(
     from muster.app.cluster import Target
     from muster.cli.steering import steer as act
 
-    view, _ = act(Target(kubeconfig, context), job, namespace or "", steer.hold)
+    view, _ = act(Target(kubeconfig, context, namespace), job, steer.hold)
     print(f"{view.name} held" + (f"; {view.running} of its pods run on" if view.running else ""))

@@ -24,6 +24,7 @@ from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
 
+EMBEDDED: Final = Target()
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
 
 
@@ -33,7 +34,7 @@ def load(
     gang: bool | None,
     queue: str | None,
     volumes: Sequence[str] | None,
-    embedded: bool,
+    target: Target = EMBEDDED,
     suffix: str | None = None,
     content: bytes | None = None,
     runs: bool = True,
@@ -62,9 +63,11 @@ def load(
         mode=None if gang is None else "gang" if gang else "independent",
         queue=queue,
         volumes=pairs,
-        local=embedded,
-        home=str(home.root) if embedded else "",
-        caller=_caller() if embedded and runs else None,
+        namespace=target.home,
+        confined=bool(target.namespace),
+        local=target.embedded,
+        home=str(home.root) if target.embedded else "",
+        caller=_caller() if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,
     )

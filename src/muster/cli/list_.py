@@ -1,10 +1,17 @@
 """`muster list`: jobs, one line each."""
 
+from typing import Annotated
+
+import typer
+
 from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
+
+All = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all namespaces.")]
 
 
 def command(
     namespace: Namespace = None,
+    everywhere: All = False,
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -16,8 +23,9 @@ def command(
     from muster.cli import show
 
     async def views() -> list[jobs.JobView]:
-        async with reading(Target(kubeconfig, context)) as client:
-            return jobs.views(await jobs.fetch(client, namespace or ""))
+        target = Target(kubeconfig, context, "" if everywhere else namespace)
+        async with reading(target) as client:
+            return jobs.views(await jobs.fetch(client, target.scope))
 
     found = asyncio.run(views())
     if output is not Output.TABLE:
@@ -25,10 +33,13 @@ def command(
     elif not found:
         print("no jobs")
     else:
+        several = len({view.namespace for view in found}) > 1
+        columns = ["NAME", "KIND", "STATE", "WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS", "AGE", "WHY"]
         show.table(
-            ["NAME", "KIND", "STATE", "WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS", "AGE", "WHY"],
+            ["NAMESPACE", *columns] if several else columns,
             [
                 [
+                    *([view.namespace] if several else []),
                     view.name,
                     view.kind.kind,
                     show.state(view),

@@ -39,23 +39,22 @@ def command(
     from muster.app.cluster import Target, attached_if_hosted
     from muster.app.logs import Selection
 
-    target, selection = Target(kubeconfig, context), Selection(group, index)
+    target, selection = Target(kubeconfig, context, namespace), Selection(group, index)
     if follow:
         with attached_if_hosted(target) as endpoint:
             if endpoint is not None or not target.embedded:  # else nothing will come any more
-                asyncio.run(_follow(target, endpoint, job, namespace or "", selection, tail))
+                asyncio.run(_follow(target, endpoint, job, selection, tail))
                 return
     if target.embedded:
-        asyncio.run(_recorded(target, job, namespace or "", selection, tail))
+        asyncio.run(_recorded(target, job, selection, tail))
     else:
-        asyncio.run(_now(target, job, namespace or "", selection, tail))
+        asyncio.run(_now(target, job, selection, tail))
 
 
 async def _follow(
     target: "Target",
     endpoint: "Endpoint | None",
     job: str,
-    namespace: str,
     selection: "Selection",
     tail: int | None,
 ) -> None:
@@ -67,7 +66,7 @@ async def _follow(
     from muster.cli import show
 
     async with acting(target, endpoint) as client:
-        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
+        view = await jobs.named(client, job, target.scope, newest=True)
         width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         async for news in follow(
             client,
@@ -84,14 +83,12 @@ async def _follow(
                 show.cut(news.cut, [view.name])
 
 
-async def _recorded(
-    target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None
-) -> None:
+async def _recorded(target: "Target", job: str, selection: "Selection", tail: int | None) -> None:
     from muster.app.cluster import archive
     from muster.app.logs import labelled, read_archive
     from muster.app.runs import recorded
 
-    record = await recorded(target, job, namespace)
+    record = await recorded(target, job)
     meant = [run for run in record.runs if selection.holds_run(run)]
     if record.runs and not meant:
         raise _no_pod(record.name, [name for name, _ in labelled(record.runs)])
@@ -102,14 +99,14 @@ async def _recorded(
         _print(line, width)
 
 
-async def _now(target: "Target", job: str, namespace: str, selection: "Selection", tail: int | None) -> None:
+async def _now(target: "Target", job: str, selection: "Selection", tail: int | None) -> None:
     from muster.app import jobs
     from muster.app.cluster import reading
     from muster.app.logs import read
     from muster.app.pods import label
 
     async with reading(target) as client:
-        view = jobs.find(job, jobs.views(await jobs.fetch(client, namespace)), newest=True)
+        view = await jobs.named(client, job, target.scope, newest=True)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
             raise _no_pod(view.name, [label(pod) for pod in view.pods])

@@ -22,12 +22,28 @@ Context = Annotated[
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", metavar="NAME", help="Only in this namespace; by default in all."),
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="Look in this namespace; by default in the context's, on the embedded cluster in all.",
+    ),
+]
+Into = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="Where objects go that name no namespace; by default the context's.",
+    ),
 ]
 OutputFormat = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, JSON or YAML for programs.")
 ]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, or the beginning of it.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="A job's name, or the beginning of it; or NAMESPACE/NAME.")
+]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A job file; - for standard input.")]
 Nodes = Annotated[
     str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, Gang, Kubeconfig, Output, OutputFormat, Queue
+from muster.cli.options import Context, Gang, Into, Kubeconfig, Output, OutputFormat, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ def command(
     now: Now = None,
     gang: Gang = None,
     queue: Queue = None,
+    namespace: Into = None,
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -50,11 +51,11 @@ def command(
     from muster.app.plan import plan
     from muster.cli import show
 
-    target = Target(kubeconfig, context)
+    target = Target(kubeconfig, context, namespace)
     if snapshot is not None and not target.embedded:
         raise Failure("--snapshot is a cluster of its own; leave --kubeconfig and --context out", BAD_INPUT)
     at = _time(now) if now is not None else None
-    proposed = _proposed(files, gang, queue, target.embedded)
+    proposed = _proposed(files, gang, queue, target)
     if snapshot is not None:
         cluster, schedulers = _snapshot(snapshot), None
     else:
@@ -70,7 +71,7 @@ def command(
         _print(found)
 
 
-def _proposed(files: list[str], gang: bool | None, queue: str | None, embedded: bool) -> "Objects":
+def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "Target") -> "Objects":
     """Job files as they would be submitted; files that hold anything else, as they are."""
     from pathlib import Path
 
@@ -89,7 +90,7 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, embedded: 
                 gang=gang,
                 queue=queue,
                 volumes=None,
-                embedded=embedded,
+                target=target,
                 suffix="",
                 content=content,
                 runs=False,
@@ -100,7 +101,7 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, embedded: 
             if objects.items:
                 objects.ignored.clear()  # config maps and the like: no part of any decision
         else:
-            objects = snapshot.parse(content, called, WATCHED)
+            objects = snapshot.parse(content, called, WATCHED, target.home, confined=bool(target.namespace))
         for name, resource in objects.items.items():
             if name in found.items:
                 raise Failure(

@@ -10,5 +10,5 @@ def command(
     from muster.app.cluster import Target
     from muster.cli.steering import steer as act
 
-    view, held = act(Target(kubeconfig, context), job, namespace or "", steer.release)
+    view, held = act(Target(kubeconfig, context, namespace), job, steer.release)
     print(f"{view.name} released" if held else f"{view.name} is not held")

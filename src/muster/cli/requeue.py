@@ -16,5 +16,5 @@ def command(
     async def requeue(client: Client, view: JobView) -> bool:
         return await steer.requeue(client, view, SystemClock())
 
-    view, stopped = act(Target(kubeconfig, context), job, namespace or "", requeue)
+    view, stopped = act(Target(kubeconfig, context, namespace), job, requeue)
     print(f"{view.name} requeued" if stopped else f"{view.name} waits already")

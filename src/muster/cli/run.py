@@ -4,7 +4,7 @@ Above, what the pods print, each line with its pod's name; below it one line tha
 stands; at the end who ran when. Without a terminal the line is printed whenever it changes.
 """
 
-from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Queue, Volumes
+from muster.cli.options import Context, File, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
 
 
 def command(
@@ -12,6 +12,7 @@ def command(
     gang: Gang = None,
     queue: Queue = None,
     volume: Volumes = None,
+    namespace: Into = None,
     nodes: Nodes = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -23,10 +24,10 @@ def command(
     from muster.app.cluster import Target, attached
     from muster.cli import jobfile
 
-    target = Target(kubeconfig, context)
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded)
+    target = Target(kubeconfig, context, namespace, nodes)
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, target=target)
     jobfile.print_notes(job)
-    with attached(target, nodes, _import_what_comes_next) as endpoint:
+    with attached(target, _import_what_comes_next) as endpoint:
         from muster.cli import show
         from muster.cli.running import Runner
 

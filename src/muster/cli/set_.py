@@ -33,6 +33,6 @@ def command(
     async def move(client: Client, view: JobView) -> None:
         await steer.move(client, view, priority, queue)
 
-    view, _ = act(Target(kubeconfig, context), job, namespace or "", move)
+    view, _ = act(Target(kubeconfig, context, namespace), job, move)
     said = {"priority": priority, "queue": queue}
     print(f"{view.name}: {', '.join(f'{what} {value}' for what, value in said.items() if value is not None)}")

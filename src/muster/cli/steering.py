@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def steer(
-    target: Target, job: str, namespace: str, act: Callable[[Client, jobs.JobView], Awaitable[T]]
+    target: Target, job: str, act: Callable[[Client, jobs.JobView], Awaitable[T]]
 ) -> tuple[jobs.JobView, T]:
     """The job as it was, and what `act` returned. Exactly one job must be meant."""
 
     async def find(client: Client) -> jobs.JobView:
-        return jobs.find(job, jobs.views(await jobs.fetch(client, namespace)))
+        return await jobs.named(client, job, target.scope)
 
     async def look() -> None:
         async with reading(target) as client:

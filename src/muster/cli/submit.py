@@ -1,6 +1,17 @@
 """`muster submit FILE`: hands a job to the cluster and returns. Queues may come without a job."""
 
-from muster.cli.options import Context, File, Gang, Kubeconfig, Nodes, Output, OutputFormat, Queue, Volumes
+from muster.cli.options import (
+    Context,
+    File,
+    Gang,
+    Into,
+    Kubeconfig,
+    Nodes,
+    Output,
+    OutputFormat,
+    Queue,
+    Volumes,
+)
 
 
 def command(
@@ -8,6 +19,7 @@ def command(
     gang: Gang = None,
     queue: Queue = None,
     volume: Volumes = None,
+    namespace: Into = None,
     nodes: Nodes = "",
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
@@ -20,12 +32,12 @@ def command(
     from muster.app.submit import submit
     from muster.cli import jobfile, show
 
-    target = Target(kubeconfig, context)
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, embedded=target.embedded, jobs=False)
+    target = Target(kubeconfig, context, namespace, nodes)
+    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, target=target, jobs=False)
     jobfile.print_notes(job)
     for finding in jobfile.unusable(job):
         jobfile.print_finding(finding)
-    with attached(target, nodes) as endpoint:
+    with attached(target) as endpoint:
         show.started(endpoint)
 
         async def act() -> list[Followed]:

@@ -21,7 +21,7 @@ def command(
     from muster.app.timeline import timeline
     from muster.cli import bars, show
 
-    record = asyncio.run(recorded(Target(kubeconfig, context), job, namespace or ""))
+    record = asyncio.run(recorded(Target(kubeconfig, context, namespace), job))
     if output is not Output.TABLE:
         show.machine(msgspec.to_builtins(record.runs), output)
         return

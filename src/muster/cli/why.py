@@ -26,7 +26,7 @@ def command(
     from muster.cli import show
     from muster.names import SCHEDULER
 
-    target = Target(kubeconfig, context)
+    target = Target(kubeconfig, context, namespace)
 
     schedulers = None if target.embedded else frozenset({SCHEDULER})
 
@@ -34,8 +34,7 @@ def command(
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
-                among = jobs.views(await jobs.fetch(client, namespace or ""))
-                view = jobs.find(job, among, newest=True)
+                view = await jobs.named(client, job, target.scope, newest=True)
                 if view.state is not jobs.State.WAITING:
                     return view, None
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:

@@ -33,7 +33,10 @@ class Options:
 
     #: makes names unique: eight hexadecimal digits
     suffix: str
+    #: of objects that name none
     namespace: str = "default"
+    #: --namespace: nor may they name another
+    confined: bool = False
     #: --gang or --independent; None leaves it to the file
     mode: Mode | None = None
     queue: str | None = None

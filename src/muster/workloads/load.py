@@ -30,6 +30,7 @@ def load(
     text: str | bytes | None = None,
     suffix: str | None = None,
     namespace: str = "default",
+    confined: bool = False,
     mode: Mode | None = None,
     queue: str | None = None,
     volumes: Mapping[str, str] | None = None,
@@ -43,6 +44,7 @@ def load(
 
     suffix     what makes names unique; by default the first digits of the text's SHA-256
     mode       --gang or --independent
+    namespace  of objects that name none; `confined`: nor may they name another
     queue      --queue: beats what the file says
     volumes    --volume name=DIR
     local      for the embedded cluster
@@ -59,6 +61,7 @@ def load(
     options = Options(
         suffix=suffix or hashlib.sha256(content.encode()).hexdigest()[:8],
         namespace=namespace,
+        confined=confined,
         mode=mode,
         queue=queue,
         volumes=volumes or {},

@@ -69,11 +69,21 @@ def read(file: FilePath, kinds: Iterable[AnyKind]) -> Objects:
     return parse(content, str(file), kinds)
 
 
-def parse(content: bytes, file: str, kinds: Iterable[AnyKind]) -> Objects:
-    """The same of a file's content, called `file` in errors."""
+def parse(
+    content: bytes,
+    file: str,
+    kinds: Iterable[AnyKind],
+    namespace: str = "default",
+    *,
+    confined: bool = False,
+) -> Objects:
+    """The same of a file's content, called `file` in errors.
+
+    `namespace`: of objects that name none; `confined`: nor may they name another.
+    """
     if not content.strip():
         raise JobFileError.of(file, "is empty; expected Kubernetes objects")
-    reading = _Reading(file, kinds)
+    reading = _Reading(file, kinds, namespace, confined)
     if content.lstrip()[:1] in (b"{", b"["):
         reading.take_json(content)
     else:
@@ -102,8 +112,10 @@ _WHERE = tuple[str | int, ...]
 
 
 class _Reading:
-    def __init__(self, file: str, kinds: Iterable[AnyKind]) -> None:
-        self._file = file
+    def __init__(
+        self, file: str, kinds: Iterable[AnyKind], namespace: str = "default", confined: bool = False
+    ) -> None:
+        self._file, self._namespace, self._confined = file, namespace, confined
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._found = Objects()
         self._errors: list[tuple[_WHERE, str]] = []
@@ -215,7 +227,12 @@ class _Reading:
             return
         for wrong in unreadable(resource):
             self._fault((*at, *wrong.path), f"{kind.kind} {meta.name}: {wrong}")
-        namespace = (meta.namespace or "default") if kind.namespaced else ""
+        namespace = (meta.namespace or self._namespace) if kind.namespaced else ""
+        if self._confined and kind.namespaced and namespace != self._namespace:
+            told = f"is {namespace!r}, and --namespace is {self._namespace}; leave one of them out"
+            self._fault(
+                (*at, "metadata", "namespace"), f"{kind.kind} {meta.name}: metadata.namespace: {told}"
+            )
         if not (meta.uid and meta.namespace == namespace):
             uid = meta.uid or f"{kind.kind}/{namespace}/{meta.name}"
             named: ObjectMeta = msgspec.structs.replace(meta, namespace=namespace, uid=uid)

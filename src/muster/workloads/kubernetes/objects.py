@@ -67,14 +67,14 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
     """Every object of a file, and what is wrong with them."""
     entries: list[Entry] = []
     findings: list[Finding] = []
-    names = _Names(options.suffix)
+    names = _Names(options)
     for document, value, at in _flat(documents):
         found = _kind(document, value, at)
         if isinstance(found, Finding):
             findings.append(found)
             continue
         entry = Entry(found, without_nulls(value), document, at)
-        errors = names.settle(entry, options.namespace) or list(_mistyped(entry))
+        errors = names.settle(entry) or list(_mistyped(entry))
         findings += errors
         entries.append(entry)
     return entries, findings
@@ -121,17 +121,21 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
 class _Names:
     """Names of the file's objects: generated where asked for, each given once."""
 
-    def __init__(self, suffix: str) -> None:
-        self._suffix = suffix
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._taken: dict[tuple[str, str, str], int] = {}
 
-    def settle(self, entry: Entry, namespace: str) -> list[Finding]:
+    def settle(self, entry: Entry) -> list[Finding]:
         """Complete the object's name and namespace, or say what is wrong with them."""
         metadata = entry.object.setdefault("metadata", {})
         if not isinstance(metadata, dict):
             return [entry.report(("metadata",), "takes a mapping with a name")]
         if entry.kind.namespaced:
-            metadata.setdefault("namespace", namespace)
+            here = self._options.namespace
+            own = metadata.setdefault("namespace", here)
+            if self._options.confined and own != here:
+                told = f"is {own!r}, and --namespace is {here}; leave one of them out"
+                return [entry.report(("metadata", "namespace"), told)]
         else:
             metadata.pop("namespace", None)
         name, prefix = metadata.get("name"), metadata.pop("generateName", None)
@@ -154,10 +158,10 @@ class _Names:
 
     def _generated(self, entry: Entry, prefix: str) -> str:
         namespace = str(entry.object["metadata"].get("namespace", ""))
-        name, number = f"{prefix}{self._suffix}", 1
+        name, number = f"{prefix}{self._options.suffix}", 1
         while (entry.kind.path(), namespace, name) in self._taken:
             number += 1
-            name = f"{prefix}{self._suffix}-{number}"
+            name = f"{prefix}{self._options.suffix}-{number}"
         return name
 
 
