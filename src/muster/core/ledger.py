@@ -9,7 +9,7 @@ A share of a GPU is charged to one device of its node: whoever takes it is told 
 was taken since a mark, and names it when it is given back.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,8 @@ from muster.core.nodes import Columns, Demand, Nodes
 from muster.core.presences import Presences, seen
 from muster.names import GPU_SHARE
 
-
-class Mark(NamedTuple):
-    position: int
+#: How much had been tried.
+Mark = NewType("Mark", int)
 
 
 class Charge(NamedTuple):
@@ -59,7 +58,7 @@ class Ledger:
         return Mark(len(self._trial))
 
     def rollback(self, mark: Mark) -> None:
-        while len(self._trial) > mark.position:
+        while len(self._trial) > mark:
             match self._trial.pop():
                 case Charge(where, demand, times, presence):
                     self._charge(where, demand, -times, presence)
@@ -156,7 +155,7 @@ class Ledger:
     def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
         """Devices that were taken since the mark, and not given back, in order, by node and thousandths."""
         taken: dict[tuple[NodeName, int], list[int]] = {}
-        for entry in self._trial[mark.position :]:
+        for entry in self._trial[mark:]:
             if not isinstance(entry, Share):
                 continue
             devices = taken.setdefault((entry.node, abs(entry.share)), [])

@@ -193,18 +193,22 @@ class Nodes:
             return None
         if len(entries) == 1 and isinstance(only := entries[0], int):
             return [only]
-        together = [entry for entry in entries if not isinstance(entry, int)]
-        # a pod that starts is charged to its node several times on the way
-        singly = list({entry for entry in entries if isinstance(entry, int)})
-        number = len(singly) + sum(map(len, together))
+        singly, together, number = set[int](), [], 0
+        for entry in entries:
+            if isinstance(entry, int):
+                singly.add(entry)
+            else:
+                together.append(entry)
+                number += len(entry)
+        number += len(singly)
         if number <= _FEW:
-            return list({*singly, *(column for columns in together for column in columns.tolist())})
+            return list(singly.union(*(columns.tolist() for columns in together)))
         if number >= len(self.names):
             return None
         if len(together) == 1 and not singly:
             return together[0]
         once = np.zeros(len(self.names), np.bool_)
-        once[singly] = True
+        once[list(singly)] = True
         for columns in together:
             once[columns] = True
         return np.flatnonzero(once)

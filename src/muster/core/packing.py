@@ -25,7 +25,7 @@ GPUs idle (docs/performance.md).
 than room for large pods. The published orders that muster is compared with are in `muster.sim.policies`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -156,9 +156,8 @@ class Pack(Order):
     def keys_of(
         self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Ints]
     ) -> Ints:
-        amount = next(amount for row, amount in vector.demand if row == vector.scarce)
-        key: Ints = free(vector.scarce) - slots * np.int32(min(amount, UNLIMITED))
-        if coarse := _coarse(amount):
+        key: Ints = free(vector.scarce) - slots * np.int32(min(vector.amount, UNLIMITED))
+        if coarse := _coarse(vector.amount):
             key >>= coarse
         np.minimum(key, _LEFT_MAX, out=key)
         key <<= _SLOTS
@@ -179,19 +178,17 @@ class Pack(Order):
         if vector.share:
             super().update(vector, columns)
             return
-        nodes = self.nodes
-        asked = dict(vector.demand)
-        amount = asked[vector.scarce]
-        cpu, thousandths = asked.get(self._cpu, 0), WHOLE * asked.get(self._gpu, 0)
+        nodes, scarce, amount = self.nodes, vector.scarce, vector.amount
+        coarse = _coarse(amount)
         for column in columns:
             slots = vector.slots.item(column)
             if not slots:
                 continue
-            left = nodes.free_at(vector.scarce, column) - slots * amount
-            key = min(left >> _coarse(amount), _LEFT_MAX) << _SLOTS | min(slots, _SLOTS_MAX)
+            left = nodes.free_at(scarce, column) - slots * amount
+            key = min(left >> coarse, _LEFT_MAX) << _SLOTS | min(slots, _SLOTS_MAX)
             if vector.basis:
                 capacity = min(max(nodes.capacity_at(self._gpu, column), 1), _MOST_GPUS) * WHOLE
-                strands = self._strands_at(column, cpu, thousandths)
+                strands = self._strands_at(column, dict(vector.demand))
                 parts = (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
                 key |= min(max(parts, 0), _STRANDS_MAX) << _SLOTS + _LEFT
             for row in vector.devices:
@@ -224,8 +221,9 @@ class Pack(Order):
             return False
         return vector.share > 0 or asked.get(self._cpu, 0) * served > asked.get(self._gpu, 0)
 
-    def _strands_at(self, column: int, cpu: int, taken: int) -> int:
+    def _strands_at(self, column: int, asked: Mapping[int, int]) -> int:
         nodes = self.nodes
+        cpu, taken = asked.get(self._cpu, 0), WHOLE * asked.get(self._gpu, 0)
         cores = nodes.capacity_at(self._cpu, column) or 1
         gpus = min(nodes.capacity_at(self._gpu, column), _MOST_GPUS) * WHOLE
         free, idle = nodes.devices.thousandths_at(column), max(nodes.free_at(self._cpu, column), 0)

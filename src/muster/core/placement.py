@@ -281,14 +281,12 @@ class Trial:
         own = self._constraints[p]
         if own is not None:
             columns, times = own.choose(vector, count, part.count - self.placed[p], self._usable())
-        elif count == 1 or not self._slots.order.fills:
+        elif not self._slots.order.fills:
             self._fill_singly(p, count)
             return
         else:
             columns, times = tightest_group(vector, count, self.excluded, self.within)
-        if len(columns):
-            self._charge(p, columns, times)
-            self._columns[p].extend(np.repeat(columns, times).tolist())
+        self.take(p, (columns, times))
 
     def _fill_singly(self, p: int, count: int) -> None:
         for _ in range(count):
@@ -296,8 +294,7 @@ class Trial:
             column = tightest(vector, self.excluded, self.within)
             if column is None:
                 return
-            self._charge(p, column, 1)
-            self._columns[p].append(column)
+            self.put_on(p, column)
 
     @property
     def columns(self) -> list[int]:
@@ -307,7 +304,9 @@ class Trial:
     def take(self, p: int, filled: Filled) -> None:
         """Put pods of a part where they are known to fit."""
         columns, times = filled
-        if len(columns):
+        if len(columns) == 1:
+            self.put_on(p, columns.item(), times.item())
+        elif len(columns):
             self._charge(p, columns, times)
             self._columns[p].extend(np.repeat(columns, times).tolist())
 
@@ -317,9 +316,7 @@ class Trial:
         distinct, times = np.unique(columns, return_counts=True)
         if (vector.slots[distinct] < times).any():
             return False
-        if len(distinct):
-            self._charge(p, distinct, times.astype(np.int64))
-            self._columns[p].extend(columns.tolist())
+        self.take(p, (distinct, times.astype(np.int64)))
         return True
 
     def free(self, p: int) -> Columns:
@@ -347,10 +344,10 @@ class Trial:
         """How many columns there are to look at."""
         return len(self._ledger.nodes)
 
-    def put_one(self, p: int, column: int) -> None:
-        """Put one more pod of a part on a column that is `free`."""
-        self._charge(p, column, 1)
-        self._columns[p].append(column)
+    def put_on(self, p: int, column: int, count: int = 1) -> None:
+        """Put more pods of a part on a column that has room for them."""
+        self._charge(p, column, count)
+        self._columns[p] += [column] * count
 
     def fill_up(self) -> None:
         """Put as many more as fit. What would make a spread uneven is left out."""

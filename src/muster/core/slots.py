@@ -31,10 +31,14 @@ class Vector:
     demand: Demand
     #: thousandths of one GPU
     share: int
-    #: row of the scarce resource
-    scarce: int
     slots: Ints
     key: Ints
+    #: nodes that the pod may use at all, as long as capacities and facts stay as they are
+    eligible: Bools
+    #: row of the scarce resource, how much of it one pod takes, and the part of all capacity that this is
+    scarce: int = -1
+    amount: int = 0
+    size: float = 0.0
     #: orders nodes before the key; None if it does not tell them apart
     rank: Ints | None = None
     total: int = 0
@@ -43,8 +47,6 @@ class Vector:
     position: int = -1
     keyed: int = -1
     capacity_revision: int = -1
-    #: the part of all capacity that one pod takes of the scarce resource
-    size: float = 0.0
     devices: list[int] = field(default_factory=list)
     #: what the order goes by besides the node itself
     basis: bool = False
@@ -57,13 +59,13 @@ class Slots:
         self._nodes = nodes
         self.eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
+        #: the shape that was asked for last, and its vector
+        self._asked: Shape | None = None
         self._last: Vector | None = None
 
     def of(self, shape: Shape) -> Vector:
         """The vector of this shape as of now. Read it before the ledger changes again."""
-        vector = self._last
-        if vector is None or vector.shape is not shape or vector.position != self._nodes.changes.end:
-            vector = self.room(shape)
+        vector = self.room(shape)
         if vector.keyed != vector.position:
             self._order_nodes(vector)
         return vector
@@ -71,9 +73,10 @@ class Slots:
     def room(self, shape: Shape) -> Vector:
         """As `of`, for those who do not read the keys."""
         vector = self._last
-        if vector is None or vector.shape is not shape:
+        if vector is None or self._asked is not shape:
             vector = self._vectors.pop(shape, None) or self._new(shape)
             self._vectors[shape] = self._last = vector
+            self._asked = shape
             if len(self._vectors) > _KEPT:
                 del self._vectors[next(iter(self._vectors))]
         nodes = self._nodes
@@ -85,23 +88,28 @@ class Slots:
         """Catch up with what changed since the slots were last read."""
         nodes = self._nodes
         changed = nodes.changed(vector.position) if vector.layout == nodes.layout else None
-        if vector.capacity_revision != nodes.capacity_revision:
-            scarce, vector.size = scarcest(nodes, vector.demand)
-            devices, basis = nodes.device_rows(vector.demand), self.order.basis(vector)
-            if (scarce, devices, basis) != (vector.scarce, vector.devices, vector.basis):
-                vector.scarce, vector.devices, vector.basis, changed = scarce, devices, basis, None
-            vector.capacity_revision = nodes.capacity_revision
-        mask = self.eligibility.of(vector.shape)
-        vector.rank = mask.rank if mask.ranked else None
+        if vector.capacity_revision != nodes.capacity_revision and self._reread(vector):
+            changed = None
         if changed is None:
-            self._compute(vector, mask.eligible)
+            self._compute(vector)
             vector.keyed = -1
         elif isinstance(changed, list):
             for column in changed:
-                self._update(vector, column, bool(mask.eligible[column]))
+                self._update(vector, column)
         else:
-            self._compute(vector, mask.eligible, changed)
+            self._compute(vector, changed)
         vector.layout, vector.position = nodes.layout, nodes.changes.end
+
+    def _reread(self, vector: Vector) -> bool:
+        """Read off facts and capacities what holds until they change. True: all slots and keys are void."""
+        nodes = self._nodes
+        mask = self.eligibility.of(vector.shape)
+        vector.eligible, vector.rank = mask.eligible, mask.rank if mask.ranked else None
+        before = vector.scarce, vector.devices, vector.basis
+        vector.scarce, vector.amount, vector.size = scarcest(nodes, vector.demand)
+        vector.devices, vector.basis = nodes.device_rows(vector.demand), self.order.basis(vector)
+        vector.capacity_revision = nodes.capacity_revision
+        return before != (vector.scarce, vector.devices, vector.basis)
 
     def _order_nodes(self, vector: Vector) -> None:
         """Bring the keys to where the slots are, which is now."""
@@ -134,13 +142,13 @@ class Slots:
     def _new(self, shape: Shape) -> Vector:
         none = np.zeros(0, np.int32)
         demand = self._nodes.demand(shape.requests)
-        return Vector(shape, demand, self._nodes.share(demand), -1, none, none)
+        return Vector(shape, demand, self._nodes.share(demand), none, none, none.astype(np.bool_))
 
-    def _compute(self, vector: Vector, mask: Bools, columns: Columns | None = None) -> None:
+    def _compute(self, vector: Vector, columns: Columns | None = None) -> None:
         """All columns, or only these."""
         nodes = self._nodes
         some = slice(None) if columns is None else columns
-        eligible = mask[some]
+        eligible = vector.eligible[some]
         slots = np.empty(len(eligible), np.int32)
         slots.fill(UNLIMITED)
         quotient = np.empty(len(eligible), np.int32)
@@ -160,20 +168,21 @@ class Slots:
             vector.total += int((slots - vector.slots[columns]).sum(dtype=np.int64))
             vector.slots[columns] = slots
 
-    def _update(self, vector: Vector, column: int, eligible: bool) -> None:
+    def _update(self, vector: Vector, column: int) -> None:
         """The same for one column, without the fixed cost of array operations."""
         nodes = self._nodes
-        slots = 0
-        if eligible:
-            slots = max(0, min(nodes.free_at(row, column) // amount for row, amount in vector.demand))
-            if slots and vector.share:
-                slots = min(slots, nodes.devices.slots_at(vector.share, column))
+        slots = UNLIMITED if vector.eligible.item(column) else 0
+        for row, amount in vector.demand:
+            slots = min(slots, nodes.free_at(row, column) // amount)
+        if vector.share and slots > 0:
+            slots = min(slots, nodes.devices.slots_at(vector.share, column))
+        slots = max(slots, 0)
         vector.total += slots - vector.slots.item(column)
         vector.slots[column] = slots
 
 
-def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:
-    """The row of which the demand asks the largest part of all capacity, and that part.
+def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, int, float]:
+    """The row of which the demand asks the largest part of all capacity, how much, and that part.
 
     `pods` counts only if nothing else is asked; of equal parts the smallest name wins.
     """
@@ -182,6 +191,7 @@ def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, float]:
         total = int(nodes.capacity(row).sum(dtype=np.int64))
         return amount / total if total else float("inf")
 
-    parts = {row: part(row, amount) for row, amount in demand[1:] or demand}
-    scarce = min(parts, key=lambda row: (-parts[row], nodes.resource(row)))
-    return scarce, parts[scarce]
+    parts = {row: (part(row, amount), amount) for row, amount in demand[1:] or demand}
+    scarce = min(parts, key=lambda row: (-parts[row][0], nodes.resource(row)))
+    largest, amount = parts[scarce]
+    return scarce, amount, largest

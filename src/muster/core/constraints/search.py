@@ -53,7 +53,7 @@ class _Walk:
                 if self.steps < 0:
                     return False
                 begin = trial.begin()
-                trial.put_one(p, column)
+                trial.put_on(p, column)
                 if self.go(p, column):
                     trial.keep(begin)
                     return True
