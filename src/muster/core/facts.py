@@ -193,7 +193,7 @@ class Facts:
         for place, promise in state.holds.items():
             if (pod_set := pod_set_of(state, place)) is not None:
                 self._ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))
-                promise.presence = who
+                state.holds[place] = promise._replace(presence=who)
         state.lapsed.clear()
         if state.back_off is not None and state.back_off.until == inf:
             state.back_off = None

@@ -107,10 +107,10 @@ class Fit:
 
     def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
         """The devices of those of these places that share a GPU, as charged since the mark."""
-        shares = {part.pod_set: part.shape.gpu_share for part in want.parts}
-        if not any(shares.values()):
-            return {}
         taken, names = self._ledger.devices(mark), self._nodes.names
+        if not taken:
+            return {}
+        shares = {part.pod_set: part.shape.gpu_share for part in want.parts}
         return {
             place: taken[names[column], share].pop(0)
             for place, column in sorted(placed.items())

@@ -12,9 +12,9 @@ A place is
 - else *vacant*.
 """
 
-from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from muster.core.decisions import Explanation
 from muster.core.events import NOTHING, Presence
@@ -23,16 +23,20 @@ from muster.core.ledger import Ledger
 from muster.core.nodes import PODS
 from muster.core.placement import Want
 
+Key = TypeVar("Key")
 
-@dataclass(slots=True)
-class Hold:
-    """A promised place. `until` None: as long as the start it belongs to."""
+
+class Hold(NamedTuple):
+    """A promise of places. `until` None: as long as the start they belong to.
+
+    Places of one pod set that were promised together on one node share it.
+    """
 
     node: NodeName
     requests: Amounts
     told: bool
     until: float | None = None
-    #: of the node, if the place shares a GPU
+    #: of the node, if it is a place that shares a GPU
     device: int | None = None
     presence: Presence = NOTHING
 
@@ -55,7 +59,7 @@ class GangState:
     #: live pods and the place each fills, None for a member without one
     pods: dict[PodId, Place | None] = field(default_factory=dict)
     #: how many live pods fill each place; more than one while an old pod leaves
-    filled: Counter[Place] = field(default_factory=Counter)
+    filled: dict[Place, int] = field(default_factory=dict)
     #: pods of an earlier attempt that are still there, and the place each filled
     leaving: dict[PodId, Place] = field(default_factory=dict)
     holds: dict[Place, Hold] = field(default_factory=dict)
@@ -78,9 +82,9 @@ class GangState:
     carried: int = 0
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
-    #: what its pods and holds use, by resource, and the nodes they use it on
-    usage: Counter[str] = field(default_factory=Counter)
-    nodes: Counter[NodeName] = field(default_factory=Counter)
+    #: what its pods and holds use, by resource, and how many of them are on which node; no zeros
+    usage: dict[str, int] = field(default_factory=dict)
+    nodes: dict[NodeName, int] = field(default_factory=dict)
     #: counts changes of its pods, of what it uses and where
     stamp: int = 0
     #: since when a pod of it is bound, and when it was first assigned, since it last used nothing
@@ -147,14 +151,11 @@ class Gangs(dict[GangId, GangState]):
 def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
     """Note what pods of a gang use (`times` below zero: no longer); the ledger is charged by the caller."""
     state.stamp += 1
-    usage, nodes = state.usage, state.nodes
-    usage[PODS] += times
+    _count(state.nodes, node, times)
+    _count(state.usage, PODS, times)
     for resource, amount in requests:
         if resource != PODS:
-            usage[resource] += times * amount
-    nodes[node] += times
-    if not nodes[node]:
-        del nodes[node]
+            _count(state.usage, resource, times * amount)
 
 
 def fill(state: GangState, pod: PodId, place: Place | None, at: float = 0.0) -> None:
@@ -258,3 +259,11 @@ def indices(*places: Iterable[Place]) -> dict[str, set[int]]:
                 found = sets[pod_set] = set()
             found.add(index)
     return sets
+
+
+def _count(counts: dict[Key, int], key: Key, more: int) -> None:
+    count = counts.get(key, 0) + more
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)

@@ -133,6 +133,6 @@ class Settlement:
 
     def _limit_holds(self, state: GangState, now: float) -> None:
         """The start is over: places that were promised with it are held a while longer, not for ever."""
-        for promise in state.holds.values():
+        for place, promise in state.holds.items():
             if promise.told and promise.until is None:
-                promise.until = now + self._hold
+                state.holds[place] = promise._replace(until=now + self._hold)

@@ -6,7 +6,6 @@ lifted; it is fitted; if it does not fit and victims might help, it is fitted wi
 lasts (the places are held, the victims are told to go) or the ledger is rolled back to the mark.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -135,18 +134,21 @@ class Starts:
         state: GangState,
         placed: Mapping[Place, int],
         devices: Mapping[Place, int],
-        until: Mapping[Place, float | None],
+        until: float | None = None,
     ) -> None:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None
         asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
-        holds, names = state.holds, self._nodes.names
+        together: dict[tuple[str, int], list[Place]] = {}
         for place, column in placed.items():
-            requests, who = asked[place.pod_set]
-            holds[place] = Hold(names[column], requests, True, until[place], devices.get(place), who)
-        together = Counter((column, place.pod_set) for place, column in placed.items())
-        for (column, pod_set), times in together.items():
-            occupy(state, names[column], asked[pod_set][0], times)
+            together.setdefault((place.pod_set, column), []).append(place)
+        holds, names = state.holds, self._nodes.names
+        for (pod_set, column), places in together.items():
+            node, (requests, who) = names[column], asked[pod_set]
+            holds.update(dict.fromkeys(places, Hold(node, requests, True, until, None, who)))
+            occupy(state, node, requests, len(places))
+        for place, device in devices.items():
+            holds[place] = holds[place]._replace(device=device)
         state.planned.clear()
         state.lapsed -= placed.keys()
 
@@ -218,9 +220,9 @@ class Starts:
             self._misfits.clear()  # a place that moved has left room behind
             self._fit.exact.room_freed()
         whole = len(placed) == sum(map(len, state.vacant))
-        fresh = now + self._hold if state.pods else None
-        until = dict.fromkeys(placed, fresh) | {p: untold[p].until for p in untold.keys() & placed.keys()}
-        self.promise(state, placed, devices, until)
+        self.promise(state, placed, devices, now + self._hold if state.pods else None)
+        for place in untold.keys() & placed.keys():  # no longer than it was held for
+            state.holds[place] = state.holds[place]._replace(until=untold[place].until)
         self._settlement.started(state, whole=whole)
         if not placed:
             return None

@@ -134,9 +134,9 @@ class Earliest:
 
 def _left_by(state: GangState, resource: str) -> int:
     """At most so much more of a resource is free once it has ended: each share may have kept a GPU open."""
-    usage = state.usage
+    use = state.usage.get
     if resource == GPU:
-        return usage[GPU] + (usage[PODS] if usage[GPU_SHARE] else 0)
+        return use(GPU, 0) + (use(PODS, 0) if use(GPU_SHARE, 0) else 0)
     if resource == GPU_SHARE:
-        return usage[GPU_SHARE] + WHOLE * usage[GPU]
-    return usage[resource]
+        return use(GPU_SHARE, 0) + WHOLE * use(GPU, 0)
+    return use(resource, 0)

@@ -179,5 +179,5 @@ class Case:
 def _held(state: GangState, resource: str) -> int:
     """What a gang uses of a resource; of GPUs thousandths, as shares and whole devices compete for them."""
     if resource in (GPU, GPU_SHARE):
-        return state.usage[GPU] * WHOLE + state.usage[GPU_SHARE]
-    return state.usage[resource]
+        return state.usage.get(GPU, 0) * WHOLE + state.usage.get(GPU_SHARE, 0)
+    return state.usage.get(resource, 0)

@@ -165,14 +165,16 @@ class Queues:
             self._charge(new, 1)
 
     def _charge_of(self, state: GangState, leaving: Amounts) -> _Charge | None:
-        gang, gone = state.gang, dict(leaving)
-        left = [(r, n - gone.get(r, 0)) for r, n in state.usage.items()] if gone else state.usage.items()
-        used = counted(tuple([(r, n) for r, n in left if n > 0]))
+        gang, used = state.gang, tuple(state.usage.items())
+        if leaving:
+            gone = dict(leaving)
+            used = tuple([(r, n - gone.get(r, 0)) for r, n in used if n > gone.get(r, 0)])
+        used = counted(used)
         if gang is None:
             return _Charge("", "", used, (), False, False) if used else None
         asks = gang.gate is None and state.want is not None and self.barred(gang) is None
         wanted = self.demand(state.want)[1] if asks and state.want is not None else ()
-        stands = state.begun and bool(used or not gone)
+        stands = state.begun and bool(used or not leaving)
         return _Charge(gang.queue, gang.namespace, used, wanted, stands, asks and state.waits)
 
     def _charge(self, charge: _Charge, sign: int) -> None:

@@ -41,10 +41,10 @@ def _candidates(question: Question) -> list[GangState]:
         other
         for other in case.holds(PODS)
         if other is not question.state
-        and all(other.usage[resource] >= amount for resource, amount in lacking.items())
+        and all(other.usage.get(resource, 0) >= amount for resource, amount in lacking.items())
         and any(usable[column[node]] for node in other.nodes if node in column)
     ]
     if not found:
         return []
     scarcest = max(lacking, key=lambda resource: (lacking[resource], resource))
-    return sorted(found, key=lambda other: (other.usage[scarcest], other.id))
+    return sorted(found, key=lambda other: (other.usage.get(scarcest, 0), other.id))

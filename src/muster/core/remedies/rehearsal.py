@@ -322,7 +322,7 @@ class Rehearsal:
             self._save(state)
             devices = self._fit.devices(want, placed, mark)
             self._ledger.commit(mark)
-            self._starts.promise(state, placed, devices, dict.fromkeys(placed))
+            self._starts.promise(state, placed, devices)
             self._settlement.account(state)
             return True
         self._ledger.rollback(mark)
