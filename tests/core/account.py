@@ -95,7 +95,7 @@ class Account:
     #: places that an Assign has promised and that are neither filled nor given up
     promised: dict[Key, Promise] = field(default_factory=dict)
     #: places that an open plan names, and that no Assign has promised yet
-    planned: defaultdict[GangId, set[Place]] = field(default_factory=lambda: defaultdict(set))
+    planned: defaultdict[GangId, dict[Place, NodeName]] = field(default_factory=lambda: defaultdict(dict))
     vacated: dict[Key, Vacated] = field(default_factory=dict)
     #: gangs that have promises of a time when they asked something else of the topology, or when a node of
     #: theirs was elsewhere in it
@@ -118,7 +118,12 @@ class Account:
             case NodeChanged():
                 before = self.nodes.get(event.name)
                 if before is None or before.labels != event.labels:
-                    self.torn |= {gang for (gang, _), at in self.promised.items() if at.node == event.name}
+                    here = {pod.gang for pod in self.pods.values() if pod.node == event.name}
+                    self.torn |= {
+                        gang
+                        for (gang, _), at in self.promised.items()
+                        if at.node == event.name or gang in here
+                    }
                 self.nodes[event.name] = event
             case NodeRemoved():
                 self.nodes.pop(event.name, None)
@@ -140,15 +145,15 @@ class Account:
                     self._pod_ended(pod, event.at)
             case PlacesRetired():
                 self.retired[event.gang] = event.places
-                self.planned[event.gang] -= event.places
+                self._unplan(event.gang, event.places)
             case PlanFound():
                 filled = {pod.place for pod in self.pods.values() if pod.gang == event.gang}
                 promised = {place for _, place in self.promises_of(event.gang)}
                 known_ = filled | promised | self.retired.get(event.gang, frozenset())
-                self.planned[event.gang] |= event.nodes.keys() - known_
+                self.planned[event.gang] |= {p: n for p, n in event.nodes.items() if p not in known_}
             case PlacesLost():
                 self.give_up((event.gang, place) for place in event.places)
-                self.planned[event.gang] -= event.places
+                self._unplan(event.gang, event.places)
             case CommitFailed():
                 self._begin_anew(event.gang)
             case LayersChanged():
@@ -177,7 +182,7 @@ class Account:
             self.bound[event.gang] = min(event.at, self.bound.get(event.gang, event.at))
         if event.place is not None:
             self.give_up([(event.gang, event.place)])
-            self.planned[event.gang].discard(event.place)
+            self._unplan(event.gang, {event.place})
         if event.gang in self.ending:
             self.leaving[event.pod] = self.called[event.pod] = self.ending[event.gang]
 
@@ -196,6 +201,10 @@ class Account:
         self.called = {pod: other for pod, other in self.called.items() if other != gang}
         self.leaving = {pod: other for pod, other in self.leaving.items() if other != gang}
         self.ending = {victim: other for victim, other in self.ending.items() if other != gang}
+
+    def _unplan(self, gang: GangId, places: Iterable[Place]) -> None:
+        for place in places:
+            self.planned[gang].pop(place, None)
 
     def give_up(self, keys: Iterable[Key]) -> None:
         for key in keys:

@@ -2,8 +2,16 @@
 
 from dataclasses import replace
 
-from muster.core.decisions import Decision, Evict
-from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound, PodsEnded
+from muster.core.decisions import Assign, Decision, Evict
+from muster.core.events import (
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    PlanFound,
+    PodBound,
+    PodsEnded,
+)
 from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, Strategy
 from muster.core.placement import Claim
 from muster.core.scheduler import Scheduler
@@ -77,6 +85,21 @@ def test_who_becomes_exclusive_beside_another_is_replaced_elsewhere() -> None:
     assert not assigns(made.decide(1.0))
     made.apply(PodsEnded((pod("one", Place("main", 0)),), 2.0))
     assert [where(found) for found in assigns(made.decide(2.0))] == [["b_1"]]
+
+
+def test_what_is_planned_beside_it_before_stays_planned() -> None:
+    made = tree("a_1")
+    for name in ("one", "other"):
+        made.apply(GangSubmitted(gang(name)))
+        made.apply(
+            PodBound(PodId(name), NodeName("a_1"), shape(gpu=1).requests, GangId(name), Place("main", 0))
+        )
+    made.apply(GangSubmitted(alone("one")))
+    made.apply(GangSubmitted(gang("third", priority=1)))
+    made.apply(PlanFound(GangId("third"), {Place("main", 0): NodeName("a_1")}))
+    (assign,) = made.decide(0.0)
+    assert isinstance(assign, Assign)
+    assert where(assign) == ["a_1"]
 
 
 def test_pods_of_nobody_do_not_count() -> None:

@@ -177,7 +177,7 @@ class Witness(Account):
     def _assigned(self, assign: Assign) -> None:
         gang = self.gangs[assign.gang]
         assert gang.gate is None, "a gated gang was started"
-        begun, planned = self.has_begun(gang.id), self.planned.get(gang.id)
+        begun, planned = self.has_begun(gang.id), self.planned.get(gang.id, {})
         charged = self.charged(gang.namespace, [gang.id])
         more = self._more(gang, assign)
         shapes = {s.name: s.shape for s in gang.pod_sets}
@@ -202,7 +202,7 @@ class Witness(Account):
                 assert room.amounts[GPU] >= 0, f"{node} has not so many devices"
         assert self.complete(gang), "less than the minimum was assigned"
         self._check_layers(gang)
-        self._check_company(gang, assign)
+        self._check_company(gang, assign, {*planned.values()})
         self._check_caps(gang, more)
         if not planned:
             self._check_quotas(gang, charged)
@@ -238,8 +238,11 @@ class Witness(Account):
             whole = all(count % gather.multiple == 0 for count in domains.values())
             assert whole or self.retired.get(gang.id), "no whole multiples"
 
-    def _check_company(self, gang: Gang, assign: Assign) -> None:
-        """Nobody meets whom he keeps away from; who wants company has it; spreads are even."""
+    def _check_company(self, gang: Gang, assign: Assign, planned: Set[NodeName]) -> None:
+        """Nobody meets whom he keeps away from; who wants company has it; spreads are even.
+
+        `planned`: where an open plan put it, whoever has the domain to himself since then.
+        """
         mine, others = self.seen(gang.id)
         new = [mine[place] for place in assign.nodes]
         there = [*others, *(pod for place, pod in mine.items() if place not in assign.nodes)]
@@ -247,7 +250,7 @@ class Witness(Account):
         if not self.blurred:
             assert company.accompanied(new, there, self.nodes), "a pod has not the company that it wants"
             assert company.even(new, there, self.nodes), "a domain is ahead of the others by too much"
-        for node in assign.nodes.values():
+        for node in {*assign.nodes.values()} - planned:
             assert not self._intrudes(gang, node), f"{node} is in a domain that belongs to one gang alone"
 
     def _intrudes(self, gang: Gang, node: NodeName) -> bool:
@@ -437,8 +440,11 @@ def may_run(shape: Shape, node: NodeChanged) -> bool:
 
 
 def _holds(room: Room, shapes: Sequence[Shape], counts: Sequence[int]) -> bool:
-    taken: defaultdict[str, int] = defaultdict(int)
+    together: Counter[Shape] = Counter()
     for shape, count in zip(shapes, counts, strict=True):
+        together[shape] += count
+    taken: defaultdict[str, int] = defaultdict(int)
+    for shape, count in together.items():
         for resource, amount in demand(shape.requests).items() if count else ():
             if resource == GPU_SHARE:  # of one size: what open devices do not take needs whole ones
                 if room.amounts[GPU] < 0:

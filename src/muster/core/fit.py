@@ -50,6 +50,8 @@ class Fit:
         A verdict, and the ledger as it was, if the minimum does not fit.
         """
         barred = self.exclusion.barred(claim.want)
+        if barred is not None and claim.planned:
+            barred = np.setdiff1d(barred, claim.planned)
         if barred is not None and len(barred):
             excluded = barred if claim.excluded is None else np.union1d(barred, claim.excluded)
             claim = replace(claim, excluded=excluded)

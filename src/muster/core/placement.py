@@ -115,6 +115,8 @@ class Claim:
     vacant: Sequence[Sequence[int]]
     #: places that have a node of their own, and keep it if they can: held since they were vacated, or planned
     preferred: Mapping[Place, int] = field(default_factory=dict)
+    #: those of them that are planned: what a plan promises was allowed then, whoever has the domain by now
+    planned: Sequence[int] = ()
     #: where the gang's other places are, that stay there: bound, or held
     settled: Mapping[Place, int] = field(default_factory=dict)
     #: columns to keep off

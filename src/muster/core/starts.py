@@ -185,6 +185,7 @@ class Starts:
             want,
             vacant,
             preferred=self._preferred(state, untold),
+            planned=[column[node] for node in state.planned.values() if node in column],
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
             ranks=ranks,
