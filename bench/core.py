@@ -20,7 +20,7 @@ from muster.core.events import (
     GangSubmitted,
     LayersChanged,
     NodeChanged,
-    PodBound,
+    PodsBound,
     Presence,
     QueueChanged,
 )
@@ -111,7 +111,7 @@ def cluster(nodes: int = NODES, labels: bool = False, config: Config | None = No
         scheduler.apply(NodeChanged(name, capacity, labels=where if labels else ()))
         if used:
             requests = (("cpu", 8_000 * used), ("memory", 65_536 * used), (GPU, used))
-            scheduler.apply(PodBound(PodId(f"pod-{i}"), name, requests))
+            scheduler.apply(PodsBound({PodId(f"pod-{i}"): None}, name, requests))
     scheduler.decide(0.0)
     return scheduler
 
@@ -294,7 +294,7 @@ def waiting() -> dict[str, float]:
 
 def _event(scheduler: Scheduler, number: int) -> float:
     """Milliseconds of the cycle after a pod has come to a node."""
-    scheduler.apply(PodBound(PodId(f"one-{number}"), NodeName("node-00000"), ()))
+    scheduler.apply(PodsBound({PodId(f"one-{number}"): None}, NodeName("node-00000"), ()))
     return 1e3 * timed(scheduler)
 
 
@@ -308,7 +308,7 @@ def behind_a_reservation() -> dict[str, float]:
     for i in range(GANGS):
         scheduler.apply(GangSubmitted(replace(gang(f"default/next-{i}", 64, 1.0 + i), limit=9_000.0)))
     scheduler.decide(0.0)
-    scheduler.apply(PodBound(PodId("one"), NodeName("node-00000"), ()))
+    scheduler.apply(PodsBound({PodId("one"): None}, NodeName("node-00000"), ()))
     took = timed(scheduler)
     assert scheduler.reservations.made, "nobody waits for a time"
     return {"decide: 10,000 gangs wait behind a reservation, one event, ms": 1e3 * took}

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.events import NodeChanged, PodBound
+from muster.core.events import NodeChanged, PodsBound
 from muster.core.exact import Answer, Exact, Rung, Verdict
 from muster.core.exact.solver import Program, optimum
 from muster.core.gang import Amounts, NodeName, PodId, Shape
@@ -76,7 +76,9 @@ def cluster(nodes: int, weights: Sequence[int]) -> tuple[Scheduler, Room]:
         if fits_on(room[node], pod):
             take(room[node], pod)
             free -= pod[2]
-            scheduler.apply(PodBound(PodId(f"pod-{serial}"), NodeName(f"node-{node:05}"), amounts(pod)))
+            scheduler.apply(
+                PodsBound({PodId(f"pod-{serial}"): None}, NodeName(f"node-{node:05}"), amounts(pod))
+            )
     scheduler.decide(0.0)
     return scheduler, room
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.core import GPU, cluster, domain_choice, gang, selection, three_layers, timed
-from muster.core.events import GangSubmitted, PodBound, QueueChanged
+from muster.core.events import GangSubmitted, PodsBound, QueueChanged
 from muster.core.gang import Gang, NodeName, PodId, PodSet, Queue, Shape
 from muster.core.placement import Claim, Part, Want
 from muster.core.scheduler import Scheduler
@@ -107,7 +107,7 @@ def _one_event(scheduler: Scheduler, gangs: list[Gang]) -> float:
     for one in gangs:
         scheduler.apply(GangSubmitted(one))
     scheduler.decide(0.0)
-    scheduler.apply(PodBound(PodId("one"), NodeName("node-00000"), ()))
+    scheduler.apply(PodsBound({PodId("one"): None}, NodeName("node-00000"), ()))
     return 1e3 * timed(scheduler)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster.core.decisions import Assign, Evict
-from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodBound
+from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodsBound
 from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, PodId, PodSet, Shape, Strategy
 from muster.core.scheduler import Config, Scheduler
 
@@ -94,7 +94,7 @@ def full(seed: int) -> Scheduler:
             at = rng.uniform(1.0, NOW)
             for place, node in assign.nodes.items():
                 pod = PodId(f"{assign.gang}/{place}")
-                scheduler.apply(PodBound(pod, node, SHAPES[gpus].requests, assign.gang, place, at=at))
+                scheduler.apply(PodsBound({pod: place}, node, SHAPES[gpus].requests, assign.gang, at=at))
         left -= count * gpus
     scheduler.decide(0.0)
     return scheduler

@@ -18,7 +18,7 @@ from muster.core.events import (
     GangSubmitted,
     NodeChanged,
     PlacesLost,
-    PodBound,
+    PodsBound,
     PodsEnded,
 )
 from muster.core.gang import (
@@ -50,7 +50,7 @@ SHAPE = Shape(
 ENTRIES: list[Event | Decision | Mark] = [
     NodeChanged(N, (("cpu", 4000),), (("zone", "a"),), (Taint("k", "v", Effect.NO_EXECUTE),)),
     GangSubmitted(Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 12.5, gate=Gate(Code.GATED, "held"))),
-    PodBound(PodId("u"), N, (("cpu", 1000),), G, Place("w", 1)),
+    PodsBound({PodId("u"): Place("w", 1)}, N, (("cpu", 1000),), G),
     PodsEnded((PodId("u"),), 99.5),
     PlacesLost(G, frozenset({Place("w", 0), Place("w", 1)}), frozenset({N}), 60.0),
     CommitFailed(G, inf, "refused"),

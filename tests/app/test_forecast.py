@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from muster.app.forecast import starts
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision
-from muster.core.events import GangSubmitted, NodeChanged, PodBound
+from muster.core.events import GangSubmitted, NodeChanged, PodsBound
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.scheduler import Config, Scheduler
 
@@ -36,7 +36,7 @@ def test_gangs_start_when_others_end() -> None:
 
 def test_what_runs_already_counts_from_its_start() -> None:
     core = scheduler(gang("a", 4, 70), gang("b", 4, 50, submitted=1))
-    core.apply(PodBound(PodId("p"), NodeName("n"), (("cpu", 4),), GangId("a"), Place("main", 0), at=60))
+    core.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("n"), (("cpu", 4),), GangId("a"), at=60))
     assert forecast(core, 100, "b") == {"b": 130}
 
 
@@ -47,7 +47,7 @@ def test_of_what_waits_for_an_end_that_nobody_knows_nothing_is_said() -> None:
 
 def test_victims_wait_again_and_may_start_again() -> None:
     core = scheduler(gang("low", 4, 100))
-    core.apply(PodBound(PodId("p"), NodeName("n"), (("cpu", 4),), GangId("low"), Place("main", 0), at=60))
+    core.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("n"), (("cpu", 4),), GangId("low"), at=60))
     core.decide(90)
     core.apply(GangSubmitted(gang("high", 3, 40, priority=5, submitted=95)))
     assert forecast(core, 100, "high", "low") == {"high": 100, "low": 140}

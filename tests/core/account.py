@@ -8,7 +8,7 @@ replacements on its own (`vacated`), and victims' promises of which a bind may b
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from muster.core.decisions import Victim
@@ -25,7 +25,7 @@ from muster.core.events import (
     PlacesLost,
     PlacesRetired,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
     QueueChanged,
@@ -86,7 +86,8 @@ class Account:
     nodes: dict[NodeName, NodeChanged] = field(default_factory=dict)
     layers: tuple[Layer, ...] = ()
     gangs: dict[GangId, Gang] = field(default_factory=dict)
-    pods: dict[PodId, PodBound] = field(default_factory=dict)
+    #: what was told of each pod by itself
+    pods: dict[PodId, PodsBound] = field(default_factory=dict)
     #: the place that a pod filled that fills none now
     formerly: dict[PodId, Place] = field(default_factory=dict)
     #: since when a pod of a gang is bound
@@ -138,8 +139,9 @@ class Account:
                 self.gangs.pop(event.gang, None)
                 self.retired.pop(event.gang, None)
                 self._begin_anew(event.gang)
-            case PodBound():
-                self._pod_bound(event)
+            case PodsBound():
+                for pod, place in event.pods.items():
+                    self._pod_bound(pod, place, replace(event, pods={pod: place}))
             case PodsEnded():
                 for pod in event.pods:
                     self._pod_ended(pod, event.at)
@@ -147,9 +149,8 @@ class Account:
                 self.retired[event.gang] = event.places
                 self._unplan(event.gang, event.places)
             case PlanFound():
-                filled = {pod.place for pod in self.pods.values() if pod.gang == event.gang}
                 promised = {place for _, place in self.promises_of(event.gang)}
-                known_ = filled | promised | self.retired.get(event.gang, frozenset())
+                known_ = self.filled(event.gang) | promised | self.retired.get(event.gang, frozenset())
                 self.planned[event.gang] |= {p: n for p, n in event.nodes.items() if p not in known_}
             case PlacesLost():
                 self.give_up((event.gang, place) for place in event.places)
@@ -171,28 +172,28 @@ class Account:
             case BudgetRemoved():
                 self.budgets.pop((event.namespace, event.name), None)
 
-    def _pod_bound(self, event: PodBound) -> None:
-        before = self.pods.get(event.pod)
-        if before is not None and before.place is not None and event.place is None:
-            self.formerly[event.pod] = before.place
-        self.pods[event.pod] = event
+    def _pod_bound(self, pod: PodId, place: Place | None, event: PodsBound) -> None:
+        before = self.pods.get(pod)
+        if before is not None and (filled := before.pods[pod]) is not None and place is None:
+            self.formerly[pod] = filled
+        self.pods[pod] = event
         if event.gang is None:
             return
         if event.at > 0:
             self.bound[event.gang] = min(event.at, self.bound.get(event.gang, event.at))
-        if event.place is not None:
-            self.give_up([(event.gang, event.place)])
-            self._unplan(event.gang, {event.place})
+        if place is not None:
+            self.give_up([(event.gang, place)])
+            self._unplan(event.gang, [place])
         if event.gang in self.ending:
-            self.leaving[event.pod] = self.called[event.pod] = self.ending[event.gang]
+            self.leaving[pod] = self.called[pod] = self.ending[event.gang]
 
-    def _pod_ended(self, id_: PodId, at: float) -> None:
-        pod = self.pods.pop(id_, None)
-        self.leaving.pop(id_, None)
-        self.called.pop(id_, None)
-        former = self.formerly.pop(id_, None)
-        if pod is not None and pod.gang is not None and (place := pod.place or former) is not None:
-            self.vacated[pod.gang, place] = Vacated(pod.requests, at + self.hold)
+    def _pod_ended(self, pod: PodId, at: float) -> None:
+        bound = self.pods.pop(pod, None)
+        self.leaving.pop(pod, None)
+        self.called.pop(pod, None)
+        former = self.formerly.pop(pod, None)
+        if bound is not None and bound.gang is not None and (place := bound.pods[pod] or former) is not None:
+            self.vacated[bound.gang, place] = Vacated(bound.requests, at + self.hold)
 
     def _begin_anew(self, gang: GangId) -> None:
         """It holds nothing, and whoever was told to end for it stays, as far as it is concerned."""
@@ -266,8 +267,7 @@ class Account:
 
     def done(self, gang: Gang) -> Counter[str]:
         """Places of each pod set that are filled, retired or promised."""
-        places = {pod.place for pod in self.pods.values() if pod.gang == gang.id and pod.place is not None}
-        places |= self.retired.get(gang.id, frozenset())
+        places = self.filled(gang.id) | self.retired.get(gang.id, frozenset())
         places |= {place for _, place in self.promises_of(gang.id)}
         done: Counter[str] = Counter()
         for pod_set in gang.pod_sets:
@@ -281,6 +281,11 @@ class Account:
             or any(pod.gang == gang for pod in self.pods.values())
             or any(key[0] == gang for key in (*self.promised, *self.vacated))
         )
+
+    def filled(self, gang: GangId) -> set[Place]:
+        """Places that its pods fill."""
+        places = {bound.pods[pod] for pod, bound in self.pods.items() if bound.gang == gang}
+        return {place for place in places if place is not None}
 
     def promises_of(self, gang: GangId) -> list[Key]:
         return sorted(key for key in self.promised if key[0] == gang)

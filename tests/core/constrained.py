@@ -15,7 +15,7 @@ from muster.core.events import (
     LayersChanged,
     NodeChanged,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
 )
@@ -125,7 +125,7 @@ def scheduler(case: Case) -> Scheduler:
     for fact in case.nodes:
         made.apply(fact)
     for i, pod in enumerate(case.there):
-        made.apply(PodBound(PodId(f"f{i}"), pod.node, (), presence=pod.presence))
+        made.apply(PodsBound({PodId(f"f{i}"): None}, pod.node, (), presence=pod.presence))
     made.apply(GangSubmitted(case.gang))
     return made
 
@@ -221,11 +221,11 @@ def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
             for place, pod in new.items():
                 bound = PodId(f"{place}@{now}")
                 requests, name = pod.shape.requests, pod.node
-                made.apply(PodBound(bound, name, requests, gang.id, place, pod.presence))
+                made.apply(PodsBound({bound: place}, name, requests, gang.id, pod.presence))
             there |= new
         if there and rng.random() < 0.7:
             lost = rng.choice(sorted(there))
-            pod_id = next(p for p, event in made.pods.items() if event.place == lost and event.gang)
+            pod_id = next(p for p, event in made.pods.items() if event.pods[p] == lost and event.gang)
             made.apply(PodsEnded((pod_id,), now))
             del there[lost]
 

@@ -4,7 +4,7 @@ import hashlib
 import random
 
 from muster.core.decisions import Decision
-from muster.core.events import Event, GangSubmitted, PodBound
+from muster.core.events import Event, GangSubmitted, PodsBound
 from muster.core.gang import NodeName, PodId, PodSet
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import GPU, amounts, gang, node, shape
@@ -19,7 +19,7 @@ def facts(seed: int, scale: int = 1, prefix: str = "n") -> list[Event]:
         cpu = rng.randint(4, 16)
         told.append(node(f"{prefix}{i:02}", scale * gpu, scale * cpu, 0, labels={"zone": zone}))
         used = amounts({GPU: scale * rng.randint(0, 2)})
-        told.append(PodBound(PodId(f"p{i}"), NodeName(f"{prefix}{i:02}"), used))
+        told.append(PodsBound({PodId(f"p{i}"): None}, NodeName(f"{prefix}{i:02}"), used))
     for i in range(15):
         sets = [
             PodSet(

@@ -15,7 +15,7 @@ from muster.core.events import (
     GangSubmitted,
     NodeChanged,
     NodeRemoved,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
 )
@@ -87,7 +87,7 @@ def told(cluster: list[NodeChanged], *gangs: Gang) -> Scheduler:
 def there(made: Scheduler, node: str, app: str, namespace: str = "ns", **seen: object) -> PodId:
     pod = PodId(f"{node}-{app}-{len(made.pods)}")
     presence = Presence(namespace, (("app", app),), **seen)  # type: ignore[arg-type]  # any field of Presence
-    made.apply(PodBound(pod, NodeName(node), (), presence=presence))
+    made.apply(PodsBound({pod: None}, NodeName(node), (), presence=presence))
     return pod
 
 
@@ -201,7 +201,7 @@ def test_a_spread_needs_its_domains_filled() -> None:
     spread = Spread(ZONE, 1, labelled("a"))
     assert where(told(nodes("a", "b", cpu=2), gang(pods("p", 4, spread=(spread,))))) == {"n0": 2, "n1": 2}
     full = told(nodes("a", "a", "b", cpu=2), gang(pods("p", 4, spread=(spread,))))
-    full.apply(PodBound(PodId("f"), NodeName("n2"), (("cpu", 1),)))
+    full.apply(PodsBound({PodId("f"): None}, NodeName("n2"), (("cpu", 1),)))
     assert where(full) is None  # at most 2 + 1
 
 
@@ -306,7 +306,7 @@ def test_what_other_pods_see_is_one_account(seed: int) -> None:
     for event in tried.pods.values():
         fresh.apply(event)
     for place, promise in tried.gangs[GangId("g")].holds.items():
-        fresh.apply(PodBound(PodId(str(place)), promise.node, (), presence=promise.presence))
+        fresh.apply(PodsBound({PodId(str(place)): None}, promise.node, (), presence=promise.presence))
     fresh.decide(0.0)
     for question in list(tried.ledger.presences._answers):
         mine, theirs = (s.ledger.presences.count(question).tolist() for s in (tried, fresh))
@@ -364,7 +364,7 @@ def test_a_victim_gives_its_port_free() -> None:
     (assign,) = [d for d in made.decide(1.0) if isinstance(d, Assign)]
     presence = Presence("ns", (("app", "a"),), (PORT,))
     for place, node in assign.nodes.items():
-        made.apply(PodBound(PodId("l"), node, (("cpu", 1),), assign.gang, place, presence, 1.0))
+        made.apply(PodsBound({PodId("l"): place}, node, (("cpu", 1),), assign.gang, presence, 1.0))
     high = gang(pods("p", 1, ports=(PORT,)), name="high")
     made.apply(GangSubmitted(replace(high, priority=1)))
     told_now = made.decide(2.0)
@@ -427,12 +427,11 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
                     promise = made.gangs[decision.gang].holds[place]
                     labels = (*promise.presence.labels, ("index", str(place.index)))
                     made.apply(
-                        PodBound(
-                            PodId(f"{decision.gang}/{place}/{step}"),
+                        PodsBound(
+                            {PodId(f"{decision.gang}/{place}/{step}"): place},
                             node,
                             promise.requests,
                             decision.gang,
-                            place,
                             replace(promise.presence, labels=labels),
                             now,
                         )

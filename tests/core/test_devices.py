@@ -11,7 +11,7 @@ from muster.core.events import (
     GangSubmitted,
     NodeChanged,
     NodeRemoved,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
 )
@@ -152,7 +152,9 @@ def test_a_restart_knows_the_devices_that_are_on_record() -> None:
     muster = scheduler([node("a", gpu=2)])
     for i, (share, device) in enumerate([(600, 1), (300, 0), (300, 1)]):
         requests = shape(share=share).requests
-        muster.apply(PodBound(PodId(f"p{i}"), NodeName("a"), requests, presence=Presence(device=device)))
+        muster.apply(
+            PodsBound({PodId(f"p{i}"): None}, NodeName("a"), requests, presence=Presence(device=device))
+        )
     muster.apply(GangSubmitted(gang("ns/x", of=shape(share=100))))
     muster.apply(GangSubmitted(gang("ns/y", of=shape(share=200))))
     muster.apply(GangSubmitted(gang("ns/z", of=shape(share=600))))
@@ -182,7 +184,7 @@ def test_a_pod_on_another_device_than_its_place_was_promised_is_charged_where_it
     [assign] = assigns(muster.decide(0.0))
     assert assign.devices == {Place("main", 0): 0}
     requests, place = shape(share=600).requests, Place("main", 0)
-    bound = PodBound(PodId("p"), NodeName("a"), requests, GangId("ns/x"), place, Presence(device=1))
+    bound = PodsBound({PodId("p"): place}, NodeName("a"), requests, GangId("ns/x"), Presence(device=1))
     muster.apply(bound)
     assert muster.nodes.devices.used(NodeName("a")) == [0, 600]
     muster.apply(GangRemoved(GangId("ns/x")))
@@ -233,7 +235,7 @@ def explained(
 ) -> Explanation:
     muster = scheduler(nodes)
     for i, (name, amount) in enumerate(taken):
-        muster.apply(PodBound(PodId(f"f{i}"), NodeName(name), shape(share=amount).requests))
+        muster.apply(PodsBound({PodId(f"f{i}"): None}, NodeName(name), shape(share=amount).requests))
     muster.apply(GangSubmitted(gang("ns/x", count=count, of=shape(share=share))))
     [wait] = waits(muster.decide(0.0))
     return wait.explanation

@@ -25,7 +25,7 @@ from muster.core.events import (
     CommitFailed,
     GangRemoved,
     GangSubmitted,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
     QueueChanged,
@@ -166,7 +166,7 @@ class Machine(RuleBasedStateMachine):
         presence = Presence("ns", (("app", self.gangs[gang].queue),))
         requests = self.gangs[gang].pod_sets[0].shape.requests
         pod = PodId(f"p{self.serial}")
-        self.muster.apply(PodBound(pod, target, requests, gang, place, presence, self.now))
+        self.muster.apply(PodsBound({pod: place}, target, requests, gang, presence, self.now))
 
     def end(self, pod: PodId) -> None:
         self.muster.apply(PodsEnded((pod,), self.now))

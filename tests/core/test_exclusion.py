@@ -9,7 +9,7 @@ from muster.core.events import (
     LayersChanged,
     NodeChanged,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
 )
 from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, Strategy
@@ -92,7 +92,7 @@ def test_what_is_planned_beside_it_before_stays_planned() -> None:
     for name in ("one", "other"):
         made.apply(GangSubmitted(gang(name)))
         made.apply(
-            PodBound(PodId(name), NodeName("a_1"), shape(gpu=1).requests, GangId(name), Place("main", 0))
+            PodsBound({PodId(name): Place("main", 0)}, NodeName("a_1"), shape(gpu=1).requests, GangId(name))
         )
     made.apply(GangSubmitted(alone("one")))
     made.apply(GangSubmitted(gang("third", priority=1)))
@@ -104,13 +104,13 @@ def test_what_is_planned_beside_it_before_stays_planned() -> None:
 
 def test_pods_of_nobody_do_not_count() -> None:
     made = tree("a_1")
-    made.apply(PodBound(PodId("daemon"), NodeName("a_1"), (("cpu", 100),)))
+    made.apply(PodsBound({PodId("daemon"): None}, NodeName("a_1"), (("cpu", 100),)))
     assert submit(made, alone("one")) == {"one": ["a_1"]}
 
 
 def test_who_is_where_is_known_when_nodes_have_come() -> None:
     made = tree("b_1", "d_1")
-    made.apply(PodBound(PodId("daemon"), NodeName("b_1"), ()))
+    made.apply(PodsBound({PodId("daemon"): None}, NodeName("b_1"), ()))
     assert submit(made, alone("one")) == {"one": ["b_1"]}
     made.apply(rack_node("a_1"))  # columns move
     assert submit(made, alone("two"), gang("other", count=8)) == {"other": ["a_1"] * 8, "two": ["d_1"]}

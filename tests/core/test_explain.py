@@ -3,7 +3,7 @@
 import pytest
 
 from muster.core.decisions import Explanation
-from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodsEnded
+from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
 from muster.core.explain.case import BLOCKERS
 from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Taint
 from muster.core.offline import misfit
@@ -161,7 +161,7 @@ def test_blockers_are_the_largest_holders_on_usable_nodes() -> None:
     made = scheduler([node(f"n{i}", gpu=8, labels=A100 if i < 7 else None) for i in range(8)])
     for i in range(8):
         holder = GangId(f"g{i}")
-        made.apply(PodBound(PodId(f"p{i}"), NodeName(f"n{i}"), amounts({GPU: i + 1}), holder))
+        made.apply(PodsBound({PodId(f"p{i}"): None}, NodeName(f"n{i}"), amounts({GPU: i + 1}), holder))
     foreign(made, "n0", 7)
     made.apply(GangSubmitted(gang("y", count=40, of=shape(gpu=1, selector=A100))))
     (wait,) = waits(made.decide(0.0))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import GangSubmitted, PodBound
+from muster.core.events import GangSubmitted, PodsBound
 from muster.core.exact import Verdict
 from muster.core.gang import NodeName, Place
 from muster.core.placement import Claim
@@ -85,7 +85,7 @@ def asked(case: Case) -> tuple[Scheduler, Claim]:
         other = replace(gang(f"other-{i}"), exclusive=layer)
         made.apply(GangSubmitted(other))
         place = Place("main", 0)
-        made.apply(PodBound(pod(other.id, place), NodeName(f"n{on}"), (), gang=other.id, place=place))
+        made.apply(PodsBound({pod(other.id, place): place}, NodeName(f"n{on}"), (), gang=other.id))
     made.decide(0.0)
     plain = claim(case.problem)
     assert plain.want.rules is not None

@@ -41,7 +41,7 @@ from muster.core.events import (
     PlacesLost,
     PlacesRetired,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
     QueueChanged,
@@ -209,7 +209,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES), gpu=st.integers(1, 3))
     def foreign_pod(self, name: NodeName, gpu: int) -> None:
         self.serial += 1
-        self.tell(PodBound(PodId(f"foreign-{self.serial}"), name, amounts({GPU: gpu})))
+        self.tell(PodsBound({PodId(f"foreign-{self.serial}"): None}, name, amounts({GPU: gpu})))
 
     @rule(queue=QUEUES, then=THEN)
     def queue_changes(self, queue: Queue, then: float | None) -> None:
@@ -421,30 +421,49 @@ class Machine(RuleBasedStateMachine):
 
     # The runtime
 
-    @rule(data=st.data(), elsewhere=st.sampled_from([None, None, None, *NODES]))
-    def some_bind(self, data: st.DataObject, elsewhere: NodeName | None) -> None:
+    @rule(data=st.data(), elsewhere=st.sampled_from([None, None, None, *NODES]), together=st.booleans())
+    def some_bind(self, data: st.DataObject, elsewhere: NodeName | None, *, together: bool) -> None:
         held = sorted(self.assigned)
         if not held:
             return
+        bound = []
         for gang, place in data.draw(st.lists(st.sampled_from(held), unique=True, max_size=6)):
             node, device = self.assigned[gang, place]
-            self.bind(gang, place, elsewhere or node, device if elsewhere in (None, node) else None)
+            device = device if elsewhere in (None, node) else None
+            bound += self.bind(gang, place, elsewhere or node, device)
+        self.tell_bound(bound, together=together)
 
-    @rule(then=THEN)
-    def all_bind(self, then: float | None) -> None:
-        for (gang, place), promise in sorted(self.witness.promised.items()):
-            self.bind(gang, place, promise.node, promise.device)
+    @rule(then=THEN, together=st.booleans())
+    def all_bind(self, then: float | None, *, together: bool = False) -> None:
+        promised = sorted(self.witness.promised.items())
+        bound = [
+            event for (gang, place), at in promised for event in self.bind(gang, place, at.node, at.device)
+        ]
+        self.tell_bound(bound, together=together)
         self.cycle(then)
 
-    def bind(self, gang: GangId, place: Place, node: NodeName, device: int | None) -> None:
+    def bind(self, gang: GangId, place: Place, node: NodeName, device: int | None) -> list[PodsBound]:
         self.assigned.pop((gang, place), None)
         known = self.witness.gangs.get(gang)
         of = next((s for s in known.pod_sets if s.name == place.pod_set), None) if known else None
-        if of is not None:
-            self.serial += 1
-            presence = Presence("ns", of.labels, of.shape.ports, of.shape.apart, device)
-            pod = PodId(f"p{self.serial}")
-            self.tell(PodBound(pod, node, of.shape.requests, gang, place, presence, self.now))
+        if of is None:
+            return []
+        self.serial += 1
+        presence = Presence("ns", of.labels, of.shape.ports, of.shape.apart, device)
+        pod = PodId(f"p{self.serial}")
+        return [PodsBound({pod: place}, node, of.shape.requests, gang, presence, self.now)]
+
+    def tell_bound(self, bound: list[PodsBound], *, together: bool) -> None:
+        """Those that are the same in one fact, if they are told `together`."""
+        facts: list[PodsBound] = []
+        for event in bound:
+            same = next((i for i, fact in enumerate(facts) if replace(fact, pods=event.pods) == event), None)
+            if together and same is not None:
+                facts[same] = replace(event, pods={**facts[same].pods, **event.pods})
+            else:
+                facts.append(event)
+        for fact in facts:
+            self.tell(fact)
 
     @rule(data=st.data(), late=st.integers(0, 30), then=THEN)
     def pods_end(self, data: st.DataObject, late: int, then: float | None) -> None:
@@ -470,10 +489,12 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def attempt_ends(self, data: st.DataObject) -> None:
         """Pods of an earlier attempt are still there, but fill no place."""
-        if members := sorted(p for p, bound in self.muster.pods.items() if bound.place is not None):
+        if members := sorted(p for p, bound in self.muster.pods.items() if bound.pods[p] is not None):
             for pod in data.draw(st.lists(st.sampled_from(members), unique=True, max_size=4)):
                 bound = self.muster.pods[pod]
-                self.tell(PodBound(pod, bound.node, bound.requests, bound.gang, presence=bound.presence))
+                self.tell(
+                    PodsBound({pod: None}, bound.node, bound.requests, bound.gang, presence=bound.presence)
+                )
 
     @rule(data=st.data(), node=st.sampled_from(NODES))
     def place_lost(self, data: st.DataObject, node: NodeName) -> None:
@@ -550,7 +571,7 @@ class Machine(RuleBasedStateMachine):
         nodes, queues = self.muster.nodes, self.muster.queues
         resources = sorted(nodes.resources.items())
         return {
-            "filled": sorted((pod.pod, pod.gang, pod.place, pod.node) for pod in self.muster.pods.values()),
+            "filled": sorted((p, b.gang, b.pods[p], b.node) for p, b in self.muster.pods.items()),
             "held": sorted(
                 (gang, place, promise.node)
                 for gang, state in self.muster.gangs.items()

@@ -1,7 +1,7 @@
 import numpy as np
 
 from muster.core.decisions import Evict
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, PodsEnded
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, UNLIMITED, Log, Nodes
@@ -115,7 +115,7 @@ def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
     core = Scheduler()
     core.apply(NodeChanged(NodeName("n"), (("cpu", 4),)))
     core.apply(GangSubmitted(gang("low", 4, 0)))
-    core.apply(PodBound(PodId("p"), NodeName("n"), (("cpu", 4),), GangId("low"), Place("main", 0)))
+    core.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("n"), (("cpu", 4),), GangId("low")))
     core.decide(1.0)
     core.apply(GangSubmitted(gang("high", 3, 5)))
     assert any(isinstance(decision, Evict) for decision in core.decide(2.0))

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.core.eligibility import Eligibility
-from muster.core.events import GangSubmitted, PodBound, Presence
+from muster.core.events import GangSubmitted, PodsBound, Presence
 from muster.core.gang import NodeName, PodId, Shape
 from muster.core.ledger import Ledger
 from muster.core.nodes import Nodes
@@ -81,7 +81,7 @@ def test_a_share_goes_where_it_fits_best() -> None:
     for name, share, device in (("a", 300, 0), ("b", 500, 0), ("b", 400, 1)):
         of = shape(share=share)
         pod = PodId(f"{name}/{device}")
-        muster.apply(PodBound(pod, NodeName(name), of.requests, presence=Presence(device=device)))
+        muster.apply(PodsBound({pod: None}, NodeName(name), of.requests, presence=Presence(device=device)))
     muster.apply(GangSubmitted(gang("ns/pod", of=shape(share=500))))
     [assign] = assigns(muster.decide(0.0))
     assert (where(assign), [*assign.devices.values()]) == (["b"], [0])

@@ -14,7 +14,7 @@ from muster.core.events import (
     LayersChanged,
     NodeRemoved,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
     QueueChanged,
@@ -163,7 +163,7 @@ def test_the_minimum_run_time_ends() -> None:
 
 def test_pods_of_no_gang_are_nobodys_victims() -> None:
     made = scheduler([node("a")])
-    made.apply(PodBound(PodId("foreign"), NodeName("a"), amounts({GPU: 8})))
+    made.apply(PodsBound({PodId("foreign"): None}, NodeName("a"), amounts({GPU: 8})))
     made.apply(GangSubmitted(gang("high", count=4, priority=1)))
     assert ended(made.decide(1.0)) == []
 
@@ -673,7 +673,9 @@ def fills(made: Scheduler, name: str, since: float, **gpus: int) -> None:
     sets = tuple(PodSet(n, shape(gpu=count), 1, 1) for n, count in where.items())
     made.apply(GangSubmitted(gang(name, *sets)))
     for n, count in where.items():
-        bound = PodBound(PodId(f"{name}:{n}"), NodeName(n), amounts({GPU: count}), GangId(name), Place(n, 0))
+        bound = PodsBound(
+            {PodId(f"{name}:{n}"): Place(n, 0)}, NodeName(n), amounts({GPU: count}), GangId(name)
+        )
         made.apply(replace(bound, at=since))
 
 
@@ -722,7 +724,9 @@ def test_a_gang_that_has_places_in_a_domain_makes_room_there() -> None:
     fills(made, "there", 90.0, r1_0=8, r1_1=8)
     high = gathers(gang("high", count=2, of=shape(gpu=8), priority=1), Strategy.MUST_GATHER)
     made.apply(GangSubmitted(high))
-    made.apply(PodBound(PodId("p"), NodeName("r0-0"), amounts({GPU: 8}), high.id, Place("main", 0), at=50.0))
+    made.apply(
+        PodsBound({PodId("p"): Place("main", 0)}, NodeName("r0-0"), amounts({GPU: 8}), high.id, at=50.0)
+    )
     assert ended(made.decide(100.0)) == ["here"]
 
 

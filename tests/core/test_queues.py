@@ -9,7 +9,7 @@ from muster.core.events import (
     GangRemoved,
     GangSubmitted,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
     QueueChanged,
     QueueRemoved,
@@ -347,8 +347,8 @@ class TestRefusals:
     ) -> None:
         muster = cluster(queue("a", max_gangs=1), submit("g0", "a", 1), submit("g1", "a", 1))
         (assign,) = assigns(muster.decide(0.0))
-        (pod,) = bind(muster, assign)
-        muster.apply(PodsEnded((pod.pod,), 1.0))
+        (bound,) = bind(muster, assign)
+        muster.apply(PodsEnded(tuple(bound.pods), 1.0))
         assert [start.gang for start in assigns(muster.decide(1.0))] == ["g0"], "for its replacement"
         muster.apply(QueueChanged(Queue("a", **rules)))  # type: ignore[arg-type]
         assert [start.gang for start in assigns(muster.decide(301.0))] == started_
@@ -527,6 +527,6 @@ class TestOpenPlans:
 
     def test_nobody_who_lacks_something_is_before_it(self) -> None:
         muster = cluster(submit("lacks", "default", 2, priority=1), submit("g", "default", 2), nodes=1, gpu=3)
-        muster.apply(PodBound(PodId("there"), NodeName("n0"), gpus(1), GangId("lacks"), Place("main", 0)))
+        muster.apply(PodsBound({PodId("there"): Place("main", 0)}, NodeName("n0"), gpus(1), GangId("lacks")))
         muster.apply(PlanFound(GangId("g"), {Place("main", i): NodeName("n0") for i in (0, 1)}))
         assert [start.gang for start in assigns(muster.decide(0.0))] == ["g"]

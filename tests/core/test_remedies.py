@@ -12,7 +12,7 @@ from muster.core.events import (
     GangSubmitted,
     LayersChanged,
     NodeChanged,
-    PodBound,
+    PodsBound,
     Presence,
     QueueChanged,
     QuotaChanged,
@@ -45,7 +45,7 @@ def running(made: Scheduler, name: str, **gpus: int) -> None:
     made.apply(GangSubmitted(Gang(GangId(name), sets, len(sets), 0.0)))
     for n, g in sorted(gpus.items()):
         pod = PodId(f"{name}-{n}")
-        made.apply(PodBound(pod, NodeName(n), amounts({GPU: g}), GangId(name), Place(f"on-{n}", 0)))
+        made.apply(PodsBound({pod: Place(f"on-{n}", 0)}, NodeName(n), amounts({GPU: g}), GangId(name)))
 
 
 def told(made: Scheduler, wanted: Gang) -> tuple[Remedy, ...]:
@@ -103,7 +103,7 @@ def test_the_smallest_gang_whose_end_is_enough_is_named() -> None:
 def test_a_gang_that_has_begun_is_not_told_to_shrink() -> None:
     made = scheduler(free(4))
     made.apply(GangSubmitted(gang("x", count=6)))
-    made.apply(PodBound(PodId("p"), NodeName("n0"), amounts({GPU: 1}), GangId("x"), Place("main", 0)))
+    made.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("n0"), amounts({GPU: 1}), GangId("x")))
     (wait,) = waits(made.decide(0.0))
     assert starting(wait.explanation) == ()
 

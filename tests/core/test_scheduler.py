@@ -14,7 +14,7 @@ from muster.core.events import (
     PlacesLost,
     PlacesRetired,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
 )
 from muster.core.gang import Code, GangId, Gate, NodeName, Place, PodId, PodSet
@@ -129,7 +129,7 @@ def test_age_stays_the_oldest_told() -> None:
 
 def test_pods_bound_before_their_gang_and_node_are_known_count() -> None:
     made = scheduler()
-    bound = PodBound(PodId("p"), NodeName("a"), amounts({GPU: 1}), X, Place("main", 0))
+    bound = PodsBound({PodId("p"): Place("main", 0)}, NodeName("a"), amounts({GPU: 1}), X)
     made.apply(bound)
     made.decide(0.0)
     made.apply(GangSubmitted(gang("x", count=2)))
@@ -143,15 +143,61 @@ def test_a_pod_counts_where_it_really_is() -> None:
     made = scheduler([node("a", gpu=2), node("b", gpu=2)], gang("x"))
     (assign,) = assigns(made.decide(0.0))
     assert where(assign) == ["a"]
-    made.apply(PodBound(PodId("p"), NodeName("b"), amounts({GPU: 1}), X, Place("main", 0)))
+    made.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("b"), amounts({GPU: 1}), X))
     assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [2, 1]
     assert made.decide(0.0) == []
 
 
 def test_a_pod_that_is_told_elsewhere_moves() -> None:
     made = standing("a", "b", count=1)
-    made.apply(PodBound(pod("x", Place("main", 0)), NodeName("b"), amounts({GPU: 1}), X, Place("main", 0)))
+    made.apply(PodsBound({pod("x", Place("main", 0)): Place("main", 0)}, NodeName("b"), amounts({GPU: 1}), X))
     assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [4, 3]
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [[0, 1, 2], [0, 1, 9], [0, 1, 1], [0, 1, None], [0]],
+    ids=["as promised", "one nobody asked for", "two at one place", "one without a place", "one"],
+)
+@pytest.mark.parametrize("on", ["a", "b"])
+@pytest.mark.parametrize("share", [0, 300])
+def test_pods_that_are_told_of_together_count_as_one_by_one(
+    indices: list[int | None], on: str, share: int
+) -> None:
+    of = shape(share=share) if share else shape(gpu=1)
+    pods = {
+        PodId(f"p{n}"): None if index is None else Place("main", index) for n, index in enumerate(indices)
+    }
+    together, singly = (
+        scheduler([node("a", gpu=4), node("b", gpu=2)], gang("x", count=4, of=of)) for _ in range(2)
+    )
+    one_by_one = [PodsBound({p: place}, NodeName(on), of.requests, X, at=1.0) for p, place in pods.items()]
+    for made, facts in (
+        (together, [PodsBound(pods, NodeName(on), of.requests, X, at=1.0)] * 2),
+        (singly, one_by_one * 2),
+    ):
+        assert started(made.decide(0.0)) == ["x"]
+        for fact in facts:
+            made.apply(fact)
+        made.decide(1.0)
+    for pod_ in (None, *pods):
+        for made in (together, singly):
+            if pod_ is not None:
+                made.apply(PodsEnded((pod_,), 2.0))
+        one, other = together.gangs[X], singly.gangs[X]
+        assert (one.pods, one.filled, one.holds, one.bound) == (
+            other.pods,
+            other.filled,
+            other.holds,
+            other.bound,
+        )
+        assert (one.usage, one.nodes) == (other.usage, other.nodes)
+        assert together.nodes.used.tolist() == singly.nodes.used.tolist()
+        assert together.nodes.devices.used(NodeName(on)) == singly.nodes.devices.used(NodeName(on))
+        assert {p: (b.node, b.presence) for p, b in together.pods.items()} == {
+            p: (b.node, b.presence) for p, b in singly.pods.items()
+        }
+        assert together.decide(3.0) == singly.decide(3.0)
 
 
 def test_an_unknown_pod_that_ends_is_nothing() -> None:
@@ -219,8 +265,8 @@ def test_pods_that_end_after_a_failed_start_hold_nothing(seen_leaving: bool) -> 
     bind(made, assign, only=places(0))
     made.apply(CommitFailed(X, 10.0, "binding x-1 was refused"))
     if seen_leaving:
-        bound = made.pods[pod("x", Place("main", 0))]
-        made.apply(replace(bound, place=None))
+        first = pod("x", Place("main", 0))
+        made.apply(replace(made.pods[first], pods={first: None}))
     end(made, 0, at=1.0)
     assert started(made.decide(1.0)) == ["y"]
 
@@ -291,7 +337,7 @@ def test_a_replacement_goes_elsewhere_if_its_node_is_cordoned() -> None:
 
 def test_a_place_is_vacant_only_when_its_last_pod_is_gone() -> None:
     made = standing("a", count=1)
-    made.apply(PodBound(PodId("new"), NodeName("a"), amounts({GPU: 1}), X, Place("main", 0)))
+    made.apply(PodsBound({PodId("new"): Place("main", 0)}, NodeName("a"), amounts({GPU: 1}), X))
     end(made, 0, at=1.0)
     assert made.decide(1.0) == []
 
@@ -317,7 +363,7 @@ def test_what_is_lacking_after_a_hold_has_first_claim() -> None:
     (bound,) = bind(made, y)
     made.apply(GangSubmitted(gang("z", submitted=-1.0, priority=5)))
     made.apply(GangRemoved(GangId("y")))
-    made.apply(PodsEnded((bound.pod,), 302.0))
+    made.apply(PodsEnded(tuple(bound.pods), 302.0))
     assert started(made.decide(302.0)) == ["x"]
 
 
@@ -349,8 +395,9 @@ def test_a_restart_below_the_minimum_is_whole_or_not_at_all() -> None:
 def of_an_earlier_attempt(made: Scheduler, *indices: int) -> None:
     """The controllers start the gang anew: these pods are still there, but fill no place."""
     for index in indices:
-        bound = made.pods[pod("x", Place("main", index))]
-        made.apply(PodBound(bound.pod, bound.node, bound.requests, X))
+        former = pod("x", Place("main", index))
+        bound = made.pods[former]
+        made.apply(PodsBound({former: None}, bound.node, bound.requests, X))
 
 
 def test_a_restart_starts_elsewhere_while_its_old_pods_end() -> None:
@@ -454,7 +501,7 @@ def test_a_gang_that_asks_for_more_per_pod_is_placed_anew() -> None:
 def test_a_plan_that_is_found_is_continued_as_it_says() -> None:
     made = scheduler([node("a"), node("b")])
     made.apply(PlanFound(X, {Place("main", 0): NodeName("b"), Place("main", 1): NodeName("b")}))
-    made.apply(PodBound(PodId("p"), NodeName("b"), amounts({GPU: 1}), X, Place("main", 0)))
+    made.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("b"), amounts({GPU: 1}), X))
     made.apply(GangSubmitted(gang("x", count=2)))
     made.apply(GangSubmitted(gang("urgent", count=8, of=shape(gpu=2), priority=3)))
     decisions = made.decide(0.0)
@@ -497,7 +544,7 @@ def test_what_did_not_fit_is_tried_again_when_room_is_given() -> None:
     made = scheduler([node("a", gpu=4), node("b", gpu=4)], gang("x", count=4), gang("y", count=6))
     (assign,) = assigns(made.decide(0.0))
     bind(made, assign)
-    made.apply(PodBound(PodId("other"), NodeName("b"), amounts({GPU: 2})))
+    made.apply(PodsBound({PodId("other"): None}, NodeName("b"), amounts({GPU: 2})))
     assert started(made.decide(1.0)) == []
     made.apply(GangRemoved(X))
     end(made, 0, 1, 2, 3, at=2.0)

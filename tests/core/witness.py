@@ -182,7 +182,7 @@ class Witness(Account):
         more = self._more(gang, assign)
         shapes = {s.name: s.shape for s in gang.pod_sets}
         sizes = {s.name: s.count for s in gang.pod_sets}
-        filled = {pod.place for pod in self.pods.values() if pod.gang == assign.gang}
+        filled = self.filled(assign.gang)
         for place, node in assign.nodes.items():
             assert place.index < sizes[place.pod_set], "a place that the gang does not have"
             assert place not in filled, "a place that a pod fills"
@@ -335,7 +335,7 @@ class Witness(Account):
             assert victim.reclaimed == (other.queue != gang.queue)
             assert victim.reclaimed or other.priority < gang.priority
             if victim.pods:
-                left = [self.pods[pod].place for pod in mine - victim.pods]
+                left = [self.pods[pod].pods[pod] for pod in mine - victim.pods]
                 assert self._enough(other, {place for place in left if place is not None})
         if clear and len({s.shape for s in gang.pod_sets}) == 1:
             for spared in ended:

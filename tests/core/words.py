@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from muster.core.decisions import Assign, Decision, Release, Wait
-from muster.core.events import GangSubmitted, NodeChanged, PodBound
+from muster.core.events import GangSubmitted, NodeChanged, PodsBound
 from muster.core.gang import (
     Amounts,
     Gang,
@@ -89,14 +89,14 @@ def scheduler(nodes: Iterable[NodeChanged] = (), *gangs: Gang) -> Scheduler:
 
 
 def foreign(scheduler: Scheduler, on: str, gpu: int) -> None:
-    scheduler.apply(PodBound(PodId(f"foreign-{on}"), NodeName(on), amounts({GPU: gpu})))
+    scheduler.apply(PodsBound({PodId(f"foreign-{on}"): None}, NodeName(on), amounts({GPU: gpu})))
 
 
-def bind(scheduler: Scheduler, assign: Assign, only: Iterable[Place] | None = None) -> list[PodBound]:
+def bind(scheduler: Scheduler, assign: Assign, only: Iterable[Place] | None = None) -> list[PodsBound]:
     """Bind what was assigned, as a runtime would, under pod ids `<gang>:<place>`."""
     sets = {s.name: s.shape for s in _gang(scheduler, assign.gang).pod_sets}
     bound = [
-        PodBound(pod(assign.gang, place), name, sets[place.pod_set].requests, assign.gang, place)
+        PodsBound({pod(assign.gang, place): place}, name, sets[place.pod_set].requests, assign.gang)
         for place, name in sorted(assign.nodes.items())
         if only is None or place in only
     ]

@@ -17,7 +17,7 @@ from muster.core.events import (
     PlacesLost,
     PlacesRetired,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
 )
 from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId
@@ -28,7 +28,7 @@ class Planner:
     preempts: dict[str, str] = field(default_factory=dict)
     nodes: dict[NodeName, int] = field(default_factory=dict)
     gangs: dict[GangId, Gang] = field(default_factory=dict)
-    pods: dict[PodId, PodBound] = field(default_factory=dict)
+    pods: dict[PodId, PodsBound] = field(default_factory=dict)
     holds: dict[GangId, dict[Place, NodeName]] = field(default_factory=dict)
     planned: dict[GangId, dict[Place, NodeName]] = field(default_factory=dict)
     retired: dict[GangId, frozenset[Place]] = field(default_factory=dict)
@@ -53,10 +53,11 @@ class Planner:
             case GangRemoved(gang_id):
                 for of in (self.gangs, self.holds, self.planned, self.retired, self.told):
                     of.pop(gang_id, None)
-            case PodBound(pod, _, _, gang_of, place):
-                self.pods[pod] = event
-                if gang_of is not None and place is not None:
-                    self.holds.get(gang_of, {}).pop(place, None)
+            case PodsBound(bound, _, _, gang_of):
+                self.pods.update(dict.fromkeys(bound, event))
+                if gang_of is not None:
+                    held = self.holds.get(gang_of, {})
+                    self.holds[gang_of] = {p: node for p, node in held.items() if p not in bound.values()}
             case PodsEnded(ended):
                 for pod in ended:
                     self.pods.pop(pod, None)
@@ -88,7 +89,7 @@ class Planner:
 
     def _place(self, gang: Gang, now: float) -> list[Decision]:
         held = self.holds.setdefault(gang.id, {})
-        filled = {pod.place for pod in self.pods.values() if pod.gang == gang.id}
+        filled = {bound.pods[pod] for pod, bound in self.pods.items() if bound.gang == gang.id}
         taken = filled | self.retired.get(gang.id, frozenset()) | held.keys()
         wanted = [Place(p.name, i) for p in gang.pod_sets for i in range(p.count)]
         vacant = [place for place in wanted if place not in taken]
@@ -100,7 +101,7 @@ class Planner:
         if len(found) >= max(need, 1):
             return [self._hold(gang, found)]
         victim = GangId(self.preempts.get(gang.id, ""))
-        pods = frozenset(pod.pod for pod in self.pods.values() if pod.gang == victim)
+        pods = frozenset(pod for pod, bound in self.pods.items() if bound.gang == victim)
         if pods and not held and not filled:
             found = self._fit(gang, vacant, now, without=victim)
             if len(found) >= max(need, 1):

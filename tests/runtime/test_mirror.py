@@ -5,7 +5,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace, Pod
 from muster.api.kinds import NAMESPACE, POD
-from muster.core.events import PodBound
+from muster.core.events import PodsBound
 from muster.runtime.mirror import Mirror
 
 SELECTOR = {"matchLabels": {"team": "x"}}
@@ -26,8 +26,8 @@ def namespace(**labels: str) -> Namespace:
     return msgspec.convert({"metadata": {"name": "other", "labels": labels}}, Namespace)
 
 
-def bound(mirror: Mirror) -> list[PodBound]:
-    return [event for event in mirror.drain(0.0).events if isinstance(event, PodBound)]
+def bound(mirror: Mirror) -> list[PodsBound]:
+    return [event for event in mirror.drain(0.0).events if isinstance(event, PodsBound)]
 
 
 def test_a_pod_that_looks_at_namespaces_is_told_anew_when_they_change() -> None:

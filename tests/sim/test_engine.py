@@ -3,8 +3,8 @@
 import pytest
 
 from muster.core.decisions import Decision, Evict, Victim
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodBound, PodsEnded
-from muster.core.gang import PodId
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
+from muster.core.gang import Place, PodId
 from muster.core.scheduler import Scheduler
 from muster.sim.engine import Pass, Violation
 from muster.sim.policies import policy
@@ -37,17 +37,15 @@ def test_the_core_is_told_what_a_live_scheduler_would_be_told() -> None:
     play(core, machine(8), [one])
     (gang,) = [event.gang for event in core.submitted]
     assert (gang.id, gang.submitted, gang.min_count, gang.pod_sets) == (one.id, 3, 2, one.pod_sets)
-    node, submitted, at, *bound, removed, ended, last = core.told
+    node, submitted, at, bound, removed, ended, last = core.told
     assert isinstance(node, NodeChanged)
     assert isinstance(submitted, GangSubmitted)
     assert at == 3
-    assert [(b.node, b.gang, b.requests) for b in bound if isinstance(b, PodBound)] == [
-        ("node-0", one.id, (("nvidia.com/gpu", 2),))
-    ] * 2
+    assert isinstance(bound, PodsBound)  # equal pods on one node: in one fact
+    assert (bound.node, bound.gang, bound.requests) == ("node-0", one.id, (("nvidia.com/gpu", 2),))
+    assert [*bound.pods.values()] == [Place("gpu-2", 0), Place("gpu-2", 1)]
     assert removed == GangRemoved(one.id)  # before its pods: no place stays held for a replacement
-    pods = tuple(b.pod for b in bound if isinstance(b, PodBound))
-    assert ended == PodsEnded(pods, 13)
-    assert len(pods) == 2
+    assert ended == PodsEnded(tuple(bound.pods), 13)
     assert last == 13
 
 
@@ -99,7 +97,7 @@ def test_a_victim_is_gone_at_once_and_waits_again_with_its_old_age() -> None:
     metrics, left = play(core, machine(8), [low, high])
     assert not left
     assert [event.gang.submitted for event in core.submitted] == [0, 4, 0]
-    bound = [event.pod for event in core.told if isinstance(event, PodBound)]
+    bound = [pod for event in core.told if isinstance(event, PodsBound) for pod in event.pods]
     assert len(set(bound)) == 3  # a pod that starts again is another pod
     # low runs 0–4 in vain, high 4–6, low 6–16
     assert (metrics.preemptions, metrics.work_lost, metrics.makespan) == (1, 4 * 8, 16)

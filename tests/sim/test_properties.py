@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Decision
-from muster.core.events import Event, GangRemoved, NodeChanged, PodBound, PodsEnded
+from muster.core.events import Event, GangRemoved, NodeChanged, PodsBound, PodsEnded
 from muster.core.gang import GangId, NodeName, PodId
 from muster.sim.engine import Pass
 from muster.sim.policies import policy
@@ -32,7 +32,7 @@ class Watched:
         self._core = policy("pack")()
         self.log: list[object] = []
         self.free: dict[NodeName, int] = {}
-        self.pods: dict[PodId, PodBound] = {}
+        self.pods: dict[PodId, PodsBound] = {}
         self.members: defaultdict[GangId, int] = defaultdict(int)
         self.started: dict[GangId, float] = {}
         self.now = 0.0
@@ -43,13 +43,13 @@ class Watched:
         match event:
             case NodeChanged():
                 self.free[event.name] = dict(event.capacity)[GPU]
-            case PodBound():
+            case PodsBound():
                 assert event.gang is not None
-                assert event.pod not in self.pods
-                self.pods[event.pod] = event
-                self.free[event.node] -= dict(event.requests)[GPU]
+                assert self.pods.keys().isdisjoint(event.pods)
+                self.pods.update(dict.fromkeys(event.pods, event))
+                self.free[event.node] -= len(event.pods) * dict(event.requests)[GPU]
                 assert self.free[event.node] >= 0
-                self.members[event.gang] += 1
+                self.members[event.gang] += len(event.pods)
                 self.started.setdefault(event.gang, self.now)
             case PodsEnded():
                 for pod in map(self.pods.pop, event.pods):
@@ -79,8 +79,8 @@ def watch(nodes: list[int], jobs: list[Job], pass_: Pass) -> Watched:
     assert {each.id for each in left}.isdisjoint(core.started)
     bound: defaultdict[GangId, int] = defaultdict(int)
     for event in core.log:
-        if isinstance(event, PodBound) and event.gang is not None:
-            bound[event.gang] += 1
+        if isinstance(event, PodsBound) and event.gang is not None:
+            bound[event.gang] += len(event.pods)
     assert bound == {gang: places[gang] for gang in core.started}, "all or nothing"
     assert all(start >= by_id[gang].submitted for gang, start in core.started.items())
     done = sum(by_id[gang].size // WHOLE * by_id[gang].run_time for gang in core.started)

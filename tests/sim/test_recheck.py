@@ -12,7 +12,7 @@ from muster.controllers import driver
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.controllers.jobset import controller as jobset_controller
 from muster.core.decisions import Assign, Decision, Wait
-from muster.core.events import Event, GangSubmitted, NodeChanged, PodBound, PodsEnded
+from muster.core.events import Event, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.scheduler import Scheduler
 from muster.journal import Began, Cycle, Entry, Journal, decode, encode, read
@@ -73,7 +73,7 @@ async def test_a_live_scheduler_decides_again_what_it_decided_over_a_restart(pat
     assert verdict.difference is None
     assert verdict.schedulers == 2
     assert verdict.decisions == sum(isinstance(entry.what, Decision) for entry in entries) > 4
-    assert {Assign, Wait, PodBound, PodsEnded} <= {type(entry.what) for entry in entries}
+    assert {Assign, Wait, PodsBound, PodsEnded} <= {type(entry.what) for entry in entries}
     assert verdict.cycles == sum(isinstance(entry.what, Cycle) for entry in entries)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Assign, Decision, Evict, Victim
-from muster.core.events import Event, GangSubmitted, NodeChanged, NodeRemoved, PodBound, PodsEnded
+from muster.core.events import Event, GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
 from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.core.scheduler import Scheduler
 from muster.sim.engine import Core, Pass, replay
@@ -198,7 +198,7 @@ class Witness:
     def __init__(self) -> None:
         self._core = Scheduler()
         self.free: dict[NodeName, int] = {}
-        self.pods: dict[PodId, PodBound] = {}
+        self.pods: dict[PodId, PodsBound] = {}
         self.waiting: set[GangId] = set()
 
     def apply(self, event: Event) -> None:
@@ -210,9 +210,9 @@ class Witness:
                 del self.free[event.name]
             case GangSubmitted():
                 self.waiting.add(event.gang.id)
-            case PodBound():
-                self.pods[event.pod] = event
-                self.free[event.node] -= dict(event.requests)[GPU]
+            case PodsBound():
+                self.pods.update(dict.fromkeys(event.pods, event))
+                self.free[event.node] -= len(event.pods) * dict(event.requests)[GPU]
                 assert self.free[event.node] >= 0
             case PodsEnded():
                 for pod in map(self.pods.pop, event.pods):

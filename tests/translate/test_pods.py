@@ -7,7 +7,7 @@ import pytest
 
 from muster import names
 from muster.api.base import Object
-from muster.core.events import PodBound, Presence
+from muster.core.events import PodsBound, Presence
 from muster.core.gang import (
     Code,
     Effect,
@@ -223,8 +223,8 @@ def test_the_event_of_a_bound_pod() -> None:
     made = pod(node="n")
     created = made.metadata.creation_timestamp
     assert created is not None
-    assert pod_bound(made, GangId("ns/s"), place) == PodBound(
-        PodId("uid-a"), NodeName("n"), CPU, GangId("ns/s"), place, Presence("ns"), created.timestamp()
+    assert pod_bound(made, GangId("ns/s"), place) == PodsBound(
+        {PodId("uid-a"): place}, NodeName("n"), CPU, GangId("ns/s"), Presence("ns"), created.timestamp()
     )
     assert pod_bound(pod(node="n")).gang is None
 

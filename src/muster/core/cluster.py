@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from muster.core.eligibility import Eligibility
 from muster.core.ends import Ends
-from muster.core.events import PodBound
+from muster.core.events import PodsBound
 from muster.core.fit import Fit
 from muster.core.gang import Gang, PodId
 from muster.core.gangs import Gangs
@@ -29,7 +29,7 @@ class Cluster:
         self, order: Callable[[Nodes, Eligibility], Order], duration: Callable[[Gang], float]
     ) -> None:
         """Empty. `order` and `duration`: as in `Config` and `Ends`."""
-        self.gangs, self.pods = Gangs(), dict[PodId, PodBound]()
+        self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
         self.nodes = Nodes()
         self.eligibility = Eligibility(self.nodes)
         filling = order(self.nodes, self.eligibility)

@@ -19,7 +19,7 @@ from math import inf
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.events import PodBound, Presence
+from muster.core.events import PodsBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
@@ -57,7 +57,7 @@ class Ends:
 
     def __init__(
         self,
-        pods: Mapping[PodId, PodBound],
+        pods: Mapping[PodId, PodsBound],
         ledger: Ledger,
         duration: Callable[[Gang], float] = expected,
     ) -> None:

@@ -78,20 +78,20 @@ NOTHING: Final = Presence()
 
 
 @dataclass(frozen=True, slots=True)
-class PodBound:
-    """A live pod occupies a node: a member at its place, or a foreign pod (`gang` is None).
+class PodsBound:
+    """Live pods, all the same, occupy a node: members at their places, or foreign pods (`gang` is None).
 
-    It counts where it really is, whatever node its place was promised, and whether or not the gang and the
+    A pod counts where it really is, whatever node its place was promised, and whether or not the gang and the
     node are known yet. A member without a place (one of an earlier attempt) is charged to its gang and
     satisfies nothing; when it ends, the place that it filled before is held on its node. Of the resource
     `pods` a pod takes one, requested or not.
     """
 
-    pod: PodId
+    #: and the place that each fills
+    pods: Mapping[PodId, Place | None]
     node: NodeName
     requests: Amounts
     gang: GangId | None = None
-    place: Place | None = None
     presence: Presence = NOTHING
     #: since when, in seconds since the epoch; 0 = not known
     at: float = 0.0
@@ -208,7 +208,7 @@ Event = (
     | NodeRemoved
     | GangSubmitted
     | GangRemoved
-    | PodBound
+    | PodsBound
     | PodsEnded
     | PlacesRetired
     | PlanFound

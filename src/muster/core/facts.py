@@ -8,7 +8,7 @@ A pod that ends leaves its place held for its replacement, if its gang goes on; 
 place, wherever it is. Where it is what was promised, the charge of the promise becomes the pod's.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
@@ -26,13 +26,14 @@ from muster.core.events import (
     PlacesLost,
     PlacesRetired,
     PlanFound,
-    PodBound,
+    PodsBound,
     PodsEnded,
     QueueChanged,
     QueueRemoved,
     QuotaChanged,
     QuotaRemoved,
 )
+from muster.core.gang import PodId
 from muster.core.gangs import (
     BackOff,
     GangState,
@@ -69,8 +70,8 @@ class Facts:
     def apply(self, event: Event) -> None:
         """Take one fact in. Told twice, it changes nothing."""
         match event:
-            case PodBound():
-                self._pod_bound(event)
+            case PodsBound():
+                self._pods_bound(event)
             case PodsEnded():
                 self._pods_ended(event)
             case NodeChanged():
@@ -108,59 +109,76 @@ class Facts:
             case QuotaRemoved():
                 self._quotas.remove((event.namespace, event.name))
 
-    def _pod_bound(self, event: PodBound) -> None:
-        known = self._pods.get(event.pod)
+    def _pods_bound(self, event: PodsBound) -> None:
+        if self._keep_promises(event):
+            return
+        for pod in event.pods:
+            one = _one(event, pod)
+            if one is event or not self._keep_promises(one):
+                self._pod_bound(pod, one)
+
+    def _keep_promises(self, event: PodsBound) -> bool:
+        """Whether all are new, and each comes where it was promised: what they take is charged already."""
+        if event.gang is None or not self._pods.keys().isdisjoint(event.pods):
+            return False
+        state = self._gangs.touch(event.gang)
+        holds = state.holds
+        kept = {
+            place: promise
+            for place in event.pods.values()
+            if place is not None and (promise := holds.get(place)) is not None and _keeps(event, promise)
+        }
+        if len(kept) < len(event.pods):
+            return False
+        for place, promise in kept.items():
+            del holds[place]
+            self._ledger.rename(event.node, promise.presence, event.presence)
+            if promise.device is not None:
+                event = _with_device(event, promise.device)
+        self._pods.update(dict.fromkeys(event.pods, event))
+        fill(state, event.pods, event.at)
+        self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+        return True
+
+    def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
+        """One that is told by itself, and that nobody expected there."""
+        place, known = event.pods[pod], self._pods.get(pod)
+        vacated = None
         if known is not None:
             if event.presence.device is None and (known.node, known.requests) == (event.node, event.requests):
                 event = _with_device(event, known.presence.device)
-            if known == event:
+            if _one(known, pod) == event:
                 return
-        elif event.gang is not None and event.place is not None:
-            state = self._gangs.touch(event.gang)
-            promise = state.holds.get(event.place)
-            if promise is not None and _keeps(event, promise):
-                # The promise is kept: what the place takes is charged already, and stays so.
-                del state.holds[event.place]
-                if promise.device is not None:
-                    event = _with_device(event, promise.device)
-                self._ledger.rename(event.node, promise.presence, event.presence)
-                self._pods[event.pod] = event
-                fill(state, event.pod, event.place, event.at)
-                self._preemption.departures.pod_bound(event.pod, event.gang)
-                return
-        vacated = None
-        if known is not None:
-            self._give_back([known])
-            vacated = vacate(self._gangs[known.gang], event.pod) if known.gang is not None else None
+            self._give_back(known, 1)
+            vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
         device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
-        self._pods[event.pod] = _with_device(event, device)
+        self._pods[pod] = _with_device(event, device)
         if event.gang is None:
             self._exclusion.foreign(event.node, 1)
         else:
             state = self._gangs.touch(event.gang)
-            if event.place is not None:
-                give_back(state, [event.place], self._ledger)
-            fill(state, event.pod, event.place, event.at)
-            self._preemption.departures.pod_bound(event.pod, event.gang)
-            if event.place is None and vacated is not None and known is not None and known.gang == event.gang:
-                state.leaving[event.pod] = vacated
+            if place is not None:
+                give_back(state, [place], self._ledger)
+            fill(state, event.pods, event.at)
+            self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+            if place is None and vacated is not None and known is not None and known.gang == event.gang:
+                state.leaving[pod] = vacated
             occupy(state, event.node, event.requests, 1)
 
     def _pods_ended(self, event: PodsEnded) -> None:
-        ended = [bound for pod in event.pods if (bound := self._pods.pop(pod, None)) is not None]
-        for row in _rows(ended):
-            self._give_back(row)
-            for bound in row:
-                self._leave(bound, event.at)
+        for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
+            self._give_back(bound, len(pods))
+            for pod in pods:
+                self._leave(pod, bound, event.at)
 
-    def _leave(self, ended: PodBound, at: float) -> None:
+    def _leave(self, pod: PodId, ended: PodsBound, at: float) -> None:
         """Its place, if it has one that nobody else fills, is held for its replacement."""
         departures = self._preemption.departures
-        leaves = bool(departures.leaving) and departures.pod_ended(ended.pod)
+        leaves = bool(departures.leaving) and departures.pod_ended(pod)
         if ended.gang is None:
             return
         state = self._gangs[ended.gang]
-        vacated = vacate(state, ended.pod)
+        vacated = vacate(state, pod)
         if vacated is None or state.gang is None or leaves:
             return
         pod_set = pod_set_of(state, vacated)
@@ -173,14 +191,13 @@ class Facts:
             until = at + self._hold
             hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
 
-    def _give_back(self, pods: Sequence[PodBound]) -> None:
-        """What these pods took, all of them the same."""
-        pod, times = pods[0], len(pods)
-        self._ledger.give(pod.node, pod.requests, pod.presence.device, pod.presence, times)
-        if pod.gang is None:
-            self._exclusion.foreign(pod.node, -times)
+    def _give_back(self, bound: PodsBound, times: int) -> None:
+        """What so many of these pods took."""
+        self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)
+        if bound.gang is None:
+            self._exclusion.foreign(bound.node, -times)
         else:
-            occupy(self._gangs.touch(pod.gang), pod.node, pod.requests, -times)
+            occupy(self._gangs.touch(bound.gang), bound.node, bound.requests, -times)
 
     def _gang_submitted(self, event: GangSubmitted) -> None:
         state = self._gangs.touch(event.gang.id)
@@ -252,34 +269,45 @@ def _undone(state: GangState) -> bool:
     return state.back_off is not None and state.back_off.gang and not stands(state)
 
 
-def _rows(pods: Iterable[PodBound]) -> Iterator[list[PodBound]]:
+def _one(event: PodsBound, pod: PodId) -> PodsBound:
+    """The fact about one of its pods."""
+    return event if len(event.pods) == 1 else replace(event, pods={pod: event.pods[pod]})
+
+
+def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list[PodId]]]:
     """Those in a row that take the same from one node, for the same gang; on a device, each by itself."""
-    row: list[PodBound] = []
-    for pod in pods:
-        if row and not _alike(row[0], pod):
-            yield row
-            row = []
-        row.append(pod)
-    if row:
-        yield row
+    rows: list[tuple[PodsBound, list[PodId]]] = []
+    for pod, bound in pods:
+        if rows and _alike(rows[-1][0], bound):
+            rows[-1][1].append(pod)
+        else:
+            rows.append((bound, [pod]))
+    return rows
 
 
-def _alike(one: PodBound, other: PodBound) -> bool:
+def _alike(one: PodsBound, other: PodsBound) -> bool:
+    if one is other:
+        return True
     if one.presence.device is not None:
         return False
     this = one.node, one.requests, one.gang, one.presence
     return this == (other.node, other.requests, other.gang, other.presence)
 
 
-def _keeps(event: PodBound, promise: Hold) -> bool:
-    """Whether the pod is what was promised, and where. Without a device on record it has the promised one."""
-    device = event.presence.device
+def _keeps(event: PodsBound, promise: Hold) -> bool:
+    """Whether the pods are what was promised, and where. On a device, each by itself.
+
+    Without a device on record a pod has the promised one.
+    """
     if promise.node != event.node or promise.requests != event.requests:
         return False
-    return device is None or device == promise.device
+    device = event.presence.device
+    if promise.device is None:
+        return device is None
+    return len(event.pods) == 1 and (device is None or device == promise.device)
 
 
-def _with_device(event: PodBound, device: int | None) -> PodBound:
+def _with_device(event: PodsBound, device: int | None) -> PodsBound:
     if device == event.presence.device:
         return event
     return replace(event, presence=replace(event.presence, device=device))

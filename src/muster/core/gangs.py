@@ -12,7 +12,7 @@ A place is
 - else *vacant*.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -158,16 +158,18 @@ def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> N
             _count(state.usage, resource, times * amount)
 
 
-def fill(state: GangState, pod: PodId, place: Place | None, at: float = 0.0) -> None:
-    """A live pod is on a node. Something stirs in the gang: its lapsed places count again."""
-    state.pods[pod] = place
+def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float = 0.0) -> None:
+    """Live pods are on a node. Something stirs in the gang: its lapsed places count again."""
+    state.pods.update(pods)
     state.stamp += 1
     if at > 0 and (state.bound is None or at < state.bound):
         state.bound = at
-    if place is not None:
-        state.filled[place] = state.filled.get(place, 0) + 1
-        if state.planned:
-            state.planned.pop(place, None)
+    filled, planned = state.filled, state.planned
+    for place in pods.values():
+        if place is not None:
+            filled[place] = filled.get(place, 0) + 1
+            if planned:
+                planned.pop(place, None)
     state.lapsed.clear()
 
 

@@ -16,7 +16,7 @@ from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.decisions import Victim as CalledVictim
-from muster.core.events import CommitFailed, Event, PlacesLost, PodBound
+from muster.core.events import CommitFailed, Event, PlacesLost, PodsBound
 from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import Conflict
 from muster.runtime.commit import step
@@ -131,8 +131,10 @@ class Committer:
 
     def observe(self, event: Event) -> None:
         """A fact that the core is told, too: what was assigned and is filled is no longer to be done."""
-        if isinstance(event, PodBound) and event.gang is not None and event.place is not None:
-            self._book(event.gang).assigned.pop(event.place, None)
+        if isinstance(event, PodsBound) and event.gang is not None:
+            for place in event.pods.values():
+                if place is not None:
+                    self._book(event.gang).assigned.pop(place, None)
 
     def is_ending(self, gang: GangId) -> bool:
         """Whether it is the victim of another gang, and not gone yet."""

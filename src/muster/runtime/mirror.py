@@ -31,7 +31,7 @@ from muster.core.events import (
     LayersChanged,
     NodeRemoved,
     PlacesRetired,
-    PodBound,
+    PodsBound,
     PodsEnded,
     QueueRemoved,
     QuotaChanged,
@@ -92,7 +92,7 @@ class Mirror:
         self._ids: dict[tuple[str, str], GangId] = {}  # by namespace and name of the record
         self._of_owner: dict[str, dict[GangId, None]] = {}
         self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
-        self._charged: dict[PodId, PodBound] = {}
+        self._charged: dict[PodId, PodsBound] = {}
         self._stale: dict[GroupKey, None] = {}
         #: namespaces of which quotas may have more or less left; and what was told of each quota
         self._metered: dict[str, None] = {}

@@ -29,7 +29,7 @@ from muster.core.events import (
     GangSubmitted,
     NodeChanged,
     NodeRemoved,
-    PodBound,
+    PodsBound,
     PodsEnded,
     Presence,
 )
@@ -310,19 +310,20 @@ class _Cluster:
         return run
 
     def _bind(self, assign: Assign, run: _Run, now: float) -> None:
+        """Pods that are the same are told of together: of one pod set, on one node, on one device."""
         self._numbers += 1
         gang, number, devices = run.job.id, self._numbers, assign.devices
-        takes = {p.name: (p.shape.requests, size(p.shape, self._resource)) for p in run.job.pod_sets}
-        tell, pods, more = self._tell, run.pods, 0
+        rows: dict[tuple[str, NodeName, int | None], dict[PodId, Place | None]] = {}
         for place, node in assign.nodes.items():
             pod_set, index = place
             pod = PodId(f"{gang}/{pod_set}/{index}/{number}")
-            presence = Presence(device=devices[place]) if place in devices else NOTHING
-            requests, held = takes[pod_set]
-            tell(PodBound(pod, node, requests, gang, place, presence, now))
-            pods[place] = (pod, node)
-            more += held
-        run.held += more
+            rows.setdefault((pod_set, node, devices.get(place)), {})[pod] = place
+            run.pods[place] = (pod, node)
+        shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
+        for (pod_set, node, device), pods in rows.items():
+            shape, presence = shapes[pod_set], NOTHING if device is None else Presence(device=device)
+            self._tell(PodsBound(pods, node, shape.requests, gang, presence, now))
+            run.held += len(pods) * size(shape, self._resource)
 
     def _plan_end(self, run: _Run) -> None:
         self._numbers += 1

@@ -53,5 +53,5 @@ class Group:
     #: what is taken otherwise than it is written
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     #: pods on a node that hold no place any more, because they are being deleted or belong to an
-    #: earlier attempt: charged to the gang (PodBound with `place` None) until they are gone
+    #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone
     leaving: dict[PodId, Pod] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
-from muster.core.events import PodBound, Presence
+from muster.core.events import PodsBound, Presence
 from muster.core.gang import (
     Amounts,
     Code,
@@ -83,15 +83,14 @@ def labels_of(labels: Mapping[str, str]) -> Labels:
 
 def pod_bound(
     pod: Pod, gang: GangId | None = None, place: Place | None = None, world: World | None = None
-) -> PodBound:
+) -> PodsBound:
     """The event of a pod that `occupies` its node; without a gang it is a foreign pod's."""
     shape = asked(pod, world).shape
-    return PodBound(
-        pod=PodId(pod.metadata.uid),
+    return PodsBound(
+        {PodId(pod.metadata.uid): place},
         node=NodeName(pod.spec.node_name),
         requests=shape.requests,
         gang=gang,
-        place=place,
         presence=Presence(
             namespace=pod.metadata.namespace,
             labels=labels_of(pod.metadata.labels),

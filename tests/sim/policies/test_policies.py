@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import GangSubmitted, NodeChanged, PodBound, PodsEnded, Presence
+from muster.core.events import GangSubmitted, NodeChanged, PodsBound, PodsEnded, Presence
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.packing import NO_SLOT
 from muster.core.scheduler import Config, Scheduler
@@ -176,7 +176,7 @@ def test_pods_go_where_the_plain_numbers_say(name: str, arrivals: list[int]) -> 
             assert models[chosen].left[device] == models[chosen].left[fgd(models[chosen], of)[1]]
         models[chosen].place(of, device)
         presence = Presence(device=device)
-        muster.apply(PodBound(PodId(gang.id), chosen, of.requests, gang.id, place, presence))
+        muster.apply(PodsBound({PodId(gang.id): place}, chosen, of.requests, gang.id, presence))
 
 
 def test_typical_pods_are_the_most_frequent_until_most_are_covered() -> None:
@@ -197,7 +197,7 @@ def test_random_takes_any_node_and_any_gpu() -> None:
         muster = policy("random")(None, seed)
         muster.apply(node("a", gpu=2))
         muster.apply(node("b", gpu=2))
-        muster.apply(PodBound(PodId("x"), NodeName("a"), shape(share=500).requests))
+        muster.apply(PodsBound({PodId("x"): None}, NodeName("a"), shape(share=500).requests))
         muster.apply(GangSubmitted(Gang(GangId("g"), (PodSet("main", SHAPES[1], 1, 1),), 1, 0.0)))
         [assign] = assigns(muster.decide(0.0))
         chosen.add((assign.nodes[Place("main", 0)], assign.devices[Place("main", 0)]))
@@ -208,8 +208,8 @@ def test_random_takes_any_node_and_any_gpu() -> None:
 def test_clusters_forget_what_has_ended() -> None:
     held = Held()
     for uid, on in (("x", "a"), ("y", "a"), ("x", "b")):
-        held.observe(PodBound(PodId(uid), NodeName(on), shape(share=500).requests))
-    held.observe(PodBound(PodId("z"), NodeName("a"), shape(cpu=1).requests))
+        held.observe(PodsBound({PodId(uid): None}, NodeName(on), shape(share=500).requests))
+    held.observe(PodsBound({PodId("z"): None}, NodeName("a"), shape(cpu=1).requests))
     assert {name: dict(classes) for name, classes in held.on.items()} == {"a": {-1: 1}, "b": {-1: 1}}
     held.observe(PodsEnded((PodId("y"),), 1.0))
     assert not held.on[NodeName("a")]

@@ -11,7 +11,7 @@ evicted; here both are asked.)
 
 from collections.abc import Iterable, Mapping
 
-from muster.core.events import BudgetChanged, BudgetRemoved, PodBound
+from muster.core.events import BudgetChanged, BudgetRemoved, PodsBound
 from muster.core.gang import PodId
 from muster.core.labels import satisfied
 
@@ -33,7 +33,7 @@ class Budgets:
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
-    def of(self, pod: PodBound) -> list[tuple[str, str]]:
+    def of(self, pod: PodsBound) -> list[tuple[str, str]]:
         """The budgets that select this pod."""
         presence = pod.presence
         if not self._budgets or not presence.namespace:
@@ -45,7 +45,7 @@ class Budgets:
             if budget.namespace == presence.namespace and satisfied(budget.labels, labels)
         ]
 
-    def left(self, pods: Mapping[PodId, PodBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:
+    def left(self, pods: Mapping[PodId, PodsBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:
         """How many pods each budget lets go, besides those that are leaving already."""
         left = {key: budget.allowed for key, budget in self._budgets.items()}
         if left:

@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.events import PodBound
+from muster.core.events import PodsBound
 from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold, stands
 from muster.core.nodes import PODS, Columns, Demand, Longs, Nodes
@@ -63,7 +63,7 @@ class Candidates:
     """The gangs that could be victims of somebody, as of one cycle."""
 
     def __init__(
-        self, nodes: Nodes, gangs: Mapping[GangId, GangState], pods: Mapping[PodId, PodBound]
+        self, nodes: Nodes, gangs: Mapping[GangId, GangState], pods: Mapping[PodId, PodsBound]
     ) -> None:
         self._nodes = nodes
         self._gangs = gangs

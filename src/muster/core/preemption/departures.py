@@ -14,10 +14,10 @@ there. If the beneficiary gives up, those that have not been told stay, and whoe
 leaving by everybody.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from muster.core.events import PodBound, Presence
+from muster.core.events import PodsBound, Presence
 from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold
 from muster.core.ledger import Ledger
@@ -43,7 +43,7 @@ class Departure:
 
 
 class Departures:
-    def __init__(self, ledger: Ledger, pods: Mapping[PodId, PodBound], gangs: Mapping[GangId, GangState]):
+    def __init__(self, ledger: Ledger, pods: Mapping[PodId, PodsBound], gangs: Mapping[GangId, GangState]):
         self._ledger = ledger
         self._pods = pods
         self._gangs = gangs
@@ -104,13 +104,11 @@ class Departures:
                 [(pod.gang, (*pod.requests, (PODS, 1))) for pod in pods if pod.gang is not None],
             )
 
-    def pod_bound(self, pod: PodId, gang: GangId | None) -> None:
-        """A pod of a gang that ends was still being bound: it leaves, too."""
-        if not self.whole or gang is None:
-            return
+    def pods_bound(self, pods: Set[PodId], gang: GangId) -> None:
+        """Pods of a gang that ends were still being bound: they leave, too."""
         beneficiary = self.whole.get(gang)
-        if beneficiary is not None and pod not in self.leaving:
-            self.begin(beneficiary, [pod], ())
+        if beneficiary is not None and (new := pods - self.leaving.keys()):
+            self.begin(beneficiary, new, ())
 
     def pod_ended(self, pod: PodId) -> bool:
         """Whether it was leaving for somebody."""

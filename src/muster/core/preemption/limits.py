@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from muster.core.events import PodBound
+from muster.core.events import PodsBound
 from muster.core.gang import Amounts, PodId
 from muster.core.nodes import Bools, Longs
 from muster.core.preemption.budgets import Budgets
@@ -48,7 +48,7 @@ def limits(
     demand: Amounts,
     queues: Queues,
     budgets: Budgets,
-    pods: Mapping[PodId, PodBound],
+    pods: Mapping[PodId, PodsBound],
     leaving: Collection[PodId],
 ) -> Limits:
     """For a preemptor of this queue, which takes `demand` at least."""
@@ -92,7 +92,7 @@ def _freed(resource: str, cut: Cut) -> int:
 
 
 def _needs(
-    table: Table, names: Sequence[tuple[str, str]], budgets: Budgets, pods: Mapping[PodId, PodBound]
+    table: Table, names: Sequence[tuple[str, str]], budgets: Budgets, pods: Mapping[PodId, PodsBound]
 ) -> Longs:
     """Cuts × budgets: pods of each that the budget selects."""
     needs = np.zeros((len(table), len(names)), np.int64)

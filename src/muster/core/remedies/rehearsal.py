@@ -23,7 +23,7 @@ from muster.core.admission import Admission, Full
 from muster.core.backfill import Reservations
 from muster.core.backfill.timetable import Reservation
 from muster.core.cluster import Cluster
-from muster.core.events import PodBound
+from muster.core.events import PodsBound
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId
@@ -364,7 +364,7 @@ class Rehearsal:
         return False
 
 
-def release(state: GangState, pods: Mapping[PodId, PodBound], ledger: Ledger) -> None:
+def release(state: GangState, pods: Mapping[PodId, PodsBound], ledger: Ledger) -> None:
     """Take what a gang's pods and holds use off the ledger, for a trial."""
     for pod in sorted(state.pods):
         bound = pods[pod]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from muster.core.eligibility import Eligibility
-from muster.core.events import Event, PodBound, PodsEnded
+from muster.core.events import Event, PodsBound, PodsEnded
 from muster.core.gang import NodeName, PodId
 from muster.core.nodes import Columns, Ints, Nodes
 from muster.core.scheduler import Config, Scheduler
@@ -60,13 +60,14 @@ class Held:
         if isinstance(event, PodsEnded):
             for pod in event.pods:
                 self._forget(pod)
-        elif isinstance(event, PodBound):
-            self._forget(event.pod)
+        elif isinstance(event, PodsBound):
             amounts = dict(event.requests)
             kind = SHARE if amounts.get(GPU_SHARE) else amounts.get(GPU, NONE)
-            if kind != NONE:
-                self._pods[event.pod] = (event.node, kind)
-                self.on.setdefault(event.node, Counter())[kind] += 1
+            for pod in event.pods:
+                self._forget(pod)
+                if kind != NONE:
+                    self._pods[pod] = (event.node, kind)
+                    self.on.setdefault(event.node, Counter())[kind] += 1
 
     def _forget(self, pod: PodId) -> None:
         before = self._pods.pop(pod, None)
