@@ -68,14 +68,15 @@ class _Checked:
     #: of wants, and whether they are of gangs that have not begun. None: it would be over its entitlement
     within: dict[tuple[Want, bool], Want | Full | Explanation | None] = field(default_factory=dict)
     beyond: dict[tuple[Want, bool], Lent] = field(default_factory=dict)
-    #: by namespace and user
-    barred: dict[tuple[str, str], Explanation | None] = field(default_factory=dict)
 
 
 class Admission:
     def __init__(self, queues: Queues, quotas: Quotas, wants: Wants) -> None:
         self._queues, self._quotas, self._wants = queues, quotas, wants
         self._checked: dict[str, _Checked] = {}
+        #: what the rules alone say to gangs of a queue, namespace and user, new ones or not
+        self._doors: dict[tuple[str, str, str, bool], Explanation | None] = {}
+        self._rules = -1
         self._told: dict[tuple[Code, str], Explanation] = {}
 
     def begun(self, state: GangState) -> Offer | None:
@@ -111,32 +112,31 @@ class Admission:
         want, gang = state.want, state.gang
         assert gang is not None
         assert want is not None
-        checked = self._of(account)
-        refusal = self._barred(account, gang, checked) or (None if state.begun else self._closed(account))
-        if refusal is not None:
+        new = not state.begun
+        if (refusal := self._turned_away(account, gang, new)) is not None:
             return refusal
         if message := self._uncreated(state):
             return self._tell(Code.QUOTA_EXCEEDED, message)
-        key = want, not state.begun
+        known = self._of(account).within
         try:
-            return checked.within[key]
+            return known[want, new]
         except KeyError:
-            answer = checked.within[key] = self._within(account, *key)
+            answer = known[want, new] = self._within(account, want, new)
             return answer
 
     def beyond(self, state: GangState, account: Account) -> Lent:
         """What it may have on lent capacity, and what to say if it gets nothing."""
-        want = state.want
+        want, gang, new = state.want, state.gang, not state.begun
+        assert gang is not None
         assert want is not None
-        if refusal := None if state.begun else self._closed(account):
+        if (refusal := self._turned_away(account, gang, new)) is not None:
             return Lent(None, refusal)
         if message := self._uncreated(state):
             return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
-        checked = self._of(account)
-        key = want, not state.begun
-        answer = checked.beyond.get(key)
+        known = self._of(account).beyond
+        answer = known.get((want, new))
         if answer is None:
-            answer = checked.beyond[key] = self._beyond(account, *key)
+            answer = known[want, new] = self._beyond(account, want, new)
         return answer
 
     def offer(self, state: GangState, granted: Want | Full) -> Offer:
@@ -168,10 +168,10 @@ class Admission:
         assert state.gang is not None
         gang = state.gang if queue is None else replace(state.gang, queue=queue)
         account = self._queues.find(gang.queue)
-        if account is None or self._queues.barred(gang) is not None:
-            return False
         new = not state.begun
-        if (new and self._closed(account) is not None) or self._capped(account, want, new) is not None:
+        if account is None or self._turned_away(account, gang, new) is not None:
+            return False
+        if self._capped(account, want, new) is not None:
             return False
         return not self._quotas.concern(state) or self._quotas.exceeded(state, want) is None
 
@@ -179,9 +179,9 @@ class Admission:
         """Whether room is all that it lacks, be it below a hard cap; pods to be created have their quota."""
         assert state.gang is not None
         account = self._queues.find(state.gang.queue)
-        if account is None or self._queues.barred(state.gang) is not None:
+        if account is None or self._turned_away(account, state.gang, not state.begun) is not None:
             return False
-        return (state.begun or self._closed(account) is None) and self._uncreated(state) is None
+        return self._uncreated(state) is None
 
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that allow it what it wants, by name."""
@@ -228,20 +228,28 @@ class Admission:
             checked = self._checked[account.name] = _Checked(as_of)
         return checked
 
-    def _barred(self, account: Account, gang: Gang, checked: _Checked) -> Explanation | None:
-        key = (gang.namespace, gang.user)
-        if key not in checked.barred:
-            message = self._queues.barred(gang)
-            checked.barred[key] = self._tell(Code.INVALID, message) if message else None
-        return checked.barred[key]
+    def _turned_away(self, account: Account, gang: Gang, new: bool) -> Explanation | None:
+        """Why its queue never has anything for it, as long as the rules are what they are."""
+        if self._rules != self._queues.plantings or len(self._doors) >= _TOLD:
+            self._doors.clear()
+            self._rules = self._queues.plantings
+        key = account.name, gang.namespace, gang.user, new
+        try:
+            return self._doors[key]
+        except KeyError:
+            answer = self._doors[key] = self._at_the_door(account, gang, new)
+            return answer
 
-    def _closed(self, account: Account) -> Explanation | None:
-        """The queue takes in nothing new."""
-        closed = self._queues.closed(account)
+    def _at_the_door(self, account: Account, gang: Gang, new: bool) -> Explanation | None:
+        if message := self._queues.barred(gang):
+            return self._tell(Code.INVALID, message)
+        closed = self._queues.closed(account) if new else None
         return None if closed is None else self._tell(Code.QUEUE_CLOSED, f"queue {closed.name} is closed")
 
     def _capped(self, account: Account, want: Want, new: bool) -> str | None:
         """Which hard cap has no room for it; one more gang, if it is `new`."""
+        if not account.capped:
+            return None
         least, _ = self._queues.demand(want)
         return (self._queues.full(account) if new else None) or self._queues.above_capability(account, least)
 

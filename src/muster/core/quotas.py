@@ -59,9 +59,9 @@ class Quotas:
             _add(self._promised.setdefault(name, {}), amounts, 1)
 
     def concern(self, state: GangState) -> bool:
-        """Whether any of its pods is still to be charged."""
+        """Whether any of its pods is still to be charged to a quota."""
         gang = state.gang
-        return gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
+        return bool(self._rooms) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
 
     def exceeded(self, state: GangState, want: Want) -> str | None:
         """Where the minimum of what is wanted would ask for more than is left."""

@@ -32,6 +32,8 @@ class Account:
     lingering_gangs: int = 0
     #: what its gangs use by namespace, if its order is fair
     by_namespace: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: it, or a queue above it, may not have more than some amount or number of gangs
+    capped: bool = False
     #: number of the last start that carried it over its entitlement
     carried_over: int = -1
     #: counts changes of what the checks of its gangs depend on
