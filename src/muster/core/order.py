@@ -369,23 +369,23 @@ class Walk:
         self._hopeless = hopeless
         #: the head that was found last: not asked about again
         self._found: _Head | None = None
-        self._fair = account.rules.order is QueueOrder.FAIR
+        #: of each namespace, in a fair queue
         self._heads: dict[str, list[_Head]] = {}
-        for head in heads:
-            state = head[0][1]
-            namespace = state.gang.namespace if self._fair and state.gang is not None else ""
-            self._heads.setdefault(namespace, []).append(head)
+        if account.rules.order is QueueOrder.FAIR:
+            for head in heads:
+                gang = head[0][1].gang
+                self._heads.setdefault(gang.namespace if gang is not None else "", []).append(head)
+        else:
+            self._heads[""] = [*heads]
         for some in self._heads.values():
             heapify(some)
 
     @property
     def head(self) -> _Head | None:
         """Of whom it is the turn now; None: nobody is left."""
-        while (heads := self._next()) is not None:
+        while heads := self._next():
             head = heads[0]
-            if head is self._found:
-                return head
-            if not self._hopeless(head):
+            if head is self._found or not self._hopeless(head):
                 self._found = head
                 return head
             heappop(heads)
@@ -394,7 +394,6 @@ class Walk:
     def next(self) -> None:
         """Take the head out."""
         heads = self._next()
-        assert heads is not None
         _, position, file = heads[0]
         position += 1
         if position < len(file.entries):
@@ -404,24 +403,23 @@ class Walk:
 
     def leave(self) -> _Head:
         """Take the head out, and all of its file behind it."""
-        heads = self._next()
-        assert heads is not None
-        return heappop(heads)
+        return heappop(self._next())
 
-    def _next(self) -> list[_Head] | None:
-        if not self._fair:
-            return self._heads.get("") or None
-        waiting = [namespace for namespace, heads in self._heads.items() if heads]
-        if not waiting:
-            return None
-        return self._heads[min((self.account.share_of(namespace), namespace) for namespace in waiting)[1]]
+    def _next(self) -> list[_Head]:
+        """The heads of which the first is next; none if nobody is left."""
+        if len(self._heads) == 1:
+            (heads,) = self._heads.values()
+            return heads
+        waiting = ((self.account.share_of(name), name) for name, heads in self._heads.items() if heads)
+        _, least = min(waiting, default=(0.0, None))
+        return self._heads[least] if least is not None else []
 
 
 class _Race:
     """Which queue is next: at each level of the tree the one with the least key, down to a leaf.
 
     A heap per level. Keys change only on the path of the walk that is first, so each change costs one
-    replacement per level.
+    replacement per level. Who is alone is first as long as he goes on.
     """
 
     def __init__(
@@ -429,8 +427,11 @@ class _Race:
     ) -> None:
         self._root, self._key = root, key
         self._walks = {account: walk for account, walk in walks.items() if walk.head is not None}
+        self._alone = next(iter(self._walks.values())) if len(self._walks) == 1 else None
         #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two are equal
         self._heaps: dict[Account, list[tuple[Any, Account]]] = {root: []}
+        if self._alone is not None:
+            return
         below: dict[Account, list[Account]] = {}
         for account in self._walks:
             for child, parent in pairwise((*account.path, root)):
@@ -440,10 +441,14 @@ class _Race:
         self._grow(root, below)
 
     def first(self) -> Walk | None:
+        if self._alone is not None:
+            return self._alone if self._alone.head is not None else None
         return self._first(self._root)
 
     def moved(self, walk: Walk) -> None:
         """The head of the first walk, or what its queues use, has changed."""
+        if self._alone is not None:
+            return
         for child, parent in pairwise((*walk.account.path, self._root)):
             heap = self._heaps[parent]
             best = self._first(child)
