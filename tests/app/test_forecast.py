@@ -53,6 +53,17 @@ def test_victims_wait_again_and_may_start_again() -> None:
     assert forecast(core, 100, "high", "low") == {"high": 100, "low": 140}
 
 
+def test_what_ends_at_one_time_makes_room_together() -> None:
+    running = (gang("a", 1, 10), gang("b", 1, 10, submitted=1), gang("c", 2, None, submitted=2))
+    core = scheduler(
+        *running,
+        gang("d", 2, None, submitted=3),
+        gang("e", 1, None, submitted=4),
+        config=Config(backfill=Backfill.NONE),
+    )
+    assert forecast(core, 100, "d", "e") == {"d": 110}, "the room is for d, who is first"
+
+
 def test_only_so_many_ends_are_looked_at() -> None:
     gangs = [gang(f"g{i:04}", 4, 1, submitted=i) for i in range(1200)]
     found = forecast(scheduler(*gangs), 2000, *(str(each.id) for each in gangs))

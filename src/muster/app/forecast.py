@@ -1,13 +1,15 @@
 """When gangs would start, as far as it is known when others end: the scheduler itself, a little further on.
 
 Nothing arrives any more and nothing fails. Gangs end when they are expected to, by their limit or their
-estimate; one of which neither is known never does. After each end the scheduler decides, and what it assigns
-is taken to run from then on. The scheduler is used up by it.
+estimate; one of which neither is known never does. After the ends of one time the scheduler decides, and what
+it assigns is taken to run from then on. The scheduler is used up by it.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from math import inf
+from operator import itemgetter
 from typing import Final
 
 from muster.core.decisions import Assign, Decision, Evict
@@ -15,7 +17,7 @@ from muster.core.events import GangRemoved, GangSubmitted, PodsEnded
 from muster.core.gang import GangId
 from muster.core.scheduler import Scheduler
 
-#: Ends that are looked at.
+#: Times of ends that are looked at.
 MOST_ENDS: Final = 1000
 
 
@@ -35,11 +37,11 @@ def starts(
                 case Evict():
                     _leave(core, decision, now)
         core.settle()
-        end, ending = next(iter(core.ends.after(now)), (inf, None))
-        if ending is None or end == inf or not left:
+        now, ending = next(groupby(core.ends.after(now), key=itemgetter(0)), (inf, ()))
+        if now == inf or not left:
             break
-        now = end
-        _end(core, ending.id, now)
+        for gang in [state.id for _, state in ending]:
+            _end(core, gang, now)
         decided = core.decide(now)
     return found
 
