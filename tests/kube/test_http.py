@@ -140,6 +140,14 @@ async def test_refusals_have_their_class(status: str, body: Any, expected: type[
         assert type(caught.value) is expected
 
 
+async def test_a_kind_that_the_server_has_not_is_named() -> None:
+    async with talking(answer(b"404 page not found\n", "404 Not Found")) as (_, client):
+        with pytest.raises(
+            errors.NotFound, match=r"it knows no /api/v1/.*; is what defines this kind \(a CRD\)"
+        ):
+            await client.create(CONFIG_MAP, "ns", {})
+
+
 async def test_who_is_asked_to_wait_is_told_how_long() -> None:
     async with talking(answer({}, "429 Too Many Requests", "Retry-After: 3")) as (_, client):
         with pytest.raises(errors.TooManyRequests) as caught:

@@ -239,6 +239,11 @@ def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:
     try:
         status = msgspec.json.decode(content, type=dict[str, Any])  # Any: a Status' details are open
     except msgspec.DecodeError:
-        status = {"message": content.decode(errors="replace")[:500]}
+        said = content.decode(errors="replace").strip()[:500]
+        if (
+            response.status == 404
+        ):  # as of what no API group has; of a kind without its definition, most often
+            said = f"it knows no {response.url.path}; is what defines this kind (a CRD) installed?"
+        status = {"message": said}
     after = response.headers.get("Retry-After", "")
     raise errors.from_status(status, response.status, float(after) if after.isdigit() else None)
