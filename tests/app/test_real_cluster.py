@@ -15,10 +15,11 @@ from muster.app.observe import observe
 from muster.app.plan import plan
 from muster.app.plan.decisions import Outcome
 from muster.kube import config, listing
-from muster.kube.errors import NotFound
+from muster.kube.errors import Invalid, NotFound
 from muster.kube.http import HttpClient
 from muster.names import GPU, SCHEDULER
 from muster.workloads import snapshot
+from tests.api.rules.test_resources import pods
 from tests.app.test_plan import job, objects
 
 KUBECONFIG = os.environ.get("MUSTER_TEST_KUBECONFIG", "")
@@ -74,6 +75,18 @@ async def test_what_is_planned_live_is_what_is_planned_on_a_dump(
         for kind, *key in live.items
     ]
     assert plan(asked, snapshot.typed(dumped, {name[0] for name in live.items})).decisions == [found]
+
+
+async def test_what_pods_may_ask_for_is_what_we_say(client: HttpClient) -> None:
+    for number, (spec, said) in enumerate(pods()):
+        name = f"{PREFIX}-asks-{number}"
+        try:
+            await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+            refused = False
+            await client.delete(kinds.POD, "default", name, grace_period=0)
+        except Invalid:
+            refused = True
+        assert refused == bool(said), spec
 
 
 async def test_kinds_that_it_does_not_know_are_told_apart_from_none(client: HttpClient) -> None:

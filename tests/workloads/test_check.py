@@ -12,7 +12,7 @@ from muster.workloads.load import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POD = "{restartPolicy: Never, containers: [{name: c, command: [a], resources: {requests: {cpu: 1}}}]}"
-GPU_POD = POD.replace("cpu: 1", "nvidia.com/gpu: 1")
+GPU_POD = POD.replace("requests: {cpu: 1}", "limits: {nvidia.com/gpu: 1}")
 
 
 def job(name: str = "a", spec: str = "", pod: str = POD) -> str:

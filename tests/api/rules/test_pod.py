@@ -74,11 +74,11 @@ def test_specs_that_are_accepted(good: Any) -> None:
         (container(resources={"limits": {"cpu": -1}}), "must be greater than or equal to 0"),
         (
             container(resources={"limits": {"cpu": 1}, "requests": {"cpu": 2}}),
-            "requests.cpu: Invalid value: 2",
+            "requests.cpu: Invalid value: 2: must be less than or equal to cpu limit of 1",
         ),
         (
             container(resources={"limits": {"a.b/c": 2}, "requests": {"a.b/c": 1}}),
-            "must be equal to a.b/c limit",
+            "requests.a.b/c: Invalid value: 1: must be equal to a.b/c limit of 2",
         ),
         (container(resources={"limits": {"nvidia.com/gpu": "500m"}}), "must be an integer"),
         (spec(tolerations=[{"operator": "Maybe", "key": "a"}]), "tolerations[0].operator: Unsupported value"),

@@ -7,10 +7,10 @@ not required here: the embedded cluster runs processes in the caller's environme
 from collections.abc import Iterable
 from typing import Any, Final
 
-from muster.api import quantity
 from muster.api.base import Object
 from muster.api.fields import FieldError, Path
-from muster.api.rules.metadata import label, labels, qualified, shown
+from muster.api.rules import resources
+from muster.api.rules.metadata import label, labels, shown
 
 GRACE_PERIOD: Final = 30  # seconds
 _TIMES: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute", "")
@@ -33,10 +33,10 @@ def default_spec(spec: Object) -> Object:
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", GRACE_PERIOD)
     for container in _containers(spec):
-        resources = container.get("resources") or {}
-        limits = resources.get("limits")
+        stated = container.get("resources") or {}
+        limits = stated.get("limits")
         if isinstance(limits, dict):
-            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+            stated["requests"] = {**limits, **(stated.get("requests") or {})}
     return spec
 
 
@@ -81,8 +81,8 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
             seen.add(container["name"])
     for position, toleration in enumerate(spec.get("tolerations") or []):
         errors += _toleration(toleration, (*path, "tolerations", position))
-    for resource, amount in (spec.get("overhead") or {}).items():
-        errors += _quantity(resource, amount, (*path, "overhead", resource))[1]
+    errors += resources.of_pod(spec.get("resources") or {}, (*path, "resources"))
+    errors += resources.overhead(spec.get("overhead") or {}, (*path, "overhead"))
     return errors
 
 
@@ -134,41 +134,7 @@ def _container(container: Object, path: Path, volumes: set[str]) -> list[FieldEr
             errors.append(FieldError((*at, "name"), f"Not found: {shown(name)}"))
         if not mount.get("mountPath"):
             errors.append(FieldError((*at, "mountPath"), "Required value"))
-    return errors + _resources(container.get("resources") or {}, (*path, "resources"))
-
-
-def _resources(resources: Object, path: Path) -> list[FieldError]:
-    errors: list[FieldError] = []
-    limits: dict[str, Any] = {}  # Any: Fractions, compared only
-    for resource, amount in (resources.get("limits") or {}).items():
-        limits[resource], more = _quantity(resource, amount, (*path, "limits", resource))
-        errors += more
-    for resource, amount in (resources.get("requests") or {}).items():
-        at = (*path, "requests", resource)
-        value, more = _quantity(resource, amount, at)
-        errors += more
-        limit = limits.get(resource)
-        if value is not None and limit is not None:
-            if value > limit:
-                errors.append(
-                    FieldError(at, f"Invalid value: {amount}: must be less than or equal to {resource} limit")
-                )
-            elif "/" in resource and value != limit:
-                errors.append(FieldError(at, f"Invalid value: {amount}: must be equal to {resource} limit"))
-    return errors
-
-
-def _quantity(resource: str, amount: Any, path: Path) -> tuple[Any, list[FieldError]]:  # Any: from JSON
-    errors = qualified(resource, path)
-    try:
-        value = quantity.parse(amount)
-    except ValueError as error:
-        return None, [*errors, FieldError(path, f"Invalid value: {error}")]
-    if value < 0:
-        errors.append(FieldError(path, f"Invalid value: {amount}: must be greater than or equal to 0"))
-    if "/" in resource and value.denominator != 1:
-        errors.append(FieldError(path, f"Invalid value: {amount}: must be an integer"))
-    return value, errors
+    return errors + resources.of_container(container.get("resources") or {}, (*path, "resources"))
 
 
 def _toleration(toleration: Object, path: Path) -> list[FieldError]:
