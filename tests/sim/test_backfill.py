@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
 from muster.core.backfill.earliest import Earliest
-from muster.core.backfill.timetable import Timetable
+from muster.core.backfill.timetable import Reservation, Timetable
 from muster.core.decisions import Decision, Reserve
 from muster.core.fit import Claim
 from muster.core.gang import GangId
+from muster.core.nodes import Longs
 from muster.core.scheduler import Config, Scheduler
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Recorder
@@ -126,12 +127,21 @@ class SearchedAgain(Scheduler):
             found = earliest.find(Claim(head.want, [range(part.count) for part in head.want.parts]), inf, now)
             assert found is not None
             assert found.at == max(head.at, now)
+            assert (self.left_beside(head) == head.spare).all()
         return decisions
+
+    def left_beside(self, head: Reservation) -> Longs:
+        """By resource and node of the head's: what is left once it has begun, counted from nothing."""
+        mark = self.ledger.mark()
+        self.ends.give(state for end, state in self.ends.after(-inf) if end <= head.at)
+        left: Longs = self.nodes.capacities(head.columns) - self.nodes.used[:, head.columns] - head.use
+        self.ledger.rollback(mark)
+        return left
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=4), singles, passes)
-def test_a_reservation_that_is_kept_is_at_the_time_that_a_search_would_find(
+def test_a_reservation_that_is_kept_is_at_the_time_that_a_search_would_find_and_knows_what_is_left_beside_it(
     nodes: list[int], jobs: list[Job], pass_: Pass
 ) -> None:
     starts(SearchedAgain(), nodes, jobs, pass_)

@@ -12,8 +12,9 @@ queue waits for then. All of a gang's places are taken to be free at its end, no
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
 from math import inf
 
 import numpy as np
@@ -34,12 +35,24 @@ Used = npt.NDArray[np.int64]
 class Taken:
     """What a gang's pods and promises take."""
 
-    #: equal pods on nodes that have a column: how many on each of these distinct columns
-    alike: list[tuple[tuple[Amounts, Presence], Columns, npt.NDArray[np.int64]]]
+    #: equal pods on nodes that have a column: how many in all, and on each of these distinct columns
+    alike: list[tuple[tuple[Amounts, Presence], int, Columns, npt.NDArray[np.int64]]]
     #: those that share a GPU, one by one
     shares: list[tuple[NodeName, Amounts, int, Presence]]
     #: of `Nodes`
     layout: int
+
+
+@dataclass(slots=True)
+class Left:
+    """What those use who end by some time. Not to be written to."""
+
+    #: rows of the ledger × columns
+    amounts: Used
+    #: by row, on all nodes together: of that, what those use who end before
+    before: list[int]
+    #: who has shares of GPUs, of which amounts do not tell what they leave
+    sharing: set[GangId] = field(default_factory=set)
 
 
 def expected(gang: Gang) -> float:
@@ -71,10 +84,11 @@ class Ends:
         self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
-        #: what `left_by` was asked for, its answer, what each leaves of that, and who has changed since
+        #: what `left_by` was asked for, its answer, what each leaves of that (and whether before), and who
+        #: has changed since
         self._asked: tuple[float, int, tuple[int, ...]] | None = None
-        self._left = np.zeros((0, 0), np.int64)
-        self._leave: dict[GangId, Taken] = {}
+        self._left = Left(np.zeros((0, 0), np.int64), [])
+        self._leave: dict[GangId, tuple[Taken, bool]] = {}
         self._changed: set[GangId] = set()
 
     def note(self, state: GangState) -> None:
@@ -105,24 +119,47 @@ class Ends:
         states = self._states
         return [(end if end > now else now, states[gang]) for end, _, gang in self._ordered]
 
-    def left_by(self, at: float) -> Used | None:
-        """Rows of the ledger × columns: what those use who end by then. Not to be written to.
+    def left_by(self, at: float) -> Left | None:
+        """What those use who end by then, kept up to date for the time that was asked for last.
 
-        It is kept up to date for the time that was asked for last. None: shares of GPUs are among it.
+        None: shares of GPUs are among it.
         """
         asked = at, self._nodes.layout, self._nodes.used.shape
         if asked != self._asked:
-            self._asked, self._left = asked, np.zeros(self._nodes.used.shape, np.int64)
-            self._leave.clear()
-            self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
+            self._asked, self._left = asked, self._left_anew(at)
         for gang in self._changed:
             if (gone := self._leave.pop(gang, None)) is not None:
-                self._sum(gone, self._left, -1)
-            if gang in self._known and self._known[gang][0] <= at:
-                leaves = self._leave[gang] = self._of(self._states[gang])
-                self._sum(leaves, self._left, 1)
+                self._count(gang, *gone, -1)
+                self._sum(gone[0], self._left.amounts, -1)
+            key = self._known.get(gang)
+            if key is not None and key[0] <= at:
+                taken = self._of(self._states[gang])
+                self._leave[gang] = taken, key[0] < at
+                self._count(gang, taken, key[0] < at, 1)
+                self._sum(taken, self._left.amounts, 1)
         self._changed.clear()
-        return None if any(taken.shares for taken in self._leave.values()) else self._left
+        return None if self._left.sharing else self._left
+
+    def _left_anew(self, at: float) -> Left:
+        left = self._left = Left(np.zeros(self._nodes.used.shape, np.int64), [0] * len(self._nodes.used))
+        leaving = self._ordered[: bisect_left(self._ordered, (at, inf))]
+        self._leave = {gang: (self._of(self._states[gang]), end < at) for end, _, gang in leaving}
+        self._changed.clear()
+        for gang, (taken, before) in self._leave.items():
+            self._count(gang, taken, before, 1)
+        for (requests, _), columns, times in _together(taken for taken, _ in self._leave.values()):
+            for row, amount in self._nodes.demand(requests):
+                left.amounts[row, columns] += amount * times
+        return left
+
+    def _count(self, gang: GangId, taken: Taken, before: bool, sign: int) -> None:
+        """Count a gang among those who end by then, or no longer (-1): all but the amounts by column."""
+        if before:
+            for (requests, _), pods, _, _ in taken.alike:
+                for row, amount in self._nodes.demand(requests):
+                    self._left.before[row] += sign * amount * pods
+        if taken.shares:
+            (self._left.sharing.add if sign > 0 else self._left.sharing.discard)(gang)
 
     def forget_left(self) -> None:
         """Nobody asks `left_by` for now."""
@@ -130,35 +167,14 @@ class Ends:
         self._leave.clear()
         self._changed.clear()
 
-    def left_at(self, at: float, row: int) -> int:
-        """How much of a resource those use, on all nodes together, who end just then."""
-        first, last = bisect_left(self._ordered, (at,)), bisect_left(self._ordered, (at, inf))
-        kinds = [
-            kind for _, _, gang in self._ordered[first:last] for kind in self._of(self._states[gang]).alike
-        ]
-        return sum(
-            dict(self._nodes.demand(requests)).get(row, 0) * int(times.sum())
-            for (requests, _), _, times in kinds
-        )
-
     def give(self, states: Iterable[GangState]) -> None:
         """Take what these gangs use off the ledger, for a trial."""
-        together: dict[tuple[Amounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
-        ledger, nodes = self._ledger, self._nodes
-        for state in states:
-            taken = self._of(state)
-            for kind, columns, times in taken.alike:
-                together.setdefault(kind, []).append((columns, times))
-            for share in taken.shares:
-                ledger.give(*share)
-        for (requests, presence), some in together.items():
-            columns, times = some[0]
-            if len(some) > 1:
-                columns = np.concatenate([columns for columns, _ in some])
-                sums = np.bincount(columns, np.concatenate([times for _, times in some]))
-                columns = sums.nonzero()[0]
-                times = sums[columns].astype(np.int64)
-            ledger.take_at(columns, nodes.demand(requests), -times, presence)
+        taken = [self._of(state) for state in states]
+        for each in taken:
+            for share in each.shares:
+                self._ledger.give(*share)
+        for (requests, presence), columns, times in _together(taken):
+            self._ledger.take_at(columns, self._nodes.demand(requests), -times, presence)
 
     def left_on(self, at: float, nodes: Collection[NodeName]) -> Counter[tuple[NodeName, int]]:
         """By device of these nodes: thousandths that those use who end by then."""
@@ -182,9 +198,10 @@ class Ends:
                 used[:, column] += self._nodes.used[:, column] - before
 
     def _sum(self, taken: Taken, amounts: Used, sign: int) -> None:
-        for (requests, _), columns, times in taken.alike:
+        for (requests, _), pods, columns, times in taken.alike:
+            where, many = (columns.item(), pods) if len(columns) == 1 else (columns, times)
             for row, amount in self._nodes.demand(requests):
-                amounts[row, columns] += sign * amount * times
+                amounts[row, where] += sign * amount * many
 
     def _of(self, state: GangState) -> Taken:
         taken = self._taken.get(state.id)
@@ -195,24 +212,48 @@ class Ends:
     def _take(self, state: GangState) -> Taken:
         column = self._nodes.column
         alike: dict[tuple[Amounts, Presence], dict[int, int]] = {}
-        shares = []
-        bound = (self._pods[pod] for pod in state.pods)
+        shares: list[tuple[NodeName, Amounts, int, Presence]] = []
+        bound = map(self._pods.__getitem__, state.pods)
         pods = [(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in bound]
         pods += [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
-        for node, requests, device, presence in pods:
+        for (node, requests, device, presence), some in groupby(pods):  # neighbours are mostly equal
+            number = len([*some])
             if device is not None:
-                shares.append((node, requests, device, presence))
+                shares += [(node, requests, device, presence)] * number
             elif node in column:
                 times = alike.setdefault((requests, presence), {})
-                times[column[node]] = times.get(column[node], 0) + 1
+                times[column[node]] = times.get(column[node], 0) + number
         return Taken(
             [
-                (kind, np.array([*times], np.intp), np.array([*times.values()], np.int64))
+                (
+                    kind,
+                    sum(times.values()),
+                    np.array([*times], np.intp),
+                    np.array([*times.values()], np.int64),
+                )
                 for kind, times in alike.items()
             ],
             shares,
             self._nodes.layout,
         )
+
+
+def _together(
+    some: Iterable[Taken],
+) -> Iterator[tuple[tuple[Amounts, Presence], Columns, npt.NDArray[np.int64]]]:
+    """Equal pods of all of them: how many on each of these distinct columns."""
+    kinds: dict[tuple[Amounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
+    for taken in some:
+        for kind, _, columns, times in taken.alike:
+            kinds.setdefault(kind, []).append((columns, times))
+    for kind, parts in kinds.items():
+        columns, times = parts[0]
+        if len(parts) > 1:
+            columns = np.concatenate([columns for columns, _ in parts])
+            sums = np.bincount(columns, np.concatenate([times for _, times in parts]))
+            columns = sums.nonzero()[0]
+            times = sums[columns].astype(np.int64)
+        yield kind, columns, times
 
 
 def _or_inf(seconds: float | None) -> float:

@@ -219,6 +219,10 @@ class Nodes:
             return self.devices.thousandths()
         return self._free[row, : len(self.names)]
 
+    def all_free(self, row: int) -> int:
+        """Free amount of a resource, all nodes together."""
+        return int(np.maximum(self.free(row), 0).sum(dtype=np.int64))
+
     def free_at(self, row: int, column: int) -> int:
         if row == self._shares:
             return self.devices.thousandths_at(column)
@@ -228,6 +232,13 @@ class Nodes:
         if row == self._shares:
             return self.devices.capacity()
         return self._capacity[row, : len(self.names)]
+
+    def capacities(self, columns: Columns) -> Longs:
+        """Rows × these columns: of every resource, all that these nodes have."""
+        capacities = self._capacity[:, columns].astype(np.int64)
+        if self._shares >= 0:
+            capacities[self._shares] = self.devices.capacity()[columns]
+        return capacities
 
     def capacity_at(self, row: int, column: int) -> int:
         return self._capacity.item(row, column)

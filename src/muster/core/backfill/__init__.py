@@ -117,12 +117,15 @@ class Reservations:
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
+        self._as_of = self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
+        if not self.made:
+            self._timetable.clear()
+            self._told.clear()
+            self._ends.forget_left()
+            return []
         made = {each.gang for each in self.made}
         for gang in [each.gang for each in self._timetable if each.gang not in made]:
             self._timetable.drop(gang)  # it does not wait any more, or not for room
-        self._as_of = self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
-        if not self.made:
-            self._ends.forget_left()
         before, self._told = self._told, {}
         fresh = []
         for each in self.made:
@@ -131,7 +134,7 @@ class Reservations:
             as_it_was = told is not None and (
                 told.start == each.start or max(told.start, each.at) <= self._now
             )
-            if told is None or not as_it_was or told.nodes != each.nodes:
+            if told is None or not as_it_was or (told.nodes is not each.nodes and told.nodes != each.nodes):
                 told = Reserve(each.gang, each.nodes, each.start)
                 fresh.append(told)
             self._told[each.gang] = told
@@ -163,19 +166,21 @@ class Reservations:
             return self._closed
         if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
+        until = self._until(state)
         known, reservation = self._held.get((want, state.begun), (inf, None))
-        if reservation is None or self._until(state) <= known:
-            reservation = self._blocker(state, want)
+        if reservation is None or until <= known:
+            reservation = self._blocker(state, want, until)
             if reservation is not None and len(self._timetable) == 1:  # nobody else's can go meanwhile
                 self._held[want, state.begun] = reservation.at, reservation
         return None if reservation is None else reservation.refusal
 
     def fit(self, state: GangState, claim: Claim) -> _Placed | Reservation:
         """As `Fit.fit`; a reservation, and the ledger as it was, if the gang would fit but for that."""
-        first = self._in_the_way(state)
+        until = self._until(state)
+        first = self._in_the_way(state, until)
         if first is None:
             return self._pass(state, claim)
-        if (blocker := self._blocker(state, claim.want)) is not None:
+        if (blocker := self._blocker(state, claim.want, until)) is not None:
             return blocker
         placed: _Placed | Reservation = first
         if not state.plain or not claim.want.fits_by_slots or self._fit.refutes(claim.want) is not None:
@@ -190,7 +195,6 @@ class Reservations:
         if (overruled := self._overrule(state, claim)) is not None:
             return overruled
         if self._timetable.of(state.id) is None:
-            until = self._until(state)
             last = max(each.at for each in self._timetable if each.at < until)
             self._held[claim.want, state.begun] = last, placed
         return placed
@@ -205,17 +209,16 @@ class Reservations:
             reservation.basis = tuple(state.id for end, state in ends if end <= reservation.at)
         return reservation.basis
 
-    def _in_the_way(self, state: GangState) -> Reservation | None:
+    def _in_the_way(self, state: GangState, until: float) -> Reservation | None:
         """Some reservation that begins while this gang would still be there."""
-        until = self._until(state)
         return next((each for each in self._timetable if each.at < until and each.gang != state.id), None)
 
-    def _blocker(self, state: GangState, want: Want) -> Reservation | None:
+    def _blocker(self, state: GangState, want: Want, until: float) -> Reservation | None:
         """A reservation of this cycle that leaves too few slots for it, which fits but for that."""
         if state.begun or not state.plain or not want.fits_by_slots or self._fit.bars(want):
             return None
         (part,) = want.parts
-        vector, until = self._fit.slots.room(part.shape), self._until(state)
+        vector = self._fit.slots.room(part.shape)
         if part.need > vector.total:
             return None
         own = self._timetable.of(state.id)
@@ -255,25 +258,26 @@ class Reservations:
     ) -> Reservation | None:
         """Note who starts; whom he would delay, if he does. `before`: what was in use before."""
         if placed:
-            columns = np.unique(np.fromiter(placed.values(), np.intp, len(placed)))
+            columns = np.array(sorted({*placed.values()}), np.intp)
         else:  # nobody asked which place would go where
             columns = np.flatnonzero((self._nodes.used[: len(before)] != before).any(axis=0))
         use = self._nodes.used[: len(before), columns] - before[:, columns]
         until = self._until(state)
         self._keep_open(columns, use, until, mark)
-        delayed = self._timetable.spares(columns, use, until)
+        delayed = self._timetable.delayed(columns, use, until)
         if delayed is None:
             self._timetable.start(columns, use, until)
         return delayed
 
     def _keep_open(self, columns: Columns, use: Amounts, until: float, mark: Mark) -> None:
         """Count GPUs that are open now, and would be whole ones again but for the shares taken since."""
+        taken = self._ledger.devices(mark)
+        if not taken:
+            return
         added = Counter[tuple[NodeName, int]]()
-        for (node, share), numbers in self._ledger.devices(mark).items():
+        for (node, share), numbers in taken.items():
             for number in numbers:
                 added[node, number] += share
-        if not added:
-            return
         at = max((each.at for each in self._timetable if each.at < until), default=self._now)
         devices, left = self._nodes.devices, self._ends.left_on(at, {node for node, _ in added})
         for (node, number), share in added.items():
@@ -390,7 +394,7 @@ class Reservations:
             {place: names[column] for place, column in sorted(start.placed.items())},
             start.columns,
             start.use,
-            start.use + start.others,
+            start.spare,
             start.basis,
             self._now,
         )

@@ -11,9 +11,8 @@ perhaps not the first.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ from muster.names import GPU, GPU_SHARE
 TRIALS: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """When a gang fits at the earliest, where, and which gangs have to end for it."""
 
     #: infinite: some of them end at no time that is known
@@ -43,9 +41,9 @@ class Start:
     basis: tuple[GangId, ...]
     placed: Mapping[Place, int]
     columns: Columns
-    #: rows × columns: what it uses, and what else is in use then
+    #: rows × columns: what it uses, and what else there is of them then
     use: Amounts
-    others: Amounts
+    spare: Amounts
 
 
 class Earliest:
@@ -108,8 +106,9 @@ class Earliest:
         together = self._nodes.used[:, columns]
         self._ledger.rollback(mark)
         others = self._nodes.used[: len(together), columns]
+        spare = self._nodes.capacities(columns)[: len(together)] - together
         basis = tuple(state.id for state in ended)
-        return Start(end, known, basis, placed, columns, together - others, others)
+        return Start(end, known, basis, placed, columns, together - others, spare)
 
     def _shortage(self, want: Want) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""
@@ -126,8 +125,7 @@ class Earliest:
                     (a.get(row, 0) for p, a in zip(want.parts, amounts, strict=True) if p.count > p.need),
                     default=0,
                 )
-            free = int(np.maximum(nodes.free(row), 0).sum(dtype=np.int64))
-            if least > free:
+            if least > (free := nodes.all_free(row)):
                 short[nodes.resource(row)] = least - free
         return short
 

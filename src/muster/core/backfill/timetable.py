@@ -1,14 +1,15 @@
 """The timetable: which places are reserved from when, and what that leaves to others until then.
 
 A reservation names a gang, its places and the time from which it has them. What matters to everybody else
-is the *load* of its nodes at that time: what then still runs there, what other reservations hold there then,
-and what the reserved gang itself will use. Whoever starts now and is still there at that time adds to the
-load, and may do so as long as it stays within capacity; whoever has gone by then does not matter to it. Use
-on a node rises only when a reservation begins, so these instants are all that has to be looked at.
+is what its nodes can *spare* at that time: their capacity, less what then still runs there, what other
+reservations hold there then, and what the reserved gang itself will use. Whoever starts now and is still
+there at that time takes of that, and may do so as long as there is enough; whoever has gone by then does not
+matter to it. Use on a node rises only when a reservation begins, so these instants are all that has to be
+looked at.
 
-Loads are amounts per row of the ledger and column, absolute, and follow from the ledger and from the ends of
-what runs (`reckon`). They say nothing of constraints between pods: those are looked at where places are
-chosen.
+What is spared is an amount per row of the ledger and column, below zero where too much is in use. It follows
+from the ledger and from the ends of what runs (`reckon`, `stands`), and says nothing of constraints between
+pods: those are looked at where places are chosen.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from muster.core.devices import WHOLE
 from muster.core.ends import Ends
 from muster.core.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.ledger import Ledger, Share
-from muster.core.nodes import UNLIMITED, Columns
+from muster.core.nodes import Columns
 from muster.core.placement import Want
 from muster.core.slots import Vector
 
@@ -46,15 +47,15 @@ class Reservation:
     nodes: Mapping[Place, NodeName]
     #: ascending
     columns: Columns
-    #: what the gang will use of them, and their load when it begins
+    #: what the gang will use of them, and what they can spare once it has begun
     use: Amounts
-    load: Amounts
+    spare: Amounts
     #: who has to end for it; None: find out anew
     basis: tuple[GangId, ...] | None
     #: when it was made
     made: float
-    #: pods of each shape that its nodes take beside the load, by column
-    rooms: dict[Shape, Amounts] = field(default_factory=dict)
+    #: so many pods of a shape fit beside it, all nodes together, as of a position in the log of changes
+    beside: dict[Shape, tuple[int, int]] = field(default_factory=dict)
     _refusal: Explanation | None = None
 
     @property
@@ -64,13 +65,10 @@ class Reservation:
             self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
         return self._refusal
 
-    def add(self, columns: Columns, use: Amounts, times: int = 1) -> None:
-        """Somebody uses so much of these columns, too, when it begins (`times` -1: no longer)."""
-        mine, theirs = _common(columns, self.columns)
-        if len(mine):
-            self.load = _rows(self.load, len(use))
-            self.load[: len(use), theirs] += times * use[:, mine]
-            self.rooms.clear()
+    def can_spare(self, spare: Amounts) -> None:
+        """This is what it can spare now."""
+        self.spare = spare
+        self.beside.clear()
 
     @property
     def _waits(self) -> str:
@@ -104,21 +102,20 @@ class Timetable:
         self._reservations[reservation.gang] = reservation
 
     def save(self) -> list[tuple[Reservation, Amounts]]:
-        return [(each, each.load.copy()) for each in self]
+        return [(each, each.spare.copy()) for each in self]
 
     def restore(self, saved: Sequence[tuple[Reservation, Amounts]]) -> None:
         self._reservations = {each.gang: each for each, _ in saved}
-        for each, load in saved:
-            each.load = load
-            each.rooms.clear()
+        for each, spare in saved:
+            each.can_spare(spare)
 
     def add(self, new: Reservation) -> None:
-        """Its load is what runs there when it begins, and itself; others are added here."""
+        """What it can spare is known but for others here; what each of these uses is taken off."""
         for other in self:
             if other.at <= new.at < other.until:
-                new.add(other.columns, other.use)
+                self._take(new, other.columns, other.use)
             if new.at <= other.at < new.until:
-                other.add(new.columns, new.use)
+                self._take(other, new.columns, new.use)
         self._reservations[new.gang] = new
 
     def drop(self, gang: GangId) -> None:
@@ -127,61 +124,53 @@ class Timetable:
             return
         for other in self:
             if gone.at <= other.at < gone.until:
-                other.add(gone.columns, gone.use, -1)
+                self._take(other, gone.columns, -gone.use)
 
     def start(self, columns: Columns, use: Amounts, until: float) -> None:
         """Somebody starts now, and stays until then."""
         for other in self:
             if other.at < until:
-                other.add(columns, use)
+                self._take(other, columns, use)
 
-    def spares(self, columns: Columns, use: Amounts, until: float) -> Reservation | None:
-        """Whom it would delay if somebody used this from now until then: the first that is found, or None."""
+    def delayed(self, columns: Columns, use: Amounts, until: float) -> Reservation | None:
+        """Who would be delayed if somebody used this from now until then: the first that is found."""
         for other in self:
-            if other.at >= until:
-                continue
-            mine, theirs = _common(columns, other.columns)
-            for row in np.flatnonzero(use[:, mine].any(axis=1)).tolist():
-                load = other.load[row, theirs] if row < len(other.load) else 0
-                if (self._nodes.capacity(row)[columns[mine]] - load < use[row, mine]).any():
+            if other.at < until:
+                mine, theirs = _common(columns, other.columns)
+                spare = self._spare(other)[: len(use), theirs]
+                if (use[:, mine] > np.maximum(spare, 0, out=spare)).any():
                     return other
         return None
 
     def beside(self, other: Reservation, vector: Vector) -> int:
         """At most so many pods of a shape, slots as of now, fit now and are not in its way."""
-        room = other.rooms.get(vector.shape)
-        if room is None:
-            room = np.full(len(other.columns), UNLIMITED, np.int64)
-            for row, amount in vector.demand:
-                free = self._nodes.capacity(row)[other.columns].astype(np.int64)
-                if row < len(other.load):
-                    free -= other.load[row]
-                np.minimum(room, free // amount, out=room)
-            other.rooms[vector.shape] = np.maximum(room, 0, out=room)
-        return vector.total - int(np.maximum(vector.slots[other.columns] - room, 0).sum())
+        known, pods = other.beside.get(vector.shape, (-1, 0))
+        if known != vector.position:
+            slots, spare = vector.slots[other.columns], self._spare(other)
+            room = np.minimum.reduce([spare[row] // amount for row, amount in vector.demand])
+            pods = vector.total - int(np.maximum(slots - np.maximum(room, 0), 0).sum())
+            other.beside[vector.shape] = vector.position, pods
+        return pods
 
     def withhold(self, start: float, until: float) -> list[Withheld]:
         """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
 
         Returns what was charged.
         """
-        used = self._nodes.used
         standing = [each for each in self if each.until > start and each.at < until]
         if not standing:
             return []
         if len(standing) == 1 and standing[0].at >= start:
             (only,) = standing
-            left = only.load - used[: len(only.load), only.columns]
-            return self._charge(left, only.columns)
-        needed = np.zeros_like(used)
-        going_on = np.zeros_like(used)
+            return self._charge(self._needs(only), only.columns)
+        needed = np.zeros_like(self._nodes.used)
+        going_on = np.zeros_like(needed)
         for other in standing:
             if other.at < start:
                 going_on[: len(other.use), other.columns] += other.use
             else:
-                mine = needed[: len(other.load), other.columns]
-                left = other.load - used[: len(other.load), other.columns]
-                needed[: len(other.load), other.columns] = np.maximum(mine, left)
+                mine = needed[:, other.columns]
+                needed[:, other.columns] = np.maximum(mine, self._needs(other))
         np.maximum(needed, going_on, out=needed)
         return self._charge(needed, np.arange(needed.shape[1]))
 
@@ -240,7 +229,7 @@ class Timetable:
                 yield share
 
     def reckon(self, now: float) -> None:
-        """Find all loads anew. Reservations whose nodes are gone, or will be too full, are dropped."""
+        """Find anew what all can spare. Those whose nodes are gone, or will be too full, are dropped."""
         for each in list(self):
             if not self._is_there(each):
                 del self._reservations[each.gang]
@@ -258,8 +247,7 @@ class Timetable:
                 there.append(each)
                 then[: len(each.use), each.columns] += each.use
             for each in beginning:
-                each.load = then[:, each.columns]
-                each.rooms.clear()
+                each.can_spare(self._nodes.capacities(each.columns) - then[:, each.columns])
         self._ledger.rollback(mark)
         for each in sorted(self, key=lambda each: each.at):
             if self._is_too_full(each):
@@ -268,7 +256,7 @@ class Timetable:
     def stands(self, each: Reservation, now: float) -> bool:
         """Whether a search would find its time again: it fits then as it did, and nowhere before.
 
-        False where that cannot be told by amounts. Its load is found anew.
+        False where that cannot be told by amounts. What it can spare is found anew.
         """
         nodes, want = self._nodes, each.want
         if not want.fits_by_slots or each.start == np.inf or each.at <= now:
@@ -277,19 +265,41 @@ class Timetable:
         if left is None or nodes.share(demand):
             return False
         for row, amount in reversed(demand):  # pods, which are seldom short, come last
-            free = int(np.maximum(nodes.free(row), 0).sum(dtype=np.int64))
-            if free + int(left[row].sum()) - self._ends.left_at(each.at, row) < want.need * amount:
+            if nodes.all_free(row) + left.before[row] < want.need * amount:
                 break
         else:
             return False
-        each.load = nodes.used[:, each.columns] - left[:, each.columns]
-        each.load[: len(each.use)] += each.use
-        each.rooms.clear()
+        spare = nodes.capacities(each.columns)
+        spare -= nodes.used[:, each.columns]
+        spare += left.amounts[:, each.columns]
+        spare[: len(each.use)] -= each.use
+        each.can_spare(spare)
         return not self._is_too_full(each)
 
+    def _needs(self, each: Reservation) -> Amounts:
+        """Rows × columns of its nodes: so much more will be in use when it has begun than is now."""
+        used = self._nodes.used[:, each.columns]
+        needs: Amounts = self._nodes.capacities(each.columns) - used - self._spare(each)
+        return needs
+
+    def _spare(self, each: Reservation) -> Amounts:
+        """What it can spare, in all rows: the ledger may have more by now."""
+        missing = len(self._nodes.used) - len(each.spare)
+        if missing:
+            new = self._nodes.capacities(each.columns)[-missing:]
+            each.spare = np.concatenate((each.spare, new))
+        return each.spare
+
+    def _take(self, other: Reservation, columns: Columns, use: Amounts) -> None:
+        """Somebody uses so much of these columns, too, when it begins."""
+        mine, theirs = _common(columns, other.columns)
+        if len(mine):
+            self._spare(other)[: len(use), theirs] -= use[:, mine]
+            other.beside.clear()
+
     def _is_too_full(self, each: Reservation) -> bool:
-        capacity, rows = self._nodes.capacity, _rows_above_zero(each.use)
-        return any((each.load[row] > capacity(row)[each.columns]).any() for row in rows)
+        """It is to use of what there will be less than nothing to spare."""
+        return bool(((each.spare[: len(each.use)] < 0) & (each.use > 0)).any())
 
     def _is_there(self, each: Reservation) -> bool:
         """Its nodes are there and take pods. Columns may have moved."""
@@ -312,15 +322,6 @@ def held(message: str, gang: GangId) -> Explanation:
 
 def _common(one: Columns, other: Columns) -> tuple[Columns, Columns]:
     """Positions in each of the columns that are in both, ascending."""
-    at = np.minimum(np.searchsorted(other, one), len(other) - 1)
-    both = other[at] == one
-    return np.flatnonzero(both), at[both]
-
-
-def _rows(amounts: Amounts, rows: int) -> Amounts:
-    """With at least so many rows: the ledger has had more since."""
-    if len(amounts) >= rows:
-        return amounts
-    grown = np.zeros((rows, amounts.shape[1]), np.int64)
-    grown[: len(amounts)] = amounts
-    return grown
+    at = other.searchsorted(one)
+    both = (other.take(at, mode="clip") == one).nonzero()[0]
+    return both, at[both]
