@@ -185,7 +185,7 @@ def domain_choice(scheduler: Scheduler, claim: Claim) -> float:
     for _ in range(200):
         started = time.perf_counter()
         excluded = scheduler.fit.exclusion.barred(claim.want)
-        search = scheduler.fit.gathering.search(replace(claim, excluded=excluded))
+        search = scheduler.fit.gathering.search(claim._replace(excluded=excluded))
         found = search.choose() if search is not None else None
         times.append(time.perf_counter() - started)
         assert isinstance(found, Choice)

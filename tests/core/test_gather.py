@@ -357,7 +357,7 @@ def test_an_owned_node_is_kept_if_the_rules_allow(problem: Problem, data: st.Dat
     nodes = st.integers(0, len(problem.nodes) - 1)
     own = data.draw(st.dictionaries(st.sampled_from(places), nodes, max_size=3))
     made = cluster(problem)
-    found = made.fit.fit(replace(asked, preferred=own))
+    found = made.fit.fit(asked._replace(preferred=own))
     plain, _ = answer(problem)
     assert isinstance(found, dict) or isinstance(plain, Verdict)
     if isinstance(found, dict):

@@ -91,7 +91,7 @@ def asked(case: Case) -> tuple[Scheduler, Claim]:
     assert plain.want.rules is not None
     want = replace(plain.want, rules=replace(plain.want.rules, exclusive=case.exclusive))
     ranks = {f"p{p}": own for p, own in enumerate(case.ranks) if own}
-    return made, replace(plain, want=want, ranks=ranks)
+    return made, plain._replace(want=want, ranks=ranks)
 
 
 def check(case: Case) -> str:

@@ -57,12 +57,13 @@ class Left:
 
 def expected(gang: Gang) -> float:
     """Seconds that it is thought to run; infinite if nothing is said."""
-    return min(_or_inf(gang.estimate), _or_inf(gang.limit))
+    estimate, limit = gang.estimate, gang.limit
+    return min(inf if estimate is None else estimate, inf if limit is None else limit)
 
 
 def promised(gang: Gang) -> float:
     """Seconds after which it is gone for certain, as far as its estimate is: infinite if nothing is said."""
-    return gang.limit if gang.limit is not None else _or_inf(gang.estimate)
+    return gang.limit if gang.limit is not None else expected(gang)
 
 
 class Ends:
@@ -96,10 +97,10 @@ class Ends:
         self._taken.pop(state.id, None)
         if self._asked is not None:
             self._changed.add(state.id)
-        key = None
-        if state.started is not None:
+        started, key = state.started, None
+        if started is not None:
             duration = self.duration(state.gang) if state.gang is not None else inf
-            key = (state.started + duration, state.started, state.id)
+            key = (started + duration, started, state.id)
         known = self._known.get(state.id)
         if key == known:
             return
@@ -254,7 +255,3 @@ def _together(
             columns = sums.nonzero()[0]
             times = sums[columns].astype(np.int64)
         yield kind, columns, times
-
-
-def _or_inf(seconds: float | None) -> float:
-    return inf if seconds is None else seconds

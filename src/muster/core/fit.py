@@ -5,7 +5,6 @@ victims, a reservation, a remedy. Who only wants to know takes a mark of the led
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -54,7 +53,7 @@ class Fit:
             barred = np.setdiff1d(barred, claim.planned)
         if barred is not None and len(barred):
             excluded = barred if claim.excluded is None else np.union1d(barred, claim.excluded)
-            claim = replace(claim, excluded=excluded)
+            claim = claim._replace(excluded=excluded)
         if claim.want.rules is not None:
             return self.gathering.place(claim)
         placed = place(

@@ -117,10 +117,12 @@ class GangState:
         return self.back_off.excluded if self.back_off is not None else frozenset()
 
     @property
-    def deadlines(self) -> list[float]:
-        """When its holds and its back-off end."""
-        times = [promise.until for promise in self.holds.values() if promise.until is not None]
-        return times if self.back_off is None else [*times, self.back_off.until]
+    def deadline(self) -> float | None:
+        """When the first of its holds ends, or its back-off."""
+        times = [self.back_off.until] if self.back_off is not None else []
+        if self.holds:
+            times += [promise.until for promise in self.holds.values() if promise.until is not None]
+        return min(times, default=None)
 
     @property
     def forgettable(self) -> bool:

@@ -16,7 +16,7 @@ each pod set's own minimum, then the gang's minimum, then whatever else fits.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, permutations, repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,10 @@ from muster.core.slots import NO_SLOT, Slots, Vector
 ATTEMPTS: Final = 12
 #: Orders of parts among them.
 _ORDERS: Final = 6
-#: For trials that nobody else has to see.
+#: For trials that nobody else has to see, and claims of gangs that have nothing yet, nor any order.
 NOBODY: Final[Mapping[str, Presence]] = {}
+NOWHERE: Final[Mapping[Place, int]] = {}
+UNRANKED: Final[Mapping[str, Sequence[int]]] = {}
 
 #: Distinct columns, and the pods for each.
 Filled = tuple[Columns, npt.NDArray[np.int64]]
@@ -85,48 +87,43 @@ class Want:
     parts: tuple[Part, ...]
     need: int
     rules: Rules | None = None
+    #: something besides room decides where its pods go
+    constrained: bool = field(init=False)
+    #: where it may go depends on where the gang's other places are
+    bound: bool = field(init=False)
+    #: it fits exactly if there are slots enough: pods of one set, and nothing to mind but room
+    fits_by_slots: bool = field(init=False)
+    #: a pod that comes can make room for it: by affinity towards it, or by evening out a spread
+    sociable: bool = field(init=False)
 
-    @property
-    def bound(self) -> bool:
-        """Where it may go depends on where the gang's other places are."""
-        return self.rules is not None and self.rules.begun is not None
-
-    @property
-    def constrained(self) -> bool:
-        return any(part.constrained for part in self.parts)
-
-    @property
-    def fits_by_slots(self) -> bool:
-        """It fits exactly if there are slots enough: pods of one set, and nothing to mind but room."""
-        return len(self.parts) == 1 and self.rules is None and not self.constrained
-
-    @property
-    def sociable(self) -> bool:
-        """A pod that comes can make room for it: by affinity towards it, or by evening out a spread."""
-        return any(part.shape.near or part.shape.spread for part in self.parts)
+    def __post_init__(self) -> None:
+        parts, rules, put = self.parts, self.rules, object.__setattr__
+        put(self, "constrained", any(part.constrained for part in parts))
+        put(self, "bound", rules is not None and rules.begun is not None)
+        put(self, "fits_by_slots", len(parts) == 1 and rules is None and not self.constrained)
+        put(self, "sociable", any(part.shape.near or part.shape.spread for part in parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What is to be placed now, for whom. Columns are those of `Nodes`, good for this cycle."""
 
     want: Want
     #: indices of each part's vacant places, ascending
     vacant: Sequence[Sequence[int]]
     #: places that have a node of their own, and keep it if they can: held since they were vacated, or planned
-    preferred: Mapping[Place, int] = field(default_factory=dict)
+    preferred: Mapping[Place, int] = NOWHERE
     #: those of them that are planned: what a plan promises was allowed then, whoever has the domain by now
     planned: Sequence[int] = ()
     #: where the gang's other places are, that stay there: bound, or held
-    settled: Mapping[Place, int] = field(default_factory=dict)
+    settled: Mapping[Place, int] = NOWHERE
     #: columns to keep off
     excluded: Columns | None = None
     #: whether to search where greedy placement finds none; without it, a no is no proof
     search: bool = True
     #: by pod set, the rank of each index in the gang's own order; without any, one set after the other
-    ranks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    ranks: Mapping[str, Sequence[int]] = UNRANKED
     #: what other pods see of each pod set's pods
-    presences: Mapping[str, Presence] = field(default_factory=dict)
+    presences: Mapping[str, Presence] = NOBODY
 
 
 def place(

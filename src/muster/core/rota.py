@@ -18,6 +18,8 @@ class Rota:
         self._waiting: WeakKeyDictionary[Want, None] = WeakKeyDictionary()
 
     def next_cycle(self) -> None:
+        if self._left == self._turns:
+            return  # nobody has asked
         self._now = set(list(self._waiting)[: self._turns]) if self._waiting else set()
         for want in self._now:
             del self._waiting[want]

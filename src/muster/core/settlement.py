@@ -87,8 +87,8 @@ class Settlement:
             else:
                 self._lines.drop(gang)
                 state.explanation = None
-            if deadlines := state.deadlines:
-                gangs.timed[gang] = min(deadlines)
+            if (deadline := state.deadline) is not None:
+                gangs.timed[gang] = deadline
             else:
                 gangs.timed.pop(gang, None)
             if state.forgettable:

@@ -7,7 +7,6 @@ lasts (the places are held, the victims are told to go) or the ledger is rolled 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -123,10 +122,10 @@ class Starts:
         """Where it fits once the victims that were found for it are gone, as they are from here on."""
         for charged in self._preemption.freed(found.victims):
             self._ledger.give(*charged)
-        placed = self._reservations.fit(state, replace(claim, search=False))
+        placed = self._reservations.fit(state, claim._replace(search=False))
         if isinstance(placed, Verdict):  # it took an exact search: its answer is known
             preferred = {**claim.preferred, **found.placed}
-            return self._reservations.fit(state, replace(claim, preferred=preferred))
+            return self._reservations.fit(state, claim._replace(preferred=preferred))
         return placed
 
     def promise(

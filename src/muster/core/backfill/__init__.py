@@ -23,7 +23,6 @@ there, what is free is kept free.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
 from math import inf
 
@@ -306,7 +305,7 @@ class Reservations:
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         mark = self._ledger.mark()
-        if self._fit.fit(replace(claim, preferred=there)) != there:
+        if self._fit.fit(claim._replace(preferred=there)) != there:
             self._ledger.rollback(mark)
             return None
         self._ledger.commit(mark)

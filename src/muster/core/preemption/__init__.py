@@ -184,7 +184,7 @@ class Preemption:
         for beneficiary in self.departures.beneficiaries:
             if beneficiary != state.id:
                 self.departures.lift(beneficiary)
-        placed = self._fit.fit(replace(claim, search=False))
+        placed = self._fit.fit(claim._replace(search=False))
         self._ledger.rollback(mark)
         return not isinstance(placed, Verdict)
 
@@ -235,7 +235,7 @@ class Preemption:
         mark = self._ledger.mark()
         for charged in self.freed(map(Victim, sorted(able))):
             self._ledger.give(*charged)
-        fits = not isinstance(self._fit.fit(replace(claim, search=False)), Verdict)
+        fits = not isinstance(self._fit.fit(claim._replace(search=False)), Verdict)
         self._ledger.rollback(mark)
         if fits:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
@@ -280,10 +280,10 @@ class Preemption:
 
     def linger(self) -> None:
         """Tell the queues what is there still of those who leave."""
-        self._queues.linger(tuple(self._leaving()))
+        self._queues.linger(tuple(self._leaving()) if self.departures else ())
 
     def _leaving(self) -> Iterator[Leaving]:
-        for beneficiary, pods in self.departures.there() if self.departures else ():
+        for beneficiary, pods in self.departures.there():
             state = self._gangs[beneficiary]
             left: dict[str, tuple[Counter[str], set[GangId]]] = {}
             for gang, requests in pods:

@@ -6,7 +6,6 @@ Answers are remembered, and there are at most `TRIALS` of them in one search.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -105,7 +104,7 @@ class Trial:
         outside[columns] = False
         if self._claim.excluded is not None:
             outside[self._claim.excluded] = True
-        claim = replace(self._claim, excluded=np.flatnonzero(outside))
+        claim = self._claim._replace(excluded=np.flatnonzero(outside))
         return Trial(self._trials, self.count.within(columns), claim)
 
     def choices(self, usable: Bools) -> Iterator[Bools]:

@@ -183,13 +183,13 @@ class Queues:
         if account is not None:
             account.waiting += sign * charge.waits
             add(account.wanted, charge.wanted, sign)
-            if account.rules.order is QueueOrder.FAIR:
-                add(account.by_namespace.setdefault(charge.namespace, {}), charge.used, sign)
-            for above in account.path:
+        if charge.used or charge.stands:  # who waits for all of it does not
+            for above in account.path if account is not None else ():
                 above.standing += sign * charge.stands
                 add(above.used, charge.used, sign)
-                above.version += 1
-        add(self.root.used, charge.used, sign)
+            add(self.root.used, charge.used, sign)
+            if account is not None and account.rules.order is QueueOrder.FAIR:
+                add(account.by_namespace.setdefault(charge.namespace, {}), charge.used, sign)
         self.moves += 1
         self._entitled = False
 
@@ -209,7 +209,6 @@ class Queues:
         amounts = counted(amounts)
         for above in self.path(queue):
             add(above.used, amounts, sign)
-            above.version += 1
         add(self.root.used, amounts, sign)
 
     def demand(self, want: Want) -> tuple[Amounts, Amounts]:

@@ -23,6 +23,8 @@ class Account:
     fault: str = ""
     used: dict[str, int] = field(default_factory=dict)
     wanted: dict[str, int] = field(default_factory=dict)
+    #: what all below it use and wait for, as far as caps let them, and what it is entitled to for that
+    asked: dict[str, int] = field(default_factory=dict)
     entitled: dict[str, int] = field(default_factory=dict)
     #: gangs at or below it that have begun; its own that wait for their minimum
     standing: int = 0
@@ -36,8 +38,6 @@ class Account:
     capped: bool = False
     #: number of the last start that carried it over its entitlement
     carried_over: int = -1
-    #: counts changes of what the checks of its gangs depend on
-    version: int = 0
     #: the rules' amounts, to be looked up
     caps: dict[str, int] = field(init=False)
     kept: dict[str, int] = field(init=False)

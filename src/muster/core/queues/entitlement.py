@@ -40,62 +40,66 @@ class Terms(NamedTuple):
 
 def entitle(root: Account) -> bool:
     """Divides what the root is entitled to among the queues below it, by resource. False: as it was."""
-    return _divide_below(root, _Asked())
+    for child in root.children:
+        _ask(child)
+    return _divide_below(root)
 
 
-def _divide_below(parent: Account, asked: "_Asked") -> bool:
-    changed = False
-    claims = [(child, asked.of(child), dict[str, int]()) for child in parent.children]
-    for resource, entitled in parent.entitled.items():
-        if parent.parent is not None:
-            own = parent.used.get(resource, 0) - sum(child.used.get(resource, 0) for child, _, _ in claims)
-            entitled = max(entitled - own, 0)
-        if len(claims) == 1:
-            ((child, claim, shares),) = claims
-            if child.unruled:
-                shares[resource] = min(entitled, claim.get(resource, 0))
-            else:
-                shares[resource] = _terms(child, resource, claim).alone(entitled)
-            continue
-        divided = divide(entitled, {child.name: _terms(child, resource, claim) for child, claim, _ in claims})
-        for child, _, shares in claims:
-            shares[resource] = divided[child.name]
-    for child, _, shares in claims:
-        if child.entitled != shares:
-            child.entitled = shares
+def _ask(account: Account) -> dict[str, int]:
+    """What a queue and those below it use and wait for, as far as their caps let them."""
+    used, asked = account.used, dict(account.used)
+    for resource, amount in account.wanted.items():
+        asked[resource] = asked.get(resource, 0) + amount
+    for child in account.children:
+        for resource, amount in _ask(child).items():
+            asked[resource] = asked.get(resource, 0) + amount - child.used.get(resource, 0)
+    for resource, cap in account.caps.items():
+        asked[resource] = max(min(asked.get(resource, 0), cap), used.get(resource, 0))
+    account.asked = asked
+    return asked
+
+
+def _divide_below(parent: Account) -> bool:
+    children, changed = parent.children, False
+    amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
+    if len(children) == 1:
+        shares = [_alone(children[0], amounts)]
+    else:
+        shares = [{} for _ in children]
+        for resource, amount in amounts.items():
+            divided = divide(amount, {child.name: _terms(child, resource) for child in children})
+            for child, share in zip(children, shares, strict=True):
+                share[resource] = divided[child.name]
+    for child, share in zip(children, shares, strict=True):
+        if child.entitled != share:
+            child.entitled = share
             changed = True
-        child.version += 1
         if child.children:
-            changed |= _divide_below(child, asked)
+            changed |= _divide_below(child)
     return changed
 
 
-class _Asked:
-    """What queues use and wait for, as far as their caps let them; found once per division."""
-
-    def __init__(self) -> None:
-        self._known: dict[Account, dict[str, int]] = {}
-
-    def of(self, account: Account) -> dict[str, int]:
-        known = self._known.get(account)
-        if known is None:
-            known = dict(account.used)
-            for resource, amount in account.wanted.items():
-                known[resource] = known.get(resource, 0) + amount
-            for child in account.children:
-                used = child.used
-                for resource, amount in self.of(child).items():
-                    known[resource] = known.get(resource, 0) + amount - used.get(resource, 0)
-            for resource, cap in account.caps.items():
-                known[resource] = max(min(known.get(resource, 0), cap), account.used.get(resource, 0))
-            self._known[account] = known
-        return known
+def _left_to_children(parent: Account) -> dict[str, int]:
+    """What a queue is entitled to besides what its own gangs use."""
+    left = {}
+    for resource, entitled in parent.entitled.items():
+        own = parent.used.get(resource, 0) - sum(child.used.get(resource, 0) for child in parent.children)
+        left[resource] = max(entitled - own, 0)
+    return left
 
 
-def _terms(account: Account, resource: str, asked: Mapping[str, int]) -> Terms:
+def _alone(account: Account, amounts: Mapping[str, int]) -> dict[str, int]:
+    """Its shares if there is nobody else."""
+    if account.unruled:
+        asked = account.asked
+        return {resource: min(amount, asked.get(resource, 0)) for resource, amount in amounts.items()}
+    return {resource: _terms(account, resource).alone(amount) for resource, amount in amounts.items()}
+
+
+def _terms(account: Account, resource: str) -> Terms:
     return Terms(
         account.rules.weight,
-        asked.get(resource, 0),
+        account.asked.get(resource, 0),
         account.kept.get(resource, 0),
         account.deserved.get(resource),
         account.caps.get(resource),

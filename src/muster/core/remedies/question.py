@@ -7,7 +7,7 @@ only what it confirms is told.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster.core.backfill import Reservations
@@ -98,7 +98,7 @@ class Question:
         # No vacant places: which pod would go where is nobody's question, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(want.parts)
         mark = ledger.mark()
-        placed = fit(replace(self.claim, want=want, vacant=nowhere, preferred={}, search=False))
+        placed = fit(self.claim._replace(want=want, vacant=nowhere, preferred={}, search=False))
         ledger.rollback(mark)
         return isinstance(placed, dict)
 

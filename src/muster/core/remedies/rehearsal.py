@@ -306,7 +306,7 @@ class Rehearsal:
         vacant = turn.offer.vacant
         if mine and not (state.begun or self._preempts):
             vacant = [()] * len(want.parts)  # that it starts is asked, not which place goes where
-        claim = replace(self._starts.claim(state, want), vacant=vacant, search=False)
+        claim = self._starts.claim(state, want)._replace(vacant=vacant, search=False)
         mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
         try:
             placed = self._placed(turn, claim, mine=mine)
@@ -355,7 +355,7 @@ class Rehearsal:
         return None
 
     def _fit_without_victims(self, state: GangState, claim: Claim) -> _Placed:
-        found = self._found = self._preemption.would_find(state, replace(claim, search=True))
+        found = self._found = self._preemption.would_find(state, claim._replace(search=True))
         return None if found is None else self._starts.fit_without(state, found, claim)
 
     def _unsure(self) -> bool:
