@@ -8,7 +8,7 @@ A pod that ends leaves its place held for its replacement, if its gang goes on; 
 place, wherever it is. Where it is what was promised, the charge of the promise becomes the pod's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -74,16 +74,16 @@ class Facts:
                 self._pods_bound(event)
             case PodsEnded():
                 self._pods_ended(event)
+            case GangSubmitted():
+                self._gang_submitted(event)
+            case GangRemoved():
+                self._gang_removed(event)
             case NodeChanged():
                 if self._nodes.change(event):
                     self._end_endless_back_offs()
             case NodeRemoved():
                 if self._nodes.remove(event.name):
                     self._gangs.touched |= {s.id for s in self._gangs.values() if event.name in s.nodes}
-            case GangSubmitted():
-                self._gang_submitted(event)
-            case GangRemoved():
-                self._gang_removed(event)
             case PlacesRetired():
                 self._places_retired(event)
             case PlanFound():
@@ -168,28 +168,27 @@ class Facts:
     def _pods_ended(self, event: PodsEnded) -> None:
         for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
             self._give_back(bound, len(pods))
-            for pod in pods:
-                self._leave(pod, bound, event.at)
+            self._leave(pods, bound, event.at)
 
-    def _leave(self, pod: PodId, ended: PodsBound, at: float) -> None:
-        """Its place, if it has one that nobody else fills, is held for its replacement."""
-        departures = self._preemption.departures
-        leaves = bool(departures.leaving) and departures.pod_ended(pod)
+    def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
+        """The place of each, if it has one that nobody else fills, is held for its replacement."""
+        leaving = self._preemption.departures.pods_ended(pods)
         if ended.gang is None:
             return
         state = self._gangs[ended.gang]
-        vacated = vacate(state, pod)
-        if vacated is None or state.gang is None or leaves:
-            return
-        pod_set = pod_set_of(state, vacated)
-        if pod_set is None or _undone(state):
-            return
-        if vacated not in state.holds and ended.node in self._nodes.facts:
-            requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
-            device = ended.presence.device if requests == ended.requests else None
-            device = self._ledger.take(ended.node, requests, device, who)
-            until = at + self._hold
-            hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
+        for pod in pods:
+            vacated = vacate(state, pod)
+            if vacated is None or state.gang is None or pod in leaving:
+                continue
+            pod_set = pod_set_of(state, vacated)
+            if pod_set is None or _undone(state):
+                continue
+            if vacated not in state.holds and ended.node in self._nodes.facts:
+                requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
+                device = ended.presence.device if requests == ended.requests else None
+                device = self._ledger.take(ended.node, requests, device, who)
+                until = at + self._hold
+                hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """What so many of these pods took."""

@@ -14,7 +14,7 @@ Memory grows with the jobs that wait and run, not with the trace.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -83,7 +83,7 @@ def replay(
     for event in (*rules, *nodes):
         core.apply(event)
     world = _World(_Cluster(core, recorder, nodes, resource), outages, jobs)
-    while (now := world.next_time()) is not None:
+    while (now := world.next_time()) < inf:
         world.step(now)
         while pass_ is Pass.INSTANT and world.next_time() == now:
             world.step(now)
@@ -115,15 +115,14 @@ class _World:
         self.cluster = cluster
         self._outages, self._arrivals = _Coming(outages), _Coming(jobs)
 
-    def next_time(self) -> float | None:
-        """None: nothing more happens that would change anything."""
-        ending, arriving = self.cluster.next_end(), self._arrivals.head
-        times = [] if ending is None else [ending]
-        times += [] if arriving is None else [arriving.submitted]
-        outage = self._outages.head
-        if outage is not None and (times or self.cluster.waiting):
-            times.append(outage.at)
-        return min(times, default=None)
+    def next_time(self) -> float:
+        """Infinite: nothing more happens that would change anything."""
+        time, arriving, outage = self.cluster.next_end(), self._arrivals.head, self._outages.head
+        if arriving is not None and arriving.submitted < time:
+            time = arriving.submitted
+        if outage is not None and outage.at < time and (time < inf or self.cluster.waiting):
+            time = outage.at
+        return time
 
     def step(self, now: float) -> None:
         """The first thing that happens at this time."""
@@ -160,7 +159,8 @@ class _Run:
     runs: int
     #: that it has when it is whole
     places: int
-    pods: dict[Place, tuple[PodId, NodeName]] = field(default_factory=dict)
+    pods: dict[PodId, Place] = field(default_factory=dict)
+    nodes: dict[Place, NodeName] = field(default_factory=dict)
     #: thousandths that its places take
     held: int = 0
     #: seconds of this run that are done, as of `since`
@@ -208,14 +208,15 @@ class _Cluster:
         #: came since the last cycle, and are dropped if they have not started in the next
         self._passing: list[GangId] = []
 
-    def next_end(self) -> float | None:
+    def next_end(self) -> float:
+        """Infinite: nothing that runs ends."""
         while self._ends:
             end, gang, number = self._ends[0]
             run = self._running.get(gang)
             if run is not None and run.number == number:
                 return end
             heappop(self._ends)
-        return None
+        return inf
 
     def submit(self, job: Job) -> None:
         if job.id in self.waiting or job.id in self._running:
@@ -253,7 +254,7 @@ class _Cluster:
         self._recorder.capacity_changed(-amount, now)
         self._tell(NodeRemoved(node.name))
         for run in [run for _, run in sorted(self._running.items())]:
-            gone = [place for place, (_, where) in run.pods.items() if where == node.name]
+            gone = {place for place, where in run.nodes.items() if where == node.name}
             if gone:
                 self._lose(run, gone, now, Stop.NODE_LOST)
 
@@ -286,12 +287,12 @@ class _Cluster:
         run = self._running.get(assign.gang)
         if waiting is not None:
             run = self._begin(waiting, now)
-        elif run is None or not run.pods.keys().isdisjoint(assign.nodes):
+        elif run is None or not run.nodes.keys().isdisjoint(assign.nodes):
             raise Violation(f"{assign.gang} is assigned, but does not wait")
         run.work(now)
         before = run.held
         self._bind(assign, run, now)
-        if not _enough(run):
+        if not _enough(run, run.nodes.keys()):
             raise Violation(f"{run.job.id} is assigned {len(run.pods)} of its {run.places} places")
         self._plan_end(run)
         if waiting is not None:
@@ -313,17 +314,18 @@ class _Cluster:
         """Pods that are the same are told of together: of one pod set, on one node, on one device."""
         self._numbers += 1
         gang, number, devices = run.job.id, self._numbers, assign.devices
-        rows: dict[tuple[str, NodeName, int | None], dict[PodId, Place | None]] = {}
+        rows: dict[tuple[str, NodeName, int | None], dict[PodId, Place]] = {}
         for place, node in assign.nodes.items():
             pod_set, index = place
-            pod = PodId(f"{gang}/{pod_set}/{index}/{number}")
-            rows.setdefault((pod_set, node, devices.get(place)), {})[pod] = place
-            run.pods[place] = (pod, node)
+            row = rows.setdefault((pod_set, node, devices.get(place)), {})
+            row[PodId(f"{gang}/{pod_set}/{index}/{number}")] = place
         shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
         for (pod_set, node, device), pods in rows.items():
             shape, presence = shapes[pod_set], NOTHING if device is None else Presence(device=device)
             self._tell(PodsBound(pods, node, shape.requests, gang, presence, now))
+            run.pods.update(pods)
             run.held += len(pods) * size(shape, self._resource)
+        run.nodes.update(assign.nodes)
 
     def _plan_end(self, run: _Run) -> None:
         self._numbers += 1
@@ -338,24 +340,25 @@ class _Cluster:
         if not victim.pods:
             self._stop(run, now, Stop.PREEMPTED)
             return
-        gone = [place for place, (pod, _) in run.pods.items() if pod in victim.pods]
+        gone = {place for pod, place in run.pods.items() if pod in victim.pods}
         if len(gone) < len(victim.pods):
             raise Violation(f"{victim.gang} is evicted from pods that do not run")
         if self._lose(run, gone, now, Stop.PREEMPTED):
             raise Violation(f"{victim.gang} is left with fewer places than it needs")
 
-    def _lose(self, run: _Run, places: Iterable[Place], now: float, why: Stop) -> bool:
+    def _lose(self, run: _Run, places: Set[Place], now: float, why: Stop) -> bool:
         """These places go; returns whether the job is stopped by that."""
-        shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
-        run.work(now)
-        gone = {place: run.pods.pop(place) for place in places}
-        if not _enough(run):
-            run.pods.update(gone)
+        if not _enough(run, run.nodes.keys() - places):
             self._stop(run, now, why)
             return True
-        amount = sum(size(shapes[place.pod_set], self._resource) for place in gone)
+        run.work(now)
+        shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
+        amount = sum(size(shapes[place.pod_set], self._resource) for place in places)
         run.held -= amount
-        self._tell(PodsEnded(tuple([pod for pod, _ in gone.values()]), now))
+        gone = [pod for pod, place in run.pods.items() if place in places]
+        for pod in gone:
+            del run.nodes[run.pods.pop(pod)]
+        self._tell(PodsEnded(tuple(gone), now))
         self._plan_end(run)
         self._recorder.job_resized(run.job, -amount, now)
         return False
@@ -371,7 +374,7 @@ class _Cluster:
         """The gang first: else each of its pods, as it ends, would leave its place held for another."""
         del self._running[run.job.id]
         self._tell(GangRemoved(run.job.id))
-        self._tell(PodsEnded(tuple([pod for pod, _ in run.pods.values()]), now))
+        self._tell(PodsEnded(tuple(run.pods), now))
 
 
 def _seconds(seconds: float, times: int, of: int) -> float:
@@ -379,9 +382,9 @@ def _seconds(seconds: float, times: int, of: int) -> float:
     return seconds if times == of else seconds * times / of
 
 
-def _enough(run: _Run) -> bool:
-    if len(run.pods) == run.places:
+def _enough(run: _Run, places: Set[Place]) -> bool:
+    """Whether it goes on with no more than these."""
+    if len(places) == run.places:
         return True
-    job = run.job
-    filled = Counter(place.pod_set for place in run.pods)
-    return len(run.pods) >= job.least and all(filled[each.name] >= each.min_count for each in job.pod_sets)
+    job, filled = run.job, Counter(place.pod_set for place in places)
+    return len(places) >= job.least and all(filled[each.name] >= each.min_count for each in job.pod_sets)

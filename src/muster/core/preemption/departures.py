@@ -110,14 +110,14 @@ class Departures:
         if beneficiary is not None and (new := pods - self.leaving.keys()):
             self.begin(beneficiary, new, ())
 
-    def pod_ended(self, pod: PodId) -> bool:
-        """Whether it was leaving for somebody."""
-        beneficiary = self.leaving.pop(pod, None)
-        if beneficiary is None:
-            return False
-        self._departures[beneficiary].pods.discard(pod)
-        self._changed.add(beneficiary)
-        return True
+    def pods_ended(self, pods: Iterable[PodId]) -> Set[PodId]:
+        """Which of them were leaving for somebody."""
+        left = self.leaving.keys() & pods
+        for pod in left:
+            beneficiary = self.leaving.pop(pod)
+            self._departures[beneficiary].pods.discard(pod)
+            self._changed.add(beneficiary)
+        return left
 
     def lift(self, beneficiary: GangId) -> None:
         """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""

@@ -13,6 +13,7 @@ Gaussier et al., SC'15).
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from operator import le
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +47,6 @@ JOB, SUBMIT, RUN, ALLOCATED, PROCESSORS, ESTIMATE = 0, 1, 3, 4, 7, 8
 #: The least that each column may hold, if it is read.
 _READ: Final = {JOB: 0, SUBMIT: 0, RUN: -1, ALLOCATED: -1, PROCESSORS: -1, ESTIMATE: -1}
 _LEAST: Final = [_READ.get(column, -LARGEST) for column in range(len(COLUMNS))]
-_WHOLE: Final = frozenset({JOB, ALLOCATED, PROCESSORS})
 _MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
 #: Processors of one machine: milli-CPU have 32 bits in the core.
 _MOST: Final = (2**31 - 1) // PIECE[RESOURCE]
@@ -68,37 +68,22 @@ class Swf(Trace):
         self._capacity = capacity(self.nodes, RESOURCE) // WHOLE
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
-        last = (-1.0, -1.0)  # job number and submit time
+        before = (-1.0, -1.0)  # job number and submit time
         for line, text in lines(self._path):
             fields = text.split()
             if not fields or fields[0].startswith(";"):
                 continue
-            try:
-                row = self._row(fields, line, last)
-            except TraceError as error:
+            row = _sound(fields, before)
+            if row is None:
+                error = _fault(fields, before, f"{self._path}, line {line}")
                 if not self._skip_bad:
-                    raise
+                    raise error
                 tally.drop(error)
                 continue
-            last = (row[JOB], row[SUBMIT])
+            before = (row[JOB], row[SUBMIT])
             job = self._job(row, tally)
             if job is not None:
                 yield job
-
-    def _row(self, fields: list[str], line: int, last: tuple[float, float]) -> list[float]:
-        where = f"{self._path}, line {line}"
-        if len(fields) != len(COLUMNS):
-            raise TraceError(
-                f"{where}: {len(fields)} columns; a line of SWF has {len(COLUMNS)} numbers between blanks"
-            )
-        row = _numbers(fields, where)
-        for column, before in zip((JOB, SUBMIT), last, strict=True):
-            if row[column] < before or (column == JOB and row[column] == before):
-                raise TraceError(
-                    f"{where}, column {column + 1} ({COLUMNS[column]}): {shown(fields[column])} is out of "
-                    f"order; the job before has {before:.15g}"
-                )
-        return row
 
     def _job(self, row: list[float], tally: Tally) -> Job | None:
         run, estimate = row[RUN], row[ESTIMATE]
@@ -130,19 +115,35 @@ def _numeric(text: str) -> bool:
     return text.removeprefix("-").replace(".", "", 1).isdecimal()
 
 
-def _numbers(fields: list[str], where: str) -> list[float]:
-    """The columns as numbers. What is wrong with one is found out only if anything is."""
+def _sound(fields: list[str], before: tuple[float, float]) -> list[float] | None:
+    """The columns as numbers; None if anything is wrong with them."""
     try:
-        row = [float(text) for text in fields]
+        row = list(map(float, fields))
     except ValueError:
-        row = []
-    sound = all(low <= value <= LARGEST for low, value in zip(_LEAST, row, strict=False))  # so is no NaN
-    if row and sound and all(row[column].is_integer() for column in _WHOLE):
-        return row
-    return [
-        number(text, f"{where}, column {column + 1} ({name})", low, whole=column in _WHOLE)
-        for column, (text, name, low) in enumerate(zip(fields, COLUMNS, _LEAST, strict=True))
-    ]
+        return None
+    if len(row) != len(COLUMNS) or not all(map(le, _LEAST, row)) or max(row) > LARGEST:  # a NaN is not `le`
+        return None
+    if not (row[JOB].is_integer() and row[ALLOCATED].is_integer() and row[PROCESSORS].is_integer()):
+        return None
+    return row if row[JOB] > before[0] and row[SUBMIT] >= before[1] else None
+
+
+def _fault(fields: list[str], before: tuple[float, float], where: str) -> TraceError:
+    """What is wrong with a line that is not sound."""
+    if len(fields) != len(COLUMNS):
+        return TraceError(
+            f"{where}: {len(fields)} columns; a line of SWF has {len(COLUMNS)} numbers between blanks"
+        )
+    places = [f"{where}, column {column} ({name})" for column, name in enumerate(COLUMNS, 1)]
+    try:
+        for column, (text, place, low) in enumerate(zip(fields, places, _LEAST, strict=True)):
+            number(text, place, low, whole=column in (JOB, ALLOCATED, PROCESSORS))
+    except TraceError as error:
+        return error
+    column, least = (SUBMIT, before[1]) if float(fields[JOB]) > before[0] else (JOB, before[0])
+    return TraceError(
+        f"{places[column]}: {shown(fields[column])} is out of order; the job before has {least:.15g}"
+    )
 
 
 @cache
