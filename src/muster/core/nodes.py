@@ -235,7 +235,7 @@ class Nodes:
 
     def capacities(self, columns: Columns) -> Longs:
         """Rows × these columns: of every resource, all that these nodes have."""
-        capacities = self._capacity[:, columns].astype(np.int64)
+        capacities = self._capacity.take(columns, axis=1).astype(np.int64)
         if self._shares >= 0:
             capacities[self._shares] = self.devices.capacity()[columns]
         return capacities

@@ -21,12 +21,10 @@ there, what is free is kept free.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from math import inf
-
-import numpy as np
 
 from muster.core.backfill.earliest import Earliest
 from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
@@ -37,7 +35,6 @@ from muster.core.fit import Claim
 from muster.core.gang import GangId, NodeName, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Mark
-from muster.core.nodes import Columns
 from muster.core.placement import Want
 
 _Placed = dict[Place, int] | Verdict
@@ -66,7 +63,10 @@ class Reservations:
     def __init__(self, backfill: Backfill, depth: int, drain_after: float | None, cluster: Cluster) -> None:
         """`depth` counts under `conservative`."""
         self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
-        self._depth = depth if backfill is Backfill.CONSERVATIVE else 1
+        #: reservations are kept from one cycle to the next
+        self._keeps = backfill is Backfill.CONSERVATIVE
+        #: to how many of those who wait it matters that they are told (`wait`)
+        self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
         self._nodes, self._ledger = cluster.nodes, cluster.ledger
         self._fit, self._ends = cluster.fit, cluster.ends
         self._timetable = Timetable(cluster.ledger, cluster.ends)
@@ -90,7 +90,7 @@ class Reservations:
     def begin(self, now: float, *, unchanged: bool | None = None) -> None:
         """A new cycle. `unchanged`: nothing is new since the end of the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
-        if self._backfill is Backfill.CONSERVATIVE:
+        if self._keeps:
             for gang in [each.gang for each in self._timetable if each.at < now]:
                 self._timetable.drop(gang)
             if not self._is_as_it_was and len(self._timetable):
@@ -141,9 +141,7 @@ class Reservations:
 
     def wanted(self, want: Want) -> bool:
         """Whether somebody who has to wait for this is still to be told (`wait`)."""
-        if self._backfill is Backfill.NONE or self._closed is not None:
-            return False
-        return len(self.made) < self._depth and want not in self._never
+        return len(self.made) < self._depth and self._closed is None and want not in self._never
 
     def wait(self, state: GangState, claim: Claim) -> None:
         """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
@@ -242,8 +240,11 @@ class Reservations:
             saved = self._timetable.save()
             self._timetable.drop(state.id)  # nobody is in his own way
         mark, before = self._ledger.mark(), self._nodes.used.copy()
-        placed = fit(claim)
-        delayed = self._start(state, placed, before, mark) if isinstance(placed, dict) else None
+        placed, delayed = fit(claim), None
+        if isinstance(placed, dict):
+            until = self._until(state)
+            self._keep_open(before, until, mark)
+            delayed = self._timetable.start_unless(before, until)
         if delayed is None:
             self._ledger.commit(mark)
         else:
@@ -252,24 +253,8 @@ class Reservations:
             self._timetable.restore(saved)
         return placed if delayed is None else delayed
 
-    def _start(
-        self, state: GangState, placed: Mapping[Place, int], before: Amounts, mark: Mark
-    ) -> Reservation | None:
-        """Note who starts; whom he would delay, if he does. `before`: what was in use before."""
-        if placed:
-            columns = np.array(sorted({*placed.values()}), np.intp)
-        else:  # nobody asked which place would go where
-            columns = np.flatnonzero((self._nodes.used[: len(before)] != before).any(axis=0))
-        use = self._nodes.used[: len(before), columns] - before[:, columns]
-        until = self._until(state)
-        self._keep_open(columns, use, until, mark)
-        delayed = self._timetable.delayed(columns, use, until)
-        if delayed is None:
-            self._timetable.start(columns, use, until)
-        return delayed
-
-    def _keep_open(self, columns: Columns, use: Amounts, until: float, mark: Mark) -> None:
-        """Count GPUs that are open now, and would be whole ones again but for the shares taken since."""
+    def _keep_open(self, before: Amounts, until: float, mark: Mark) -> None:
+        """Count GPUs that were open before, and would be whole ones again but for the shares taken since."""
         taken = self._ledger.devices(mark)
         if not taken:
             return
@@ -282,7 +267,7 @@ class Reservations:
         for (node, number), share in added.items():
             others = devices.used(node)[number] - share
             if others and others <= left[node, number]:
-                use[devices.row, np.searchsorted(columns, self._nodes.column[node])] += 1
+                before[devices.row, self._nodes.column[node]] -= 1  # as if it were opened now
 
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
         """Placed on what reservations leave."""
@@ -366,7 +351,7 @@ class Reservations:
     def _reserve(self, state: GangState, claim: Claim) -> Reservation | None:
         gang = state.gang
         assert gang is not None
-        duration = self._ends.duration(gang) if self._backfill is Backfill.CONSERVATIVE else inf
+        duration = self._ends.duration(gang) if self._keeps else inf
         start = self._earliest.find(claim, duration, self._now)
         later = self._later(state)
         if later and (start is None or start.at > self._now):

@@ -103,12 +103,11 @@ class Earliest:
             return None
         self._timetable.return_(charged)
         columns = np.array(sorted({*placed.values()}), np.intp)
-        together = self._nodes.used[:, columns]
+        together = self._nodes.used.take(columns, axis=1)
         self._ledger.rollback(mark)
-        others = self._nodes.used[: len(together), columns]
-        spare = self._nodes.capacities(columns)[: len(together)] - together
-        basis = tuple(state.id for state in ended)
-        return Start(end, known, basis, placed, columns, together - others, spare)
+        use = together - self._nodes.used.take(columns, axis=1)
+        spare = self._nodes.capacities(columns) - together
+        return Start(end, known, tuple(state.id for state in ended), placed, columns, use, spare)
 
     def _shortage(self, want: Want) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""

@@ -15,6 +15,7 @@ pods: those are looked at where places are chosen.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import groupby
 
 import numpy as np
@@ -132,14 +133,23 @@ class Timetable:
             if other.at < until:
                 self._take(other, columns, use)
 
-    def delayed(self, columns: Columns, use: Amounts, until: float) -> Reservation | None:
-        """Who would be delayed if somebody used this from now until then: the first that is found."""
+    def start_unless(self, before: Amounts, until: float) -> Reservation | None:
+        """Somebody starts who has been placed since so much was in use, rows × columns, and stays until then.
+
+        Unless that delays somebody: then the first that is found.
+        """
+        starting = []
         for other in self:
             if other.at < until:
-                mine, theirs = _common(columns, other.columns)
-                spare = self._spare(other)[: len(use), theirs]
-                if (use[:, mine] > np.maximum(spare, 0, out=spare)).any():
+                use = self._nodes.used[: len(before)].take(other.columns, axis=1)
+                use -= before.take(other.columns, axis=1)
+                spare = self._spare(other)[: len(before)]
+                if (use > np.maximum(spare, 0)).any():
                     return other
+                starting.append((other, spare, use))
+        for other, spare, use in starting:
+            spare -= use
+            other.beside.clear()
         return None
 
     def beside(self, other: Reservation, vector: Vector) -> int:
@@ -147,7 +157,7 @@ class Timetable:
         known, pods = other.beside.get(vector.shape, (-1, 0))
         if known != vector.position:
             slots, spare = vector.slots[other.columns], self._spare(other)
-            room = np.minimum.reduce([spare[row] // amount for row, amount in vector.demand])
+            room = reduce(np.minimum, [spare[row] // amount for row, amount in vector.demand])
             pods = vector.total - int(np.maximum(slots - np.maximum(room, 0), 0).sum())
             other.beside[vector.shape] = vector.position, pods
         return pods
@@ -214,10 +224,10 @@ class Timetable:
                 charged += self._charge_shares(columns, amounts[row])
                 amounts[gpus] -= self._nodes.used[gpus, columns] - before
         for row in rows:
-            some = amounts[row] > 0
-            if some.any() and not self._nodes.share(((row, 1),)):
-                self._ledger.take_at(columns[some], ((row, 1),), amounts[row, some])
+            some = (amounts[row] > 0).nonzero()[0]
+            if len(some) and not self._nodes.share(((row, 1),)):
                 charged.append((row, columns[some], amounts[row, some]))
+                self._ledger.take_at(columns[some], ((row, 1),), amounts[row, some])
         return charged
 
     def _charge_shares(self, columns: Columns, thousandths: Amounts) -> Iterator[Share]:
@@ -247,7 +257,7 @@ class Timetable:
                 there.append(each)
                 then[: len(each.use), each.columns] += each.use
             for each in beginning:
-                each.can_spare(self._nodes.capacities(each.columns) - then[:, each.columns])
+                each.can_spare(self._nodes.capacities(each.columns) - then.take(each.columns, axis=1))
         self._ledger.rollback(mark)
         for each in sorted(self, key=lambda each: each.at):
             if self._is_too_full(each):
@@ -270,15 +280,15 @@ class Timetable:
         else:
             return False
         spare = nodes.capacities(each.columns)
-        spare -= nodes.used[:, each.columns]
-        spare += left.amounts[:, each.columns]
+        spare -= nodes.used.take(each.columns, axis=1)
+        spare += left.amounts.take(each.columns, axis=1)
         spare[: len(each.use)] -= each.use
         each.can_spare(spare)
         return not self._is_too_full(each)
 
     def _needs(self, each: Reservation) -> Amounts:
         """Rows × columns of its nodes: so much more will be in use when it has begun than is now."""
-        used = self._nodes.used[:, each.columns]
+        used = self._nodes.used.take(each.columns, axis=1)
         needs: Amounts = self._nodes.capacities(each.columns) - used - self._spare(each)
         return needs
 
@@ -294,12 +304,12 @@ class Timetable:
         """Somebody uses so much of these columns, too, when it begins."""
         mine, theirs = _common(columns, other.columns)
         if len(mine):
-            self._spare(other)[: len(use), theirs] -= use[:, mine]
+            self._spare(other)[: len(use), theirs] -= use.take(mine, axis=1)
             other.beside.clear()
 
     def _is_too_full(self, each: Reservation) -> bool:
         """It is to use of what there will be less than nothing to spare."""
-        return bool(((each.spare[: len(each.use)] < 0) & (each.use > 0)).any())
+        return each.spare.min() < 0 and bool((each.spare[: len(each.use)][each.use > 0] < 0).any())
 
     def _is_there(self, each: Reservation) -> bool:
         """Its nodes are there and take pods. Columns may have moved."""
