@@ -141,7 +141,7 @@ HOLD = 20.0
 class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.now = 0.0
+        self.now = 1.0  # a pod that has been there since 0 is one of which it is not known since when
         self.config = Config(hold=HOLD)
         self.muster, self.twice = self.fresh(), self.fresh()
         self.witness = Witness(HOLD)
