@@ -286,6 +286,24 @@ def test_what_waits_behind_others_is_expected_when_they_have_run() -> None:
     assert unknown.expected_start is None, "the first three of a queue are told"
 
 
+def test_those_behind_are_not_looked_at_whoever_wants_the_same_in_front() -> None:
+    made = scheduler(free(8))
+    runs(made, replace(gang("brief", count=4), limit=100.0))
+    runs(made, replace(gang("lengthy", count=4), limit=300.0))
+    made.apply(GangSubmitted(replace(gang("all", count=8, submitted=1.0), limit=50.0)))
+    for i, name in enumerate(("most", "other")):
+        made.apply(GangSubmitted(replace(gang(name, count=6, submitted=2.0 + i), limit=50.0)))
+    told = {wait.gang: wait.explanation for wait in waits(made.decide(10.0))}
+    made.apply(GangSubmitted(replace(gang("passes", count=4, submitted=9.0), limit=20.0)))
+    told |= {wait.gang: wait.explanation for wait in waits(made.decide(10.0))}
+    assert {gang: explanation.expected_start for gang, explanation in sorted(told.items())} == {
+        "all": ExpectedStart(300.0, "when brief and lengthy have ended"),
+        "most": ExpectedStart(350.0, "when brief, lengthy and all have ended"),
+        "other": ExpectedStart(400.0, "when 1 other, lengthy, all and most have ended"),
+        "passes": None,
+    }
+
+
 def test_a_gang_in_front_that_may_have_nothing_more_is_passed_over() -> None:
     made = scheduler([node("a", gpu=5, labels={"rack": "r"})])
     made.apply(LayersChanged((Layer("Rack", ("rack",)),)))

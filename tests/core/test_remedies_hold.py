@@ -269,3 +269,16 @@ def test_whoever_asks_changes_nothing(drawn: tuple[Config, list[Event], list[Ste
         name: account.carried_over for name, account in silent.core.queues.accounts.items()
     }
     assert (asked.core.nodes.used == silent.core.nodes.used).all()
+
+
+@given(stories())
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
+    drawn: tuple[Config, list[Event], list[Step]],
+) -> None:
+    core = Story(*drawn).core
+    rehearsal = core._explainer._remedies._rehearsal
+    asked = [state for state in core.served if state.waits]
+    for first in range(len(asked)):
+        for gang, outlook in rehearsal.outlooks(asked[first:], 10_000).items():
+            assert rehearsal.outlooks([core.gangs[gang]], 10_000) == {gang: outlook}

@@ -397,7 +397,7 @@ FAULTS: Final = (
         "a remedy that was not tried",
         "explanations",
         "core/remedies/rehearsal.py",
-        "                return self._play(state)",
+        "                return any(self._play({state.id: state}))",
         "                return True",
         _REMEDIES,
     ),

@@ -39,8 +39,9 @@ class Taken:
     alike: list[tuple[tuple[Amounts, Presence], int, Columns, npt.NDArray[np.int64]]]
     #: those that share a GPU, one by one
     shares: list[tuple[NodeName, Amounts, int, Presence]]
-    #: of `Nodes`
+    #: of `Nodes`, and of the gang: as long as both are the same, so is this
     layout: int
+    stamp: int
 
 
 @dataclass(slots=True)
@@ -94,7 +95,9 @@ class Ends:
 
     def note(self, state: GangState) -> None:
         """A gang has changed."""
-        self._taken.pop(state.id, None)
+        taken = self._taken.get(state.id)
+        if taken is not None and taken.stamp != state.stamp:
+            del self._taken[state.id]
         if self._asked is not None:
             self._changed.add(state.id)
         started, key = state.started, None
@@ -206,7 +209,7 @@ class Ends:
 
     def _of(self, state: GangState) -> Taken:
         taken = self._taken.get(state.id)
-        if taken is None or taken.layout != self._nodes.layout:
+        if taken is None or (taken.layout, taken.stamp) != (self._nodes.layout, state.stamp):
             taken = self._taken[state.id] = self._take(state)
         return taken
 
@@ -236,6 +239,7 @@ class Ends:
             ],
             shares,
             self._nodes.layout,
+            state.stamp,
         )
 
 

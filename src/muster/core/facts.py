@@ -210,6 +210,7 @@ class Facts:
             if (pod_set := pod_set_of(state, place)) is not None:
                 self._ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))
                 state.holds[place] = promise._replace(presence=who)
+                state.stamp += 1
         state.lapsed.clear()
         if state.back_off is not None and state.back_off.until == inf:
             state.back_off = None

@@ -69,7 +69,7 @@ class Explainer:
         if self._as_of != self._cluster.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         reasons = [(state, self._reason(state, case_of)) for state in served]
-        self._remedies.begin(now)
+        self._remedies.begin(reasons, now)
         waits = []
         for state, reason in reasons:
             explanation = reason

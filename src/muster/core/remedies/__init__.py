@@ -14,8 +14,7 @@ The same gangs are told when they are expected to start: at the time of their re
 `Outlook` says; or why nobody can tell.
 """
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -33,7 +32,7 @@ from muster.core.remedies.fewer_pods import fewer_pods
 from muster.core.remedies.other_queue import other_queue
 from muster.core.remedies.preempting import preempting
 from muster.core.remedies.question import Admission, Question
-from muster.core.remedies.rehearsal import Rehearsal
+from muster.core.remedies.rehearsal import Outlook, Rehearsal
 from muster.core.remedies.smaller_pods import smaller_pods
 from muster.core.remedies.without_layer import without_layer
 
@@ -102,19 +101,28 @@ class Remedies:
         self._preemption, self._reservations = preemption, reservations
         #: what was found, as long as nothing changes
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
+        self._outlooks: dict[GangId, Outlook | None] = {}
         self._as_of: Hashable = None
-        self._asked: Counter[str] = Counter()
+        #: by queue those who are asked about in this cycle, in serving order
+        self._asked: dict[str, dict[GangId, tuple[GangState, Code]]] = {}
         self._left = 0
         self._now = 0.0
         #: somebody was not asked about, because too much had been tried in this cycle
         self.behind = False
 
-    def begin(self, now: float) -> None:
-        """A new cycle."""
+    def begin(self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float) -> None:
+        """A new cycle. Who waits, and why, in serving order."""
         if self._as_of != self._rehearsal.as_of or (now != self._now and self._rehearsal.timed):
             self._known.clear()
+            self._outlooks.clear()
         self._now, self._left, self.behind = now, self._trials, False
         self._asked.clear()
+        for state, explanation in waiting:
+            if explanation is None or state.gang is None:
+                continue
+            asked = self._asked.setdefault(state.gang.queue, {})
+            if len(asked) < self._first and _may_be_helped(state, explanation):
+                asked[state.id] = state, explanation.code
 
     def end(self) -> None:
         """All have been explained."""
@@ -127,17 +135,14 @@ class Remedies:
 
         Gangs are told in serving order.
         """
-        if state.gang is None or self._asked[state.gang.queue] >= self._first:
+        if state.gang is None or state.id not in (asked := self._asked[state.gang.queue]):
             return explanation
-        if state.want is None or explanation.code not in _HELPED:
-            return explanation
-        self._asked[state.gang.queue] += 1
         known = self._known.get(state.id)
         if known is None or known[0] is not explanation.code:
             if self._left <= 0:
                 self.behind = True
                 return explanation
-            question = self._question(state, explanation, case_of, patience=1)
+            question = self._question(state, explanation, case_of, asked.values(), self._outlooks, patience=1)
             known = self._known[state.id] = (explanation.code, *_answer(question))
             self._left -= question.trials
         _, found, start = known
@@ -147,13 +152,21 @@ class Remedies:
         self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case]
     ) -> Explanation:
         """The same on request: whoever it is, and with more patience."""
-        if state.gang is None or state.want is None or explanation.code not in _HELPED:
+        if not _may_be_helped(state, explanation):
             return explanation
-        found, start = _answer(self._question(state, explanation, case_of, patience=PATIENCE))
+        only = [(state, explanation.code)]
+        found, start = _answer(self._question(state, explanation, case_of, only, {}, patience=PATIENCE))
         return replace(explanation, remedies=found, expected_start=start)
 
     def _question(
-        self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case], *, patience: int
+        self,
+        state: GangState,
+        explanation: Explanation,
+        case_of: Callable[[Want], Case],
+        asked: Iterable[tuple[GangState, Code]],
+        outlooks: dict[GangId, Outlook | None],
+        *,
+        patience: int,
     ) -> Question:
         gang, want = state.gang, state.want
         assert gang is not None
@@ -170,8 +183,14 @@ class Remedies:
             self._reservations,
             self._rehearsal,
             self._now,
+            [s for s, code in asked if code in PASSING and self._reservations.of(s.id) is None],
+            outlooks,
             patience,
         )
+
+
+def _may_be_helped(state: GangState, explanation: Explanation) -> bool:
+    return state.gang is not None and state.want is not None and explanation.code in _HELPED
 
 
 def _answer(question: Question) -> tuple[tuple[Remedy, ...], ExpectedStart | None]:

@@ -14,12 +14,12 @@ from muster.core.backfill import Reservations
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.explain.case import Case
 from muster.core.fit import Claim
-from muster.core.gang import Gang
+from muster.core.gang import Gang, GangId
 from muster.core.gangs import GangState
 from muster.core.placement import Part, Want
 from muster.core.preemption import Preemption
 from muster.core.preemption.victims import Found
-from muster.core.remedies.rehearsal import Outlook, Rehearsal, release
+from muster.core.remedies.rehearsal import Outlook, Rehearsal
 
 NOW: Final = "would start now"
 LATER: Final = "would start"
@@ -63,6 +63,9 @@ class Question:
     reservations: Reservations
     rehearsal: Rehearsal
     now: float
+    #: the gangs of its queue that are asked when they start, in serving order; and what was found out
+    asked: Sequence[GangState]
+    outlooks: dict[GangId, Outlook | None]
     #: how many times as much as usual may be tried
     patience: int = 1
     #: how many placements were tried
@@ -115,11 +118,13 @@ class Question:
         return self.rehearsal.victims(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
-        """When it starts if nobody comes (`Rehearsal.outlook`)."""
-        before = self.rehearsal.trials
-        outlook = self.rehearsal.outlook(self.state, FAR * self.patience)
-        self.trials += self.rehearsal.trials - before
-        return outlook
+        """When it starts if nobody comes (`Rehearsal.outlooks`)."""
+        if self.state.id not in self.outlooks:
+            before = self.rehearsal.trials
+            asked = [other for other in self.asked if other.id not in self.outlooks]
+            self.outlooks |= self.rehearsal.outlooks(asked, FAR * self.patience * len(asked))
+            self.trials += self.rehearsal.trials - before
+        return self.outlooks[self.state.id]
 
     @contextmanager
     def _gone(self, other: GangState | None) -> Iterator[None]:
@@ -127,7 +132,7 @@ class Question:
         ledger = self.case.cluster.ledger
         mark = ledger.mark()
         if other is not None:
-            release(other, self.case.cluster.pods, ledger)
+            self.case.cluster.ends.give([other])
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ matter, or more than `most` placements would have to be tried, a rehearsal knows
 *outlook* further ahead, from one end to the next, goes on without them: it is expected, not promised.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from math import inf
@@ -23,12 +23,10 @@ from muster.core.admission import Admission, Full
 from muster.core.backfill import Reservations
 from muster.core.backfill.timetable import Reservation
 from muster.core.cluster import Cluster
-from muster.core.events import PodsBound
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
-from muster.core.gang import Gang, GangId, NodeName, Place, PodId
+from muster.core.gang import Gang, GangId, NodeName, Place
 from muster.core.gangs import GangState
-from muster.core.ledger import Ledger
 from muster.core.misfits import Misfits
 from muster.core.nodes import Columns
 from muster.core.order import Lines, Standing, Turn, Turns
@@ -85,10 +83,8 @@ class Rehearsal:
         self.trials = 0
         self._last = 0
         self._saved: dict[GangId, tuple[GangState, dict[str, Any]]] = {}  # Any: a state's fields
-        #: the gang that is asked about
-        self._asked: GangState | None = None
-        #: and the columns on which it would start
-        self._where: Columns = np.zeros(0, np.intp)
+        #: what those want who are asked about
+        self._wanted: set[Want | None] = set()
         #: whether it may end others, and whom it would end
         self._preempts = False
         self._found: Found | None = None
@@ -98,6 +94,8 @@ class Rehearsal:
         self._freed = False
         #: so may victims be found where there were none: queues are entitled to something else
         self._anew = False
+        #: who has been given places since reservations were made
+        self._started: list[GangState] = []
         #: only what is certain counts
         self._strict = True
 
@@ -133,7 +131,7 @@ class Rehearsal:
             self._anew = without is not None or not as_before
             self._reservations.begin(self._settlement.now, unchanged=without is None)
             try:
-                return self._play(state)
+                return any(self._play({state.id: state}))
             except _Unsure:
                 return False
 
@@ -148,33 +146,45 @@ class Rehearsal:
             self._preempts = False
         return self._found if starts else None
 
-    def outlook(self, state: GangState, most: int) -> Outlook | None:
-        """When it starts if everybody ends as expected and nobody comes; None: that is not found out."""
+    def outlooks(self, asked: Sequence[GangState], most: int) -> dict[GangId, Outlook | None]:
+        """When they start if everybody ends as expected and nobody comes; None: that is not found out.
+
+        `asked` in serving order. One future is played for all of them; those for whom it would be another one
+        than for the first are left out.
+        """
+        found: dict[GangId, Outlook | None] = {asked[0].id: None}
+        left = {state.id: state for state in asked}
         ended: list[tuple[GangId, frozenset[NodeName]]] = []
         self._anew = True
+        self._started.clear()
         with self._undone(most, strict=False, freed=True):
-            while self.trials < self._last:
+            while left and self.trials < self._last:
                 now, ending = self._next_ends()
                 if now == inf:
                     endless = tuple(each.id for each in ending)
-                    return Outlook(inf, tuple(ended), endless=endless) if endless else None
+                    never = Outlook(inf, tuple(ended), endless=endless) if endless else None
+                    found.update(dict.fromkeys(left, never))
+                    break
                 for each in ending:
                     ended.append((each.id, frozenset(each.nodes)))
                     self._end(each)
+                for each in self._started:
+                    self._line_up(each)
                 self._settlement.now = now
-                for touched, _ in self._saved.values():
-                    self._line_up(touched)
                 self._queues.entitle()
                 self._tried.clear()
-                self._reservations.begin(now, unchanged=False)
+                # They count on every end that is expected, and are as they were unless somebody has started.
+                self._reservations.begin(now, unchanged=not self._started)
+                self._started.clear()
                 try:
-                    if self._play(state):
+                    for gang, where in self._play(left):
                         names = self._ledger.nodes.names
-                        nodes = frozenset(names[column] for column in self._where.tolist())
-                        return Outlook(now, tuple(ended), nodes)
+                        nodes = frozenset(names[column] for column in where.tolist())
+                        found[gang] = Outlook(now, tuple(ended), nodes)
                 except _Unsure:
                     break
-        return None
+                left = {gang: state for gang, state in left.items() if found.get(gang) is None}
+        return found
 
     def _next_ends(self) -> tuple[float, list[GangState]]:
         """The gangs that end next, all that end at one time."""
@@ -205,24 +215,26 @@ class Rehearsal:
                 self._ledger.rollback(mark)
                 self._settlement.now = now
                 for state, values in self._saved.values():
-                    stamp = state.stamp
+                    if (
+                        state.stamp != values["stamp"]
+                    ):  # what was remembered of it meanwhile is not what it is
+                        values["stamp"] = state.stamp + 1
                     _put_back(state, values)
                     self._settlement.account(state)
                     _put_back(state, values)
-                    state.stamp = stamp + 1  # what was remembered of it meanwhile is not what it is
                     self._line_up(state)
                 self._saved.clear()
                 self._tried.clear()
         self._queues.entitle()
 
     def _save(self, state: GangState) -> None:
+        """From here on the state is changed in copies."""
         if state.id not in self._saved:
-            values = {field.name: getattr(state, field.name) for field in fields(state)}
-            copies = {
-                name: value.copy() if isinstance(value, dict | set) else value
-                for name, value in values.items()
-            }
-            self._saved[state.id] = state, copies
+            values = {name: getattr(state, name) for name in _FIELDS}
+            self._saved[state.id] = state, values
+            for name, value in values.items():
+                if isinstance(value, dict | set):
+                    setattr(state, name, value.copy())
 
     def _edit(self, state: GangState, gang: Gang) -> None:
         self._save(state)
@@ -232,7 +244,7 @@ class Rehearsal:
 
     def _end(self, state: GangState) -> None:
         self._save(state)
-        release(state, self._pods, self._ledger)
+        self._ends.give([state])
         state.gang = state.back_off = None
         for what in (state.pods, state.filled, state.leaving, state.holds, state.planned):
             what.clear()
@@ -249,23 +261,37 @@ class Rehearsal:
 
     # -- the cycle
 
-    def _play(self, asked: GangState) -> bool:
-        """Gangs take their turns until the one that is asked about has had its own. Whether it starts."""
-        self._asked = asked
+    def _play(self, asked: dict[GangId, GangState]) -> Iterator[tuple[GangId, Columns]]:
+        """Gangs take their turns until all who are asked about have had theirs: who of them starts, where.
+
+        What becomes of a gang does not depend on those behind it. So if somebody starts behind one who is
+        asked about and waits, he is taken back; and those after him, for whom he would have started, are
+        asked about no more.
+        """
+        to_come, one_waits = set(asked), False
+        self._wanted = {state.want for state in asked.values()}
         turns = Turns(self._lines, self._queues, self._admission, (), self._hopeless, seen=False)
         for turn in self._in_order(turns):
-            mine = turn.state is asked
-            if self._place(turn, mine=mine):
-                if mine:
-                    return True
+            gang = turn.state.id
+            mine, last = gang in to_come, to_come == {gang}
+            where = self._place(turn, mine=mine, last=last, keep=not one_waits)
+            if mine and where is not None:
+                to_come.remove(gang)
+                yield gang, where
             elif mine and turn.state.waits:
-                return False
-        return False
+                to_come.remove(gang)
+                one_waits = True
+            if where is not None and one_waits:
+                for other in to_come:
+                    del asked[other]
+                return
+            if not to_come:
+                return
 
     def _hopeless(self, state: GangState, want: Want | Full, over: bool) -> bool:
         """As `Starts.hopeless`."""
-        if state is self._asked:
-            return False
+        if state.want in self._wanted:
+            return False  # one refusal passes over all of a kind, and one of them is to have his turn
         if isinstance(want, Full):
             return not self._may_end_others(state, want.want)
         if self._reservations.refusal(state, want) is not None:
@@ -291,20 +317,24 @@ class Rehearsal:
             return self._strict and self._preemption.conceivable(state, want)
         return self._preemption.helps(state, want)
 
-    def _place(self, turn: Turn, *, mine: bool) -> bool:
-        """As `Starts.place`, without what is not played."""
+    def _place(self, turn: Turn, *, mine: bool, last: bool, keep: bool) -> Columns | None:
+        """As `Starts.place`, without what is not played: where it starts, if it does.
+
+        `mine`: it is asked about; `last`: nobody behind it is; `keep`: it starts for those behind it, too.
+        """
         state, want = turn.state, turn.offer.want
         departures = self._preemption.departures
         if not want.parts:
-            return False
+            return None
         if (state.back_off is not None and state.back_off.gang) or state.id in departures.whole:
-            return False
+            return None
         if self._reservations.refusal(state, want) is not None:
-            return False
+            return None
         if state.id in departures or any(not promise.told for promise in state.holds.values()):
-            return self._unsure()
+            self._unsure()
+            return None
         vacant = turn.offer.vacant
-        if mine and not (state.begun or self._preempts):
+        if last and not (state.begun or self._preempts):
             vacant = [()] * len(want.parts)  # that it starts is asked, not which place goes where
         claim = self._starts.claim(state, want)._replace(vacant=vacant, search=False)
         mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
@@ -313,24 +343,26 @@ class Rehearsal:
         except _Unsure:
             self._ledger.rollback(mark)
             raise
-        if mine and isinstance(placed, dict):
+        if isinstance(placed, dict) and (mine or placed):
+            where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
+            if not keep:
+                self._ledger.rollback(mark)
+                return where
+            devices = self._fit.devices(want, placed, mark) if not last else {}
             self._ledger.commit(mark)
-            self._where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
-            return True
-        if isinstance(placed, dict) and placed:
-            self.trials += len(placed) // PLACES
-            self._save(state)
-            devices = self._fit.devices(want, placed, mark)
-            self._ledger.commit(mark)
-            self._starts.promise(state, placed, devices)
-            self._settlement.account(state)
-            return True
+            if not last:
+                self.trials += len(placed) // PLACES
+                self._save(state)
+                self._starts.promise(state, placed, devices)
+                self._settlement.account(state)
+                self._started.append(state)
+            return where
         self._ledger.rollback(mark)
         waits = state.waits and turn.standing is not Standing.OVER and not turn.offer.full
-        if waits and self._reservations.wanted(want) and not mine:
+        if waits and self._reservations.wanted(want) and not last:
             self.trials += 1
             self._reservations.wait(state, claim)
-        return False
+        return None
 
     def _placed(self, turn: Turn, claim: Claim, *, mine: bool) -> _Placed:
         """Where it fits; charged, unless it does not."""
@@ -358,21 +390,14 @@ class Rehearsal:
         found = self._found = self._preemption.would_find(state, claim._replace(search=True))
         return None if found is None else self._starts.fit_without(state, found, claim)
 
-    def _unsure(self) -> bool:
+    def _unsure(self) -> None:
         if self._strict:
             raise _Unsure
-        return False
-
-
-def release(state: GangState, pods: Mapping[PodId, PodsBound], ledger: Ledger) -> None:
-    """Take what a gang's pods and holds use off the ledger, for a trial."""
-    for pod in sorted(state.pods):
-        bound = pods[pod]
-        ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence)
-    for _, held in sorted(state.holds.items()):
-        ledger.give(held.node, held.requests, held.device, held.presence)
 
 
 def _put_back(state: GangState, values: Mapping[str, Any]) -> None:  # Any: a state's fields
     for name, value in values.items():
-        setattr(state, name, value.copy() if isinstance(value, dict | set) else value)
+        setattr(state, name, value)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(GangState))
