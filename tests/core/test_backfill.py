@@ -342,3 +342,16 @@ def test_shares_keep_no_more_gpus_open_than_a_reservation_spares() -> None:
     assert reserves(decisions) == [("wide", 12.0, {"a"})]
     cluster.submit(replace(one, limit=30.0))
     assert started(cluster.decide(2.0)) == ["one"]
+
+
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+def test_what_nobody_has_named_before_can_be_spared(backfill: Backfill) -> None:
+    made = node("a", gpu=4)
+    another = replace(made, capacity=(*made.capacity, ("rdma/hca", 1)))
+    cluster = Cluster(another, config=Config(backfill=backfill))
+    cluster.submit(lasting("runs", 2, 100.0))
+    cluster.decide(0.0)
+    cluster.submit(lasting("wide", 3, 100.0, at=1.0))
+    assert reserves(cluster.decide(1.0)) == [("wide", 100.0, {"a"})]
+    cluster.submit(replace(gang("share", count=1, of=shape(share=300), submitted=2.0), limit=1000.0))
+    assert started(cluster.decide(2.0)) == ["share"]

@@ -265,7 +265,7 @@ class Nodes:
         if row >= len(self._capacity):
             for array in ("_capacity", "_free", "used"):
                 old = getattr(self, array)
-                grown = np.zeros((2 * row, old.shape[1]), old.dtype)
+                grown = np.zeros((row + 1, old.shape[1]), old.dtype)
                 grown[: len(old)] = old
                 setattr(self, array, grown)
         if resource == GPU_SHARE:
