@@ -5,7 +5,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace, Pod
 from muster.api.kinds import NAMESPACE, POD
-from muster.core.events import PodsBound
+from muster.core.events import GangSubmitted, PodsBound
 from muster.runtime.mirror import Mirror
 
 SELECTOR = {"matchLabels": {"team": "x"}}
@@ -51,3 +51,14 @@ def test_labels_and_deletion_of_a_bound_pod_are_told() -> None:
     leaving = pod(labels={"app": "a"}, deletionTimestamp="2026-01-01T00:00:00Z")
     mirror.change(POD, pod(labels={"app": "a"}), leaving)
     assert [event.presence.leaving for event in bound(mirror)] == [True]
+
+
+def test_a_gang_that_is_as_it_was_is_kept_once() -> None:
+    mirror = Mirror()
+    mirror.change(POD, None, pod(labels={"app": "a"}))
+    told = next(e.gang for e in mirror.drain(0.0).events if isinstance(e, GangSubmitted))
+    mirror.change(POD, pod(labels={"app": "a"}), pod(labels={"app": "a"}, resourceVersion="2"))
+    mirror.drain(0.0)
+    (group,) = mirror.groups.values()
+    assert group.gang is told
+    assert next(iter(group.members.values())).pod.metadata.resource_version == "2"

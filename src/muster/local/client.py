@@ -16,6 +16,7 @@ from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
 from muster.kube.errors import BadRequest, NotFound
+from muster.kube.sharing import shared
 from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
 
@@ -191,4 +192,4 @@ def _decode(kind: Kind[R], body: bytes) -> R:
 @lru_cache(maxsize=SHARED)
 def _decoded(kind: Kind[Any], body: bytes) -> Any:  # Any: an object of `kind`
     """Depends on nothing but the bytes, which tell their revision: there is nothing that could go stale."""
-    return _DECODERS[kind].decode(body)
+    return shared(_DECODERS[kind].decode(body))

@@ -14,7 +14,7 @@ A mirror does not know where objects come from: `watched.py` keeps one true by w
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from muster.api import kinds
@@ -261,6 +261,8 @@ class Mirror:
     def _keep(self, key: GroupKey, old: Group | None, new: Group, changes: Changes) -> None:
         gang = new.gang.id
         before = old if old is not None and old.gang.id == gang and not old.finished else None
+        if before is not None and before.gang == new.gang:
+            new = replace(new, gang=before.gang)  # as the core has it: not kept twice
         self._by_key[key] = self.groups[gang] = new
         self._ids[new.namespace, new.record] = gang
         if new.owner is not None:
@@ -270,7 +272,7 @@ class Mirror:
             if before is not None:
                 changes.events.append(GangRemoved(gang))
             return
-        if before is None or before.gang != new.gang:
+        if before is None or before.gang is not new.gang:
             changes.events.append(GangSubmitted(new.gang))
         if new.retired != (before.retired if before is not None else frozenset()):
             changes.events.append(PlacesRetired(gang, new.retired))

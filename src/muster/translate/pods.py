@@ -78,7 +78,11 @@ def live(pod: Pod) -> bool:
 
 
 def labels_of(labels: Mapping[str, str]) -> Labels:
-    return tuple(sorted(labels.items()))
+    return _once(tuple(sorted(map(_once, labels.items()))))
+
+
+#: The first of equal tuples: labels, most of which pods of one template share.
+_once: Final = lru_cache(maxsize=2 * _REMEMBERED)(tuple)
 
 
 def pod_bound(

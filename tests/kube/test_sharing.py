@@ -1,0 +1,81 @@
+"""Equal parts of objects are one object in memory, and no object is another for it."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api.base import Object, ObjectMeta
+from muster.api.core_v1 import ConfigMap, Pod
+from muster.kube import sharing
+from muster.kube.sharing import shared
+
+
+def decoded(obj: Object) -> Pod:
+    return msgspec.json.decode(msgspec.json.encode(obj), type=Pod)
+
+
+def pod(name: str, index: int) -> Object:
+    container = {"name": "main", "command": ["python3"], "env": [{"name": "A", "value": "b"}]}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"batch.kubernetes.io/job-name-of-some-length": "train", "index": str(index)},
+            "annotations": {"an.example.com/annotation": "train"},
+            "finalizers": ["a.example.com/tracking"],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}],
+        },
+        "spec": {"containers": [container], "volumes": [{"name": "main"}], "nodeName": "n"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def test_what_pods_have_in_common_is_there_once() -> None:
+    one, other = shared(decoded(pod("a", 0))), shared(decoded(pod("b", 1)))
+    assert (one, other) == (decoded(pod("a", 0)), decoded(pod("b", 1)))
+    assert one.spec.containers is other.spec.containers
+    assert one.spec.volumes is other.spec.volumes
+    assert one.metadata.owner_references is other.metadata.owner_references
+    assert one.metadata.finalizers is other.metadata.finalizers
+    for texts in (
+        [*one.metadata.labels, *one.metadata.annotations.values()],
+        [one.status.conditions[0].type],
+    ):
+        others = {id(text) for text in (*other.metadata.labels, *other.metadata.labels.values())}
+        others |= {id(text) for text in (other.status.conditions[0].type,)}
+        assert {id(text) for text in texts} <= others
+
+
+def test_lists_that_are_encoded_alike_are_told_apart() -> None:
+    found = shared(
+        decoded(pod("a", 0) | {"spec": {"containers": [{"name": "x"}], "volumes": [{"name": "x"}]}})
+    )
+    assert found.spec.containers[0].name == "x"
+    assert found.spec.volumes == [{"name": "x"}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+TEXTS = st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=4)
+
+
+@given(
+    st.lists(
+        st.tuples(TEXTS, TEXTS, st.lists(st.dictionaries(st.text(max_size=2), JSON, max_size=3))), max_size=4
+    )
+)
+def test_nobody_notices(parts: list[tuple[dict[str, str], dict[str, str], list[Any]]]) -> None:
+    """Equal numbers of different types (1, 1.0, true) stay what they are."""
+    for labels, annotations, volumes in parts:
+        obj = {"metadata": {"labels": labels, "annotations": annotations}, "spec": {"volumes": volumes}}
+        assert repr(shared(decoded(obj))) == repr(decoded(obj))
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    for number in range(3 * sharing.LISTS):
+        shared(ConfigMap(metadata=ObjectMeta(finalizers=[f"f{number}"])))
+    assert len(sharing._lists) <= sharing.LISTS
