@@ -16,19 +16,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.core.events import PodsBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
-from muster.core.gangs import GangState
+from muster.core.gangs import GangState, Hold
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns
 from muster.names import GPU_SHARE
 
 #: Amounts in use, rows of the ledger × columns.
 Used = npt.NDArray[np.int64]
+
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +121,10 @@ class Ends:
             self._known[state.id] = key
             self._states[state.id] = state
 
-    def after(self, now: float) -> list[tuple[float, GangState]]:
+    def after(self, now: float) -> Iterator[tuple[float, GangState]]:
         """When each gang ends, those that are overdue now; infinite for those of which nothing is known."""
         states = self._states
-        return [(end if end > now else now, states[gang]) for end, _, gang in self._ordered]
+        return ((end if end > now else now, states[gang]) for end, _, gang in self._ordered)
 
     def left_by(self, at: float) -> Left | None:
         """What those use who end by then, kept up to date for the time that was asked for last.
@@ -217,15 +220,16 @@ class Ends:
         column = self._nodes.column
         alike: dict[tuple[Amounts, Presence], dict[int, int]] = {}
         shares: list[tuple[NodeName, Amounts, int, Presence]] = []
-        bound = map(self._pods.__getitem__, state.pods)
-        pods = [(pod.node, pod.requests, pod.presence.device, pod.presence) for pod in bound]
-        pods += [(held.node, held.requests, held.device, held.presence) for held in state.holds.values()]
-        for (node, requests, device, presence), some in groupby(pods):  # neighbours are mostly equal
-            number = len([*some])
+        bound, held = map(self._pods.__getitem__, state.pods), state.holds.values()
+        taken: list[tuple[PodsBound | Hold, int | None, int]] = []
+        taken += ((one, one.presence.device, number) for one, number in _runs(bound))
+        taken += ((one, one.device, number) for one, number in _runs(held))
+        for one, device, number in taken:
+            node, kind = one.node, (one.requests, one.presence)
             if device is not None:
-                shares += [(node, requests, device, presence)] * number
+                shares += [(node, one.requests, device, one.presence)] * number
             elif node in column:
-                times = alike.setdefault((requests, presence), {})
+                times = alike.setdefault(kind, {})
                 times[column[node]] = times.get(column[node], 0) + number
         return Taken(
             [
@@ -241,6 +245,13 @@ class Ends:
             self._nodes.layout,
             state.stamp,
         )
+
+
+def _runs(records: Iterable[_Record]) -> Iterator[tuple[_Record, int]]:
+    """Each record, and how often it comes in a row: pods that are equal share one."""
+    for _, run in groupby(records, key=id):
+        same = [*run]
+        yield same[0], len(same)
 
 
 def _together(

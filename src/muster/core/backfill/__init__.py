@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from itertools import takewhile
 from math import inf
 
 from muster.core.backfill.earliest import Earliest
@@ -122,9 +123,10 @@ class Reservations:
             self._told.clear()
             self._ends.forget_left()
             return []
-        made = {each.gang for each in self.made}
-        for gang in [each.gang for each in self._timetable if each.gang not in made]:
-            self._timetable.drop(gang)  # it does not wait any more, or not for room
+        if self._keeps:
+            made = {each.gang for each in self.made}
+            for gang in [each.gang for each in self._timetable if each.gang not in made]:
+                self._timetable.drop(gang)  # it does not wait any more, or not for room
         before, self._told = self._told, {}
         fresh = []
         for each in self.made:
@@ -202,13 +204,16 @@ class Reservations:
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
         """Who has to end for it."""
         if reservation.basis is None:
-            ends = self._ends.after(self._now)
-            reservation.basis = tuple(state.id for end, state in ends if end <= reservation.at)
+            by_then = takewhile(lambda end: end[0] <= reservation.at, self._ends.after(self._now))
+            reservation.basis = tuple(state.id for _, state in by_then)
         return reservation.basis
 
     def _in_the_way(self, state: GangState, until: float) -> Reservation | None:
         """Some reservation that begins while this gang would still be there."""
-        return next((each for each in self._timetable if each.at < until and each.gang != state.id), None)
+        for each in self._timetable:
+            if each.at < until and each.gang != state.id:
+                return each
+        return None
 
     def _blocker(self, state: GangState, want: Want, until: float) -> Reservation | None:
         """A reservation of this cycle that leaves too few slots for it, which fits but for that."""

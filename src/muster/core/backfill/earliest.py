@@ -10,8 +10,11 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from heapq import merge
+from itertools import takewhile
 from math import inf
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -56,18 +59,15 @@ class Earliest:
 
         `endless`: those count, too, that end at no time that is known, as if they ended last.
         """
-        instants: list[tuple[float, GangState | None]] = [*self._ends.after(now)]
-        if not endless:
-            while instants and instants[-1][0] == inf:
-                instants.pop()
-        if len(self._timetable):
-            instants += [(each.until, None) for each in self._timetable if now < each.until < inf]
-            instants.sort(key=lambda instant: instant[0])
         short = self._shortage(claim.want)
         ended: list[GangState] = []
-        given, tried, next_trial, known, found = 0, 0, 0, now, None
+        i, given, tried, next_trial, known, found = 0, 0, 0, 0, now, None
         mark = self._ledger.mark()
-        for i, (end, state) in enumerate(instants, 1):
+        instants = self._instants(now, endless)
+        coming = next(instants, None)
+        while coming is not None:
+            (end, state), coming = coming, next(instants, None)
+            i += 1
             if end < inf:
                 known = end
             if state is not None:
@@ -75,7 +75,7 @@ class Earliest:
                 if short:
                     for resource in short:
                         short[resource] -= _left_by(state, resource)
-            if i < len(instants) and (instants[i][0] == end < inf or i <= next_trial):
+            if coming is not None and (coming[0] == end < inf or i <= next_trial):
                 continue
             if short:
                 if any(amount > 0 for amount in short.values()):
@@ -90,6 +90,14 @@ class Earliest:
             next_trial = i + max(0, tried - TRIALS)
         self._ledger.rollback(mark)
         return found
+
+    def _instants(self, now: float, endless: bool) -> Iterator[tuple[float, GangState | None]]:
+        """When somebody ends, and who; or when a reservation is over. In order."""
+        ends = self._ends.after(now)
+        if not endless:
+            ends = takewhile(lambda instant: instant[0] < inf, ends)
+        over = sorted(each.until for each in self._timetable if now < each.until < inf)
+        return merge(ends, ((until, None) for until in over), key=itemgetter(0)) if over else ends
 
     def _at(
         self, claim: Claim, end: float, known: float, duration: float, ended: list[GangState]

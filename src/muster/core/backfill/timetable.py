@@ -243,7 +243,7 @@ class Timetable:
         for each in list(self):
             if not self._is_there(each):
                 del self._reservations[each.gang]
-        mark, ends, gone = self._ledger.mark(), self._ends.after(now), 0
+        mark, ends, gone = self._ledger.mark(), [*self._ends.after(now)], 0
         then, there = self._nodes.used.copy(), list[Reservation]()
         for at, some in groupby(sorted(self, key=lambda each: each.at), key=lambda each: each.at):
             beginning = list(some)
