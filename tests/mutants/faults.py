@@ -82,11 +82,11 @@ FAULTS: Final = (
         _EVENTS,
     ),
     Fault(
-        "of pods that are told of together one comes where it was promised, and all count as charged",
+        "a pod without a place, told of with others that keep a promise, counts as charged",
         "oversubscription",
         "core/facts.py",
-        "if len(kept) < len(event.pods):",
-        "if not kept:",
+        "promises.count(promise) < len(event.pods)",
+        "promises.count(promise) < len(promises)",
         ("tests/core/test_scheduler.py",),
     ),
     Fault(

@@ -110,31 +110,28 @@ class Facts:
                 self._quotas.remove((event.namespace, event.name))
 
     def _pods_bound(self, event: PodsBound) -> None:
-        if self._keep_promises(event):
+        if self._keep_promise(event):
             return
         for pod in event.pods:
             one = _one(event, pod)
-            if one is event or not self._keep_promises(one):
+            if one is event or not self._keep_promise(one):
                 self._pod_bound(pod, one)
 
-    def _keep_promises(self, event: PodsBound) -> bool:
-        """Whether all are new, and each comes where it was promised: what they take is charged already."""
+    def _keep_promise(self, event: PodsBound) -> bool:
+        """Whether all are new, and come as they were promised together: all is charged already."""
         if event.gang is None or not self._pods.keys().isdisjoint(event.pods):
             return False
         state = self._gangs.touch(event.gang)
-        holds = state.holds
-        kept = {
-            place: promise
-            for place in event.pods.values()
-            if place is not None and (promise := holds.get(place)) is not None and _keeps(event, promise)
-        }
-        if len(kept) < len(event.pods):
+        places = [place for place in dict.fromkeys(event.pods.values()) if place is not None]
+        promises = [state.holds.get(place) for place in places]
+        promise = promises[0] if promises else None
+        if promise is None or promises.count(promise) < len(event.pods) or not _keeps(event, promise):
             return False
-        for place, promise in kept.items():
-            del holds[place]
-            self._ledger.rename(event.node, promise.presence, event.presence)
-            if promise.device is not None:
-                event = _with_device(event, promise.device)
+        for place in places:
+            del state.holds[place]
+        self._ledger.rename(event.node, promise.presence, event.presence, len(places))
+        if promise.device is not None:
+            event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
         fill(state, event.pods, event.at)
         self._preemption.departures.pods_bound(event.pods.keys(), state.id)

@@ -114,14 +114,14 @@ class Ledger:
         """Charge an amount to a node, present or not: no pod, and on no device."""
         self._note(self.nodes.column.get(node, node), demand, times, NOTHING)
 
-    def rename(self, node: NodeName, old: Presence, new: Presence) -> None:
-        """What other pods see of a pod that is charged already is not what it was. Not for trials."""
+    def rename(self, node: NodeName, old: Presence, new: Presence, times: int = 1) -> None:
+        """What others see of so many pods that are charged already is not what it was. Not for trials."""
         if old is new or seen(old) == seen(new):
             return
         where = self.nodes.column.get(node, node)
-        for times, presence in ((-1, old), (1, new)):
+        for sign, presence in ((-1, old), (1, new)):
             if presence is not NOTHING:
-                self.presences.note(where, times, presence)
+                self.presences.note(where, sign * times, presence)
         self.given += 1
 
     def take_at(

@@ -89,7 +89,7 @@ class Recorder:
         #: what each running job's places take
         self._held: dict[GangId, int] = {}
         #: sizes of waiting jobs; the heap has each that is there, and some that are not any longer
-        self._waiting: Counter[int] = Counter()
+        self._waiting: dict[int, int] = {}
         self._sizes: list[int] = []
         self._now = self._first = self._last_end = 0.0
         # integrals over time
@@ -208,9 +208,10 @@ class Recorder:
             self._history.hold(job.queue, -held)
 
     def _wait(self, job: Job) -> None:
-        if job.size not in self._waiting:
+        waiting = self._waiting.get(job.size)
+        if waiting is None:
             heappush(self._sizes, job.size)
-        self._waiting[job.size] += 1
+        self._waiting[job.size] = (waiting or 0) + 1
 
     def _advance(self, now: float) -> None:
         elapsed = now - self._now
