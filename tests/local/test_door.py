@@ -3,8 +3,12 @@
 import asyncio
 import contextlib
 import http.client
+import json
+import os
+import shutil
 import socket
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -354,3 +358,29 @@ async def test_the_official_client_can_work_with_it(running: Running) -> None:
         return kinds_seen
 
     assert await asyncio.to_thread(work) == ["ADDED"]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
+async def test_kubectl_finds_its_way(running: Running) -> None:
+    config = credentials.write_kubeconfig(running.home, running.url)
+    running.registry.create(kinds.POD, "default", pod("a", app="x"))
+    environment = {**os.environ, "HOME": str(running.home), "KUBECONFIG": str(config)}
+
+    async def kubectl(*words: str) -> str:
+        done = await asyncio.to_thread(
+            subprocess.run, ["kubectl", *words], env=environment, capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    names = await kubectl("api-resources", "-o", "name")
+    served = {f"{kind.plural}.{kind.group}".rstrip(".") for kind in kinds.ALL}
+    assert set(names.split()) == served
+    assert await kubectl("get", "po", "-l", "app=x", "-o", "name") == "pod/a\n"
+    assert await kubectl("get", "all", "-o", "name") == "pod/a\n"
+    assert await kubectl("label", "pod", "a", "muster.dev/hold=true") == "pod/a labeled\n"
+    found = json.loads(await kubectl("get", "pod", "a", "-o", "json"))
+    assert found["metadata"]["labels"] == {"app": "x", "muster.dev/hold": "true"}
+    assert "muster.dev/hold=true" in await kubectl("describe", "pod", "a")
+    await kubectl("delete", "pod", "a", "--force", "--grace-period=0")
+    assert await kubectl("get", "pods,podgroups.scheduling.x-k8s.io,queues", "-o", "name") == ""

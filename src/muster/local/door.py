@@ -4,6 +4,7 @@ It knows URLs, verbs, media types and streams, and nothing of what they mean: th
 One function without a framework, because watches are the load: a batch of changes goes out in one
 send, and whoever does not read is cut rather than buffered. Everything but health needs the token.
 
+    GET     /version, /api, /apis, …                 what is served
     GET     /api/v1/namespaces/NS/pods[?watch=1]     list, watch
     GET     …/pods/NAME[/log]                        get, log
     POST    …/pods[/NAME/{binding,eviction}]         create, bind, evict
@@ -36,6 +37,7 @@ from muster.kube.errors import (
 )
 from muster.local.client import LogSource
 from muster.local.deletion import DeleteOptions
+from muster.local.discovery import document
 from muster.local.registry import Registry
 from muster.version import VERSION
 
@@ -181,6 +183,8 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
     if request.path == "/version":
         version = {"major": "1", "minor": "32", "gitVersion": f"v1.32.0+muster-{VERSION}"}
         return Answer(200, msgspec.json.encode(version))
+    if request.method == "GET" and (found := document(request.path)) is not None:
+        return Answer(200, msgspec.json.encode(found))
     target = _target(request.path)
     handler = _VERBS.get((request.method, bool(target.name)))
     if handler is None:

@@ -1,0 +1,104 @@
+"""What the embedded cluster serves, in the words by which clients find out: API groups, versions, resources.
+
+The classic documents; kubectl and client-go, which would rather have all of it in one (aggregated discovery),
+fall back to them when they see what they have got. Short names and the category `all` are upstream's.
+
+    /api                 versions of the core group          /api/v1         its resources
+    /apis, /apis/GROUP   the other groups                    /apis/GROUP/V   their resources
+"""
+
+from itertools import groupby
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.api.base import Kind, Object
+
+_VERBS: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
+    kinds.NAMESPACE: "ns",
+    kinds.NODE: "no",
+    kinds.POD: "po",
+    kinds.SERVICE: "svc",
+    kinds.CONFIG_MAP: "cm",
+    kinds.SERVICE_ACCOUNT: "sa",
+    kinds.EVENT: "ev",
+    kinds.RESOURCE_QUOTA: "quota",
+    kinds.PERSISTENT_VOLUME_CLAIM: "pvc",
+    kinds.PERSISTENT_VOLUME: "pv",
+    kinds.STORAGE_CLASS: "sc",
+    kinds.PRIORITY_CLASS: "pc",
+    kinds.PDB: "pdb",
+}
+_IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
+#: (subresource, kind of what is sent or got, verbs)
+_OF_PODS: Final[tuple[tuple[str, Object, list[str]], ...]] = (
+    ("binding", {"kind": "Binding"}, ["create"]),
+    ("eviction", {"group": "policy", "version": "v1", "kind": "Eviction"}, ["create"]),
+    ("log", {"kind": "Pod"}, ["get"]),
+)
+
+
+def document(path: str) -> Object | None:
+    """The document at a path; None if it is none of discovery's."""
+    return _DOCUMENTS.get(path.rstrip("/"))
+
+
+def _documents() -> dict[str, Object]:
+    found: dict[str, Object] = {"/api": {"kind": "APIVersions", "versions": ["v1"]}}
+    groups = []
+    for name, of_group in groupby(sorted(kinds.ALL, key=_group), key=_group):
+        members = list(of_group)
+        versions = list(dict.fromkeys(kind.version for kind in members))
+        for version in versions:
+            resources = [r for kind in members if kind.version == version for r in _resources(kind)]
+            of_version = f"{name}/{version}" if name else version
+            found[f"/apis/{of_version}" if name else f"/api/{version}"] = {
+                "kind": "APIResourceList",
+                "apiVersion": "v1",
+                "groupVersion": of_version,
+                "resources": resources,
+            }
+        if name:
+            served = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+            group: Object = {"name": name, "versions": served, "preferredVersion": served[0]}
+            groups.append(group)
+            found[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
+    found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+    return found
+
+
+def _group(kind: Kind[Any]) -> str:  # Any: as above
+    return kind.group
+
+
+def _resources(kind: Kind[Any]) -> list[Object]:  # Any: as above
+    """The resource of a kind, and its subresources."""
+    own: Object = {
+        "name": kind.plural,
+        "singularName": kind.kind.lower(),
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": _VERBS,
+    }
+    if kind in _SHORT:
+        own["shortNames"] = [_SHORT[kind]]
+    if kind in _IN_ALL:
+        own["categories"] = ["all"]
+    parts: list[tuple[str, Object, list[str]]] = []
+    if kind.status:
+        parts.append(("status", {"kind": kind.kind}, ["get", "patch", "update"]))
+    if kind is kinds.POD:
+        parts += _OF_PODS
+    return [own] + [
+        {
+            "name": f"{kind.plural}/{part}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            **what,
+            "verbs": verbs,
+        }
+        for part, what, verbs in parts
+    ]
+
+
+_DOCUMENTS: Final = _documents()
