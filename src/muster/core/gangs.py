@@ -12,8 +12,10 @@ A place is
 - else *vacant*.
 """
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from muster.core.decisions import Explanation
@@ -256,12 +258,9 @@ def stands(state: GangState) -> bool:
 
 def indices(*places: Iterable[Place]) -> dict[str, set[int]]:
     """Indices by pod set: for gangs of thousands, comparing numbers is what makes a cycle short."""
-    sets: dict[str, set[int]] = {}
-    for some in places:
-        for pod_set, index in some:
-            if (found := sets.get(pod_set)) is None:
-                found = sets[pod_set] = set()
-            found.add(index)
+    sets: defaultdict[str, set[int]] = defaultdict(set)
+    for pod_set, index in chain.from_iterable(places):
+        sets[pod_set].add(index)
     return sets
 
 

@@ -51,11 +51,11 @@ class Part:
     count: int
     need: int
     concern: Concern = NO_CONCERN
+    #: something besides room decides where its pods go
+    constrained: bool = field(init=False, compare=False, repr=False)
 
-    @property
-    def constrained(self) -> bool:
-        """Whether anything besides room decides where its pods go."""
-        return constrained(self.shape, self.concern)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "constrained", constrained(self.shape, self.concern))
 
     @property
     def presence(self) -> Presence:
@@ -87,7 +87,7 @@ class Want:
     parts: tuple[Part, ...]
     need: int
     rules: Rules | None = None
-    #: something besides room decides where its pods go
+    #: some part is
     constrained: bool = field(init=False)
     #: where it may go depends on where the gang's other places are
     bound: bool = field(init=False)

@@ -67,15 +67,11 @@ class Starts:
         plain = state.plain and state.id not in self._preemption.departures
         misfit = plain and want in self._misfits
         reserves = state.waits and turn.standing is not Standing.OVER and not full
-        helps = self._preemption.helps(state, want)
-        if full and not helps:
-            return []
-        if misfit and not helps and not (reserves and self._reservations.wanted(want)):
-            return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         claim = self._claim(state, want, turn.offer.vacant, untold)
-        if misfit and not helps:
-            self._reservations.wait(state, claim)
+        if (full or misfit) and not self._preemption.helps(state, want):
+            if reserves and self._reservations.wanted(want):
+                self._reservations.wait(state, claim)
             return []
         mark = self._ledger.mark()
         for promise in untold.values():

@@ -13,7 +13,7 @@ stays within reclaims; and entitlements follow what queues use and wait for toge
 changes. While its victims leave a gang is nobody's victim, so what they were ended for comes about first.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
@@ -52,7 +52,7 @@ class Preemption:
         self._search = Search(cluster.nodes, cluster.ledger, cluster.eligibility, cluster.fit)
         self._rota = Rota(SEARCHES)
         #: per queue how many gangs with pods have which priority; and what each gang is counted as
-        self._running: dict[str, Counter[int]] = {}
+        self._running: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._counted: dict[GangId, tuple[str, int]] = {}
         #: wants of a queue for which there were no victims, and the highest priority that looked for them
         self._hopeless: dict[tuple[Want, str], int] = {}
@@ -89,16 +89,22 @@ class Preemption:
     def settle(self, touched: Iterable[GangId]) -> set[GangId]:
         """Bring up to date who runs and who leaves. Returns gangs that are no victims any more."""
         for gang in touched:
-            if (old := self._counted.pop(gang, None)) is not None:
-                running = self._running[old[0]]
-                running[old[1]] -= 1
-                if not running[old[1]]:
-                    del running[old[1]]
-            state = self._gangs.get(gang)
+            state, new = self._gangs.get(gang), None
             if state is not None and state.gang is not None and state.pods and state.gang.preemptible:
-                key = (state.gang.queue, state.gang.priority)
-                self._counted[gang] = key
-                self._running.setdefault(key[0], Counter())[key[1]] += 1
+                new = state.gang.queue, state.gang.priority
+            old = self._counted.get(gang)
+            if new == old:
+                continue
+            if old is not None:
+                queue, priority = old
+                self._running[queue][priority] -= 1
+                if not self._running[queue][priority]:
+                    del self._running[queue][priority]
+                del self._counted[gang]
+            if new is not None:
+                queue, priority = new
+                self._running[queue][priority] += 1
+                self._counted[gang] = new
         over = self.departures.settle(touched)
         if over:
             self.forget()  # whoever was leaving may be a victim now
