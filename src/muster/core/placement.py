@@ -13,9 +13,9 @@ Order of claims: places with a node of their own (a replacement's held node, an 
 each pod set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, permutations, repeat
+from itertools import islice, permutations
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from muster.core.constraints import Constraints
 from muster.core.constraints.concern import NO_CONCERN, Concern, constrained
 from muster.core.events import NOTHING, Presence
-from muster.core.gang import GangId, Gather, Place, Shape
+from muster.core.gang import GangId, Gather, Place, Shape, places
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Bools, Columns
 from muster.core.slots import NO_SLOT, Slots, Vector
@@ -408,13 +408,13 @@ class Trial:
 
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
         """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
-        places = dict(self._fixed)
+        placed = dict(self._fixed)
         for part, indices, columns in zip(self.parts, vacant, self._columns, strict=True):
-            free: Iterable[Place] = map(Place, repeat(part.pod_set), indices)
+            free = places(part.pod_set, indices)
             if self._fixed:
                 free = (place for place in free if place not in self._fixed)
-            places.update(zip(free, sorted(columns), strict=False))
-        return places
+            placed.update(zip(free, sorted(columns), strict=False))
+        return placed
 
 
 @dataclass(frozen=True, slots=True)

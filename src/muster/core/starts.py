@@ -81,7 +81,7 @@ class Starts:
         found = placed = None
         if not full:
             placed = self._misfits.verdicts[want] if misfit else self._reservations.fit(state, claim)
-        if not isinstance(placed, dict | Reservation) and self._preemption.helps(state, want):
+        if (placed is None or isinstance(placed, Verdict)) and self._preemption.helps(state, want):
             found = self._preemption.find(state, claim)
             if found is not None:
                 placed = self.fit_without(state, found, claim)

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from muster.core.gang import Place
+from muster.core.gang import Place, places
 from muster.core.nodes import UNLIMITED, Columns
 from muster.core.placement import Claim
 
@@ -38,7 +38,7 @@ def arrange(placed: Mapping[Place, int], claim: Claim, position: Columns) -> dic
             found = by_set[parts[p].pod_set]
             columns += [column for _, column in found]
             if claim.ranks.get(parts[p].pod_set):
-                free = (Place(parts[p].pod_set, i) for i in claim.vacant[p])
+                free = places(parts[p].pod_set, claim.vacant[p])
                 ranked = sorted((place for place in free if place not in arranged), key=partial(_rank, claim))
                 pods += ranked[: len(found)]
             else:
