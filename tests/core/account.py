@@ -98,8 +98,8 @@ class Account:
     #: places that an open plan names, and that no Assign has promised yet
     planned: defaultdict[GangId, dict[Place, NodeName]] = field(default_factory=lambda: defaultdict(dict))
     vacated: dict[Key, Vacated] = field(default_factory=dict)
-    #: gangs that have promises of a time when they asked something else of the topology, or when a node of
-    #: theirs was elsewhere in it
+    #: gangs that have promises of a time when they asked something else of the topology, when a node of
+    #: theirs was elsewhere in it, or before a pod of theirs was bound elsewhere
     torn: set[GangId] = field(default_factory=set)
     queues: dict[str, Queue] = field(default_factory=dict)
     quotas: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
@@ -182,6 +182,9 @@ class Account:
         if event.at > 0:
             self.bound[event.gang] = min(event.at, self.bound.get(event.gang, event.at))
         if place is not None:
+            promise = self.promised.get((event.gang, place))
+            if promise is not None and promise.node != event.node:
+                self.torn.add(event.gang)
             self.give_up([(event.gang, place)])
             self._unplan(event.gang, [place])
         if event.gang in self.ending:
