@@ -577,4 +577,20 @@ FAULTS: Final = (
         "        return use(GPU, 0)",
         ("tests/core/test_backfill.py",),
     ),
+    Fault(
+        "queues that are served by their shares alone",
+        "fairness",
+        "core/admission.py",
+        "return self._cut(want, room) if _fits(least, room) else None",
+        "return want",
+        ("tests/core/test_fairness.py",),
+    ),
+    Fault(
+        "the same queue is lent to again and again",
+        "fairness",
+        "core/queues/__init__.py",
+        "            above.carried_over = self._overshoots\n",
+        "            above.carried_over = -1\n",
+        ("tests/core/test_fairness.py",),
+    ),
 )

@@ -1,0 +1,205 @@
+"""Fairness in a tree of queues: what H-DRF is for, by the rules of docs/queues.md.
+
+Who sums up what is used below an inner queue and always serves the one with the least dominant share starves
+its leaves (Bhattacharya et al., SoCC 2013): a queue of which one leaf has all of something that nobody
+else wants looks rich, and what its other leaf gives up goes to its neighbours, gang by gang. H-DRF mends
+that: it rescales what siblings use before it is summed, and does not count leaves that are blocked. Here
+shares only say who is served first. How much each leaf gets is divided per resource, before anybody is
+served, and what somebody cannot use is lent. What must hold is the same: with load without end, and gangs
+that end one after the other, each leaf comes to its entitlement and stays there, whatever its siblings use.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
+from muster.core.gang import GangId, Queue, Shape
+from muster.core.queues.amounts import counted
+from muster.core.scheduler import Config, Scheduler
+from tests.core.words import assigns, bind, gang, node, shape
+
+#: seconds that a gang says it runs
+LIMIT = 10
+CPU, GPU, BOTH = shape(cpu=1000), shape(gpu=1), shape(gpu=1, cpu=1000)
+
+
+class Saturated:
+    """One node, and leaves that want more of it than there is at any time, in gangs of one pod."""
+
+    def __init__(self, queues: Mapping[str, str], *, cpu: int, gpu: int, weights: Mapping[str, int]) -> None:
+        """`queues`: each with its parent."""
+        self.muster = Scheduler(Config(explain=False))
+        self.muster.apply(node("n", cpu=1000 * cpu, gpu=gpu, pods=None))
+        for name, parent in queues.items():
+            rules = Queue(name, parent=parent, weight=weights.get(name, 1), reclaimable=False)
+            self.muster.apply(QueueChanged(rules))
+        self.size, self.now, self.serial = cpu + gpu, 0.0, 0
+        self.wanted: dict[str, Shape] = {}
+        #: what runs, the oldest first
+        self.running: dict[str, list[GangId]] = {}
+
+    def comes(self, leaf: str, of: Shape) -> None:
+        """From now on this leaf wants such gangs."""
+        self.wanted[leaf], self.running[leaf] = of, []
+        for _ in range(self.size):
+            self.submit(leaf)
+        self.fill()
+
+    def submit(self, leaf: str) -> None:
+        self.serial += 1
+        one = gang(f"{leaf}/{self.serial:04}", count=1, of=self.wanted[leaf], submitted=self.now)
+        self.muster.apply(GangSubmitted(replace(one, queue=leaf, limit=LIMIT)))
+
+    def fill(self) -> None:
+        """One cycle; for each that starts another one comes."""
+        self.now += 1.0
+        for assign in assigns(self.muster.decide(self.now)):
+            bind(self.muster, assign)
+            leaf = assign.gang.split("/")[0]
+            self.running[leaf].append(assign.gang)
+            self.submit(leaf)
+
+    def ends(self, leaf: str) -> None:
+        name = self.running[leaf].pop(0)
+        self.muster.apply(PodsEnded(tuple(self.muster.gangs[name].pods), self.now))
+        self.muster.apply(GangRemoved(name))
+        self.fill()
+
+    def all_end(self) -> None:
+        """All that runs ends, one gang after the other, the longest first."""
+        for name in sorted(name for names in self.running.values() for name in names):
+            self.ends(name.split("/")[0])
+
+    @property
+    def runs(self) -> dict[str, int]:
+        return {leaf: len(names) for leaf, names in self.running.items()}
+
+    def owed(self, leaf: str) -> int:
+        """As many gangs as stay within the entitlement of the leaf and of every queue above it."""
+        self.muster.settle()
+        asked = dict(counted(self.wanted[leaf].requests))
+        account = self.muster.queues.accounts[leaf]
+        return min(account.entitled[resource] // amount for resource, amount in asked.items())
+
+
+def test_a_leaf_gets_its_share_though_its_sibling_has_all_of_something_else() -> None:
+    tree = Saturated({"a": "root", "b": "root", "b-cpu": "b", "b-gpu": "b"}, cpu=10, gpu=8, weights={})
+    tree.comes("b-cpu", CPU)
+    tree.comes("a", GPU)
+    assert tree.runs == {"b-cpu": 10, "a": 8}
+    tree.comes("b-gpu", GPU)
+    for number in range(1, 9):
+        tree.ends("a")
+        assert tree.runs["b-gpu"] == min(number, 4), "what a gives back of what it was lent is not a's again"
+    for leaf in ("b-gpu", "b-cpu", "a", "b-gpu", "b-gpu", "b-gpu"):
+        tree.ends(leaf)
+        assert tree.runs == {"a": 4, "b-cpu": 10, "b-gpu": 4}, "who lost a gang is not passed over for that"
+
+
+def test_what_a_blocked_leaf_cannot_use_is_its_siblings() -> None:
+    tree = Saturated({"a": "root", "b": "root"}, cpu=2, gpu=8, weights={})
+    tree.comes("a", BOTH)
+    tree.comes("b", GPU)
+    assert tree.runs == {"a": 2, "b": 6}, "without CPUs it has no use for the other half of the GPUs"
+    for leaf in ("b", "a", "b", "b", "a"):
+        tree.ends(leaf)
+        assert tree.runs == {"a": 2, "b": 6}
+
+
+def test_who_needs_two_things_at_once_is_not_passed_for_ever_by_those_who_need_one() -> None:
+    tree = Saturated({"a": "root", "b": "root", "b-cpu": "b", "b-gpu": "b"}, cpu=6, gpu=6, weights={})
+    tree.comes("b-cpu", CPU)
+    tree.comes("b-gpu", GPU)
+    tree.comes("a", BOTH)
+    assert tree.runs == {"b-cpu": 6, "b-gpu": 6, "a": 0}
+    waited = 0
+    for name in ("b-cpu", "b-gpu") * 20:
+        tree.ends(name)
+        if tree.runs["a"]:
+            tree.ends("a")
+            waited = 0
+        waited += 1
+        assert waited <= LIMIT, "reservations keep what has become free of one until the other is"
+
+
+def test_weights_count_at_each_level() -> None:
+    queues = {"a": "root", "a-1": "a", "a-2": "a", "b": "root"}
+    tree = Saturated(queues, cpu=4, gpu=16, weights={"a": 3, "a-2": 2})
+    for leaf in ("b", "a-1", "a-2"):
+        tree.comes(leaf, GPU)
+    tree.all_end()
+    assert tree.runs == {"a-1": 4, "a-2": 8, "b": 4}
+
+
+def test_what_is_left_over_is_lent_in_turn() -> None:
+    tree = Saturated(dict.fromkeys("abc", "root"), cpu=1, gpu=4, weights={})
+    for leaf in "abc":
+        tree.comes(leaf, GPU)
+    tree.all_end()
+    borrowers = []
+    for _ in range(6):
+        (borrower,) = [leaf for leaf, number in tree.runs.items() if number == 2]
+        borrowers.append(borrower)
+        tree.ends(borrower)
+    assert borrowers[:3] == borrowers[3:]
+    assert sorted(borrowers[:3]) == ["a", "b", "c"]
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Saturated:
+    """Two levels of queues, whose leaves have come one after the other."""
+    queues: dict[str, str] = {}
+    for top in "abc"[: draw(st.integers(2, 3))]:
+        queues[top] = "root"
+        queues |= {f"{top}-{i}": top for i in range(draw(st.sampled_from([0, 2, 3])))}
+    weights = {queue: draw(st.integers(1, 3)) for queue in queues}
+    tree = Saturated(queues, cpu=draw(st.integers(4, 8)), gpu=draw(st.integers(4, 8)), weights=weights)
+    for leaf in draw(st.permutations([queue for queue in queues if queue not in queues.values()])):
+        tree.comes(leaf, draw(st.sampled_from([CPU, GPU, GPU])))
+    return tree
+
+
+@given(trees(), st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_every_leaf_comes_to_its_entitlement_and_stays_there(tree: Saturated, chance: random.Random) -> None:
+    tree.all_end()
+    for _ in range(12):
+        owed = {leaf: tree.owed(leaf) for leaf in tree.running}
+        more = {leaf: number - owed[leaf] for leaf, number in tree.runs.items()}
+        for of in (CPU, GPU):
+            alike = [leaf for leaf, wanted in tree.wanted.items() if wanted is of]
+            lent = sum(more[leaf] for leaf in alike)
+            assert 0 <= lent < max(len(alike), 1), "less than a gang for each cannot be divided evenly"
+            families = {leaf.split("-")[0] for leaf in alike}
+            for family in families:
+                siblings = {leaf: more[leaf] for leaf in alike if leaf.split("-")[0] == family}
+                assert sum(siblings.values()) >= 0, (tree.runs, owed)
+                short = [leaf for leaf, number in siblings.items() if number < 0]
+                if short:  # a sibling was lent what it lacks, and when that ends gives it back to it
+                    rich = max(siblings, key=lambda leaf: siblings[leaf])
+                    before = tree.runs
+                    tree.ends(rich)
+                    assert any(tree.runs[leaf] > before[leaf] for leaf in short), (before, tree.runs)
+                    break
+        tree.ends(chance.choice(sorted(leaf for leaf, names in tree.running.items() if names)))
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(1, 24))
+def test_from_nothing_shares_by_weight_differ_by_one_gang_at_most(weights: list[int], gpu: int) -> None:
+    names = "abcde"[: len(weights)]
+    tree = Saturated(
+        dict.fromkeys(names, "root"), cpu=1, gpu=gpu, weights=dict(zip(names, weights, strict=True))
+    )
+    for leaf in names:
+        tree.wanted[leaf], tree.running[leaf] = GPU, []
+        for _ in range(tree.size):
+            tree.submit(leaf)
+    tree.fill()
+    shares = [Fraction(tree.runs[leaf], weight) for leaf, weight in zip(names, weights, strict=True)]
+    assert sum(tree.runs.values()) == gpu
+    assert max(shares) - min(shares) <= 1
