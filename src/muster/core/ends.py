@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,7 @@ Used = npt.NDArray[np.int64]
 _Record = TypeVar("_Record")
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """What a gang's pods and promises take."""
 
     #: equal pods on nodes that have a column: how many in all, and on each of these distinct columns
@@ -133,34 +132,23 @@ class Ends:
         """
         asked = at, self._nodes.layout, self._nodes.used.shape
         if asked != self._asked:
-            self._asked, self._left = asked, self._left_anew(at)
+            self._asked = asked
+            self._left = Left(np.zeros(self._nodes.used.shape, np.int64), [0] * len(self._nodes.used))
+            self._leave.clear()
+            self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
         for gang in self._changed:
             if (gone := self._leave.pop(gang, None)) is not None:
                 self._count(gang, *gone, -1)
-                self._sum(gone[0], self._left.amounts, -1)
             key = self._known.get(gang)
             if key is not None and key[0] <= at:
-                taken = self._of(self._states[gang])
-                self._leave[gang] = taken, key[0] < at
-                self._count(gang, taken, key[0] < at, 1)
-                self._sum(taken, self._left.amounts, 1)
+                leaves = self._leave[gang] = self._of(self._states[gang]), key[0] < at
+                self._count(gang, *leaves, 1)
         self._changed.clear()
         return None if self._left.sharing else self._left
 
-    def _left_anew(self, at: float) -> Left:
-        left = self._left = Left(np.zeros(self._nodes.used.shape, np.int64), [0] * len(self._nodes.used))
-        leaving = self._ordered[: bisect_left(self._ordered, (at, inf))]
-        self._leave = {gang: (self._of(self._states[gang]), end < at) for end, _, gang in leaving}
-        self._changed.clear()
-        for gang, (taken, before) in self._leave.items():
-            self._count(gang, taken, before, 1)
-        for (requests, _), columns, times in _together(taken for taken, _ in self._leave.values()):
-            for row, amount in self._nodes.demand(requests):
-                left.amounts[row, columns] += amount * times
-        return left
-
     def _count(self, gang: GangId, taken: Taken, before: bool, sign: int) -> None:
-        """Count a gang among those who end by then, or no longer (-1): all but the amounts by column."""
+        """Count a gang among those who end by then, and maybe `before`; or no longer (-1)."""
+        self._sum(taken, self._left.amounts, sign)
         if before:
             for (requests, _), pods, _, _ in taken.alike:
                 for row, amount in self._nodes.demand(requests):
@@ -176,12 +164,22 @@ class Ends:
 
     def give(self, states: Iterable[GangState]) -> None:
         """Take what these gangs use off the ledger, for a trial."""
-        taken = [self._of(state) for state in states]
-        for each in taken:
-            for share in each.shares:
-                self._ledger.give(*share)
-        for (requests, presence), columns, times in _together(taken):
-            self._ledger.take_at(columns, self._nodes.demand(requests), -times, presence)
+        together: dict[tuple[Amounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
+        ledger, nodes = self._ledger, self._nodes
+        for state in states:
+            taken = self._of(state)
+            for kind, _, columns, times in taken.alike:
+                together.setdefault(kind, []).append((columns, times))
+            for share in taken.shares:
+                ledger.give(*share)
+        for (requests, presence), some in together.items():
+            columns, times = some[0]
+            if len(some) > 1:
+                columns = np.concatenate([columns for columns, _ in some])
+                sums = np.bincount(columns, np.concatenate([times for _, times in some]))
+                columns = sums.nonzero()[0]
+                times = sums[columns].astype(np.int64)
+            ledger.take_at(columns, nodes.demand(requests), -times, presence)
 
     def left_on(self, at: float, nodes: Collection[NodeName]) -> Counter[tuple[NodeName, int]]:
         """By device of these nodes: thousandths that those use who end by then."""
@@ -252,21 +250,3 @@ def _runs(records: Iterable[_Record]) -> Iterator[tuple[_Record, int]]:
     for _, run in groupby(records, key=id):
         same = [*run]
         yield same[0], len(same)
-
-
-def _together(
-    some: Iterable[Taken],
-) -> Iterator[tuple[tuple[Amounts, Presence], Columns, npt.NDArray[np.int64]]]:
-    """Equal pods of all of them: how many on each of these distinct columns."""
-    kinds: dict[tuple[Amounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
-    for taken in some:
-        for kind, _, columns, times in taken.alike:
-            kinds.setdefault(kind, []).append((columns, times))
-    for kind, parts in kinds.items():
-        columns, times = parts[0]
-        if len(parts) > 1:
-            columns = np.concatenate([columns for columns, _ in parts])
-            sums = np.bincount(columns, np.concatenate([times for _, times in parts]))
-            columns = sums.nonzero()[0]
-            times = sums[columns].astype(np.int64)
-        yield kind, columns, times
