@@ -1,6 +1,5 @@
 """Backfilling: decision by decision as published on one machine, and what holds on any."""
 
-from dataclasses import replace
 from math import inf
 
 from hypothesis import given, settings
@@ -26,7 +25,7 @@ singles = st.lists(
     st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(0, 10), st.integers(1, 8)), max_size=25
 ).map(
     lambda rows: [
-        replace(job(n, arrival, run, *[1] * size), estimate=float(run + more))
+        job(n, arrival, run, *[1] * size)._replace(estimate=float(run + more))
         for n, (arrival, run, more, size) in enumerate(sorted(rows))
     ]
 )

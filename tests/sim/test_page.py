@@ -64,9 +64,9 @@ class Queued(Plain):
 
     def jobs(self, tally: object) -> "list[Job]":  # type: ignore[override]
         return [
-            replace(job(1, 0, 100, 2), queue=EVIL),
-            replace(job(2, 10, 90, 2), queue="b & c"),
-            replace(job(3, 20, 40, 4), queue="c"),
+            job(1, 0, 100, 2)._replace(queue=EVIL),
+            job(2, 10, 90, 2)._replace(queue="b & c"),
+            job(3, 20, 40, 4)._replace(queue="c"),
         ]
 
 

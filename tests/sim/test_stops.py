@@ -47,7 +47,7 @@ def up(at: float, node: str = "node-0") -> Outage:
 def test_a_preempted_job_goes_on_from_its_last_checkpoint(
     checkpoint: float | None, cost: float, end: float, lost: float
 ) -> None:
-    low = replace(job(1, 0, 100, 8), checkpoint=checkpoint, restart_cost=cost)
+    low = job(1, 0, 100, 8)._replace(checkpoint=checkpoint, restart_cost=cost)
     high = job(2, 50, 10, 8)
     core = Puppet([assign(low)], [Evict((Victim(low.id),), high.id), assign(high)], [assign(low)])
     metrics, recorder, left = play(core, [8], [low, high])
@@ -62,7 +62,7 @@ def test_a_preempted_job_goes_on_from_its_last_checkpoint(
 
 
 def test_runs_that_fail_start_again_until_one_does_not() -> None:
-    flaky = replace(job(1, 0, 100, 2), failures=(30, 250), checkpoint=20)
+    flaky = job(1, 0, 100, 2)._replace(failures=(30, 250), checkpoint=20)
     metrics, recorder, left = play(Scheduler(), [8], [flaky])
     assert not left
     # fails at 30 with 20 saved; the second run would fail after 250 seconds, and ends after 80
@@ -107,7 +107,7 @@ def test_after_the_last_job_outages_are_nobodys_concern() -> None:
 def elastic(number: int, submitted: float, run_time: float, pods: int, least: int) -> Job:
     """Pods of one GPU."""
     rigid = job(number, submitted, run_time, *[1] * pods)
-    return replace(rigid, pod_sets=(replace(rigid.pod_sets[0], min_count=0),), min_count=least)
+    return rigid._replace(pod_sets=(replace(rigid.pod_sets[0], min_count=0),), min_count=least)
 
 
 def places(job: Job, *indices: int) -> Assign:
@@ -181,8 +181,7 @@ jobs_of = st.lists(
     max_size=12,
 ).map(
     lambda rows: [
-        replace(
-            elastic(n, row[0], row[1], row[2], min(row[2], row[3])),
+        elastic(n, row[0], row[1], row[2], min(row[2], row[3]))._replace(
             checkpoint=row[4],
             failures=tuple(row[5]),
             restart_cost=2.0,
