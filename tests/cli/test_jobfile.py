@@ -2,6 +2,8 @@
 
 import pytest
 
+from muster.api.base import ObjectMeta
+from muster.api.muster_v1alpha1 import Queue, QueueSpec
 from muster.cli.jobfile import header, unusable
 from muster.workloads.load import load
 
@@ -65,3 +67,39 @@ spec:
 def test_a_topology_that_nobody_can_use_is_warned_of(name: str, parent: str, said: list[str]) -> None:
     job = load("f.yaml", text=TOPOLOGY % (name, parent), suffix="0" * 8, jobs=False)
     assert [str(finding) for finding in unusable(job)] == said
+
+
+QUEUES = """
+apiVersion: muster.dev/v1alpha1
+kind: Queue
+metadata: {name: a}
+spec: {parent: b, guarantee: {cpu: 2}}
+---
+apiVersion: muster.dev/v1alpha1
+kind: Queue
+metadata: {name: b}
+spec: {parent: %s, capability: {cpu: 1}}
+"""
+CYCLE = "queues are in a cycle:"
+TOO_MUCH = "its guarantee of 2 CPUs is more than is left of the capability of its parent b, 1,"
+C = Queue(metadata=ObjectMeta(name="c"), spec=QueueSpec(parent="a"))
+
+
+@pytest.mark.parametrize(
+    ("parent", "there", "said"),
+    [
+        ("a", None, {5: f"{CYCLE} a is below b is below a", 10: f"{CYCLE} b is below a is below b"}),
+        ("root", None, {5: TOO_MUCH}),
+        ("c", None, {5: TOO_MUCH}),
+        ("c", [C], {5: f"{CYCLE} a is below b is below c", 10: f"{CYCLE} b is below c is below a"}),
+        ("c", [], {5: TOO_MUCH, 10: "its parent c does not exist"}),
+    ],
+)
+def test_queues_that_nobody_can_use_are_warned_of(
+    parent: str, there: list[Queue] | None, said: dict[int, str]
+) -> None:
+    job = load("f.yaml", text=QUEUES % parent, suffix="0" * 8, jobs=False)
+    found = {finding.line: str(finding) for finding in unusable(job, there)}
+    assert found.keys() == said.keys()
+    for line, why in said.items():
+        assert f"f.yaml:{line}: spec.parent: it cannot be used: {why}" in found[line]

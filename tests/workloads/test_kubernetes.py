@@ -334,6 +334,19 @@ def test_slips_of_the_pen_are_warned_of(text: str, field: str, meant: str) -> No
     assert (warning.field, warning.message) == (field, f"unknown field; did you mean {meant}?")
 
 
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("wieght: 3", "unknown field; did you mean weight?"),
+        ("share: 3", "unknown field; there are allow, capability, closed, deserved, guarantee, maxGangs, "),
+    ],
+)
+def test_of_our_own_kinds_every_field_is_known(spec: str, said: str) -> None:
+    text = f"apiVersion: muster.dev/v1alpha1\nkind: Queue\nmetadata: {{name: q}}\nspec: {{{spec}}}\n"
+    (warning,) = load("f.yaml", text=text, jobs=False).notes
+    assert f"f.yaml:4: spec.{spec.partition(':')[0]}: {said}" in str(warning)
+
+
 def test_real_fields_that_look_alike_are_no_slips() -> None:
     spec = POD_SPEC.replace(
         "restartPolicy", "serviceAccount: x, dnsPolicy: Default, dnsConfig: {}, restartPolicy"

@@ -32,6 +32,6 @@ def command(
             jobfile.print_finding(finding)
         for sentence in never:
             jobfile.print_error(sentence)
-        print(f"{file}: {jobfile.header(job) if job.primary else 'nothing to run'}")
+        print(f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}")
     if never or any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(BAD_INPUT)

@@ -11,6 +11,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
+from muster.api.muster_v1alpha1 import Queue
 from muster.app.cluster import Target
 from muster.app.home import Home
 from muster.app.steer import known_queue
@@ -114,8 +115,12 @@ def print_notes(job: JobFile) -> None:
         print_finding(note)
 
 
-def unusable(job: JobFile) -> Iterator[Finding]:
-    """Warnings about a topology that an API server takes and that no scheduler can use."""
+def unusable(job: JobFile, there: Iterable[Queue] | None = None) -> Iterator[Finding]:
+    """Warnings about queues and a topology that an API server takes and that no scheduler can use.
+
+    `there`: the queues of the cluster; None if it is not known which there are.
+    """
+    yield from _unusable_queues(job, there)
     for item in job.items:
         if item.object["kind"] == kinds.CLUSTER_NETWORK_TOPOLOGY.kind:
             if item.object["metadata"]["name"] != DEFAULT:
@@ -126,6 +131,25 @@ def unusable(job: JobFile) -> Iterator[Finding]:
             if error := layers(convert(item.object, ClusterNetworkTopology)).error:
                 told = f"it cannot be used: {error}"
                 yield item.report(("spec", "networkTopologySpec"), told, Severity.WARNING)
+
+
+def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Finding]:
+    items = {each.object["metadata"]["name"]: each for each in job.items if each.object["kind"] == "Queue"}
+    if not items:
+        return
+    from muster.core.gang import Queue as Rules  # here: they take numpy along
+    from muster.core.queues.faults import faults_of
+    from muster.translate.queues import queue_changed
+
+    rules = {each.metadata.name: queue_changed(each).queue for each in there or ()}
+    rules |= {name: queue_changed(convert(item.object, Queue)).queue for name, item in items.items()}
+    if there is None:
+        rules |= {each.parent: Rules(each.parent) for each in [*rules.values()] if each.parent not in rules}
+    faults = faults_of(rules)
+    for name, item in items.items():
+        if fault := faults.get(name):
+            at = ("spec", "parent") if "parent" in item.object.get("spec", {}) else ("spec",)
+            yield item.report(at, f"it cannot be used: {fault}", Severity.WARNING)
 
 
 def print_finding(finding: Finding) -> None:

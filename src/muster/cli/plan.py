@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[str],
-    typer.Argument(metavar="FILE…", help="Job files, or any Kubernetes objects; - for standard input."),
+    typer.Argument(metavar="FILE", help="Job files, or any Kubernetes objects; - for standard input."),
 ]
 Snapshot = Annotated[
     str | None,

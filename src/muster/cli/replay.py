@@ -58,12 +58,17 @@ MOST_SEEDS: Final = 1000
 def command(
     trace: Annotated[
         list[str],
-        typer.Argument(metavar="TRACE…", help="A trace, or its files; gzip is recognised. - is stdin."),
+        typer.Argument(metavar="TRACE", help="A trace, or its files, also as gzip; - for standard input."),
     ],
     format: Annotated[
         Format | None, typer.Option("--format", help="What it is written in; by default, as it begins.")
     ] = None,
-    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="Who decides.")] = "",
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy", metavar="NAME", help="Who decides: pack (the default), easy, fcfs, fgd, random, …"
+        ),
+    ] = "",
     order: Annotated[
         Order | None,
         typer.Option("--order", help="Who may pass one that waits: in order, or the shortest first."),

@@ -27,21 +27,25 @@ def command(
 ) -> None:
     import asyncio
 
+    from muster.api import kinds
     from muster.app.cluster import Target, acting, attached
     from muster.app.follow import Followed
     from muster.app.submit import submit
     from muster.cli import jobfile, show
+    from muster.kube.listing import every
 
     target = Target(kubeconfig, context, namespace, nodes)
     job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, target=target, jobs=False)
     jobfile.print_notes(job)
-    for finding in jobfile.unusable(job):
-        jobfile.print_finding(finding)
     with attached(target) as endpoint:
         show.started(endpoint)
 
         async def act() -> list[Followed]:
             async with acting(target, endpoint) as client:
+                queues = any(each["kind"] == kinds.QUEUE.kind for each in job.objects)
+                there = await every(client, kinds.QUEUE) if queues else []
+                for finding in jobfile.unusable(job, there):
+                    jobfile.print_finding(finding)
                 await jobfile.refuse_what_can_never_start(client, job, queue, target)
                 return await submit(client, job)
 

@@ -1,7 +1,8 @@
 """Fields that look like a slip of the pen: unknown to muster, and all but the name of one that is known.
 
 Unknown fields are no error, since muster reads only part of Kubernetes' objects. But `replica: 4` would
-be ignored by muster and by a lenient server alike, and run one pod instead of four.
+be ignored by muster and by a lenient server alike, and run one pod instead of four. Of muster's own kinds it
+knows all fields, so there any other is told.
 """
 
 import difflib
@@ -16,6 +17,7 @@ from muster.api.base import Struct
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Path
+from muster.names import DOMAIN
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.kubernetes.objects import Entry
 from muster.workloads.kubernetes.templates import pods
@@ -41,15 +43,24 @@ def _in(entry: Entry, value: Any, type_: type[Struct], at: Path) -> Iterator[Fin
     known = _known(type_)
     for name, item in value.items():
         if name not in known:
-            close = difflib.get_close_matches(name, set(known) - set(value), n=1, cutoff=_ALIKE)
-            if close:
-                yield entry.report((*at, name), f"unknown field; did you mean {close[0]}?", Severity.WARNING)
+            if close := _alike(name, set(known) - set(value)):
+                yield entry.report((*at, name), f"unknown field; did you mean {close}?", Severity.WARNING)
+            elif entry.kind.group == DOMAIN and at[:1] == ("spec",):
+                told = f"unknown field; there are {', '.join(sorted(known))}"
+                yield entry.report((*at, name), told, Severity.WARNING)
         elif (inner := known[name]) is not None:
             if isinstance(item, list):
                 for index, each in enumerate(item):
                     yield from _in(entry, each, inner, (*at, name, index))
             elif isinstance(item, dict):
                 yield from _in(entry, item, inner, (*at, name))
+
+
+def _alike(name: str, known: set[str]) -> str:
+    """The one that may be meant; letters that have changed places make short words very different."""
+    swapped = [each for each in sorted(known) if sorted(each) == sorted(name)]
+    found = swapped or difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    return found[0] if found else ""
 
 
 @cache
