@@ -87,6 +87,19 @@ def test_who_becomes_exclusive_beside_another_is_replaced_elsewhere() -> None:
     assert [where(found) for found in assigns(made.decide(2.0))] == [["b_1"]]
 
 
+def test_to_enter_beside_others_only_the_exclusive_one_is_ended() -> None:
+    made = tree("a_1")
+    for one in (gang("one"), gang("other")):
+        made.apply(GangSubmitted(one))
+    for assign in assigns(made.decide(0.0)):
+        bind(made, assign)
+    made.apply(GangSubmitted(alone("one")))
+    made.apply(GangSubmitted(gang("urgent", priority=1)))
+    evict, *_ = made.decide(1.0)
+    assert isinstance(evict, Evict)
+    assert [victim.gang for victim in evict.victims] == ["one"]
+
+
 def test_what_is_planned_beside_it_before_stays_planned() -> None:
     made = tree("a_1")
     for name in ("one", "other"):

@@ -241,7 +241,8 @@ class Preemption:
         mark = self._ledger.mark()
         for charged in self.freed(map(Victim, sorted(able))):
             self._ledger.give(*charged)
-        fits = not isinstance(self._fit.fit(claim._replace(search=False)), Verdict)
+        with self._fit.exclusion.without(able):
+            fits = not isinstance(self._fit.fit(claim._replace(search=False)), Verdict)
         self._ledger.rollback(mark)
         if fits:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"

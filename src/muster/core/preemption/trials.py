@@ -52,7 +52,9 @@ class Trials:
         self._left -= 1
         mark = self._ledger.mark()
         self._lift(claim, taken)
-        placed = self.fit.fit(claim)
+        gone = (self.table.candidates[gang].gang.id for gang in self.table.gangs(taken & self.table.core))
+        with self.fit.exclusion.without(gone):
+            placed = self.fit.fit(claim)
         self._ledger.rollback(mark)
         return None if isinstance(placed, Verdict) else placed
 

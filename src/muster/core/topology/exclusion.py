@@ -7,13 +7,15 @@ domain. It may use several domains; that it uses one is another rule's to say. P
 an exclusive one's pod turns up beside it on its own, may stay, and does not grow there.
 
 Whose a node is depends on the ledger too: what a trial has taken away (a victim, a pod that will have ended)
-occupies nothing. So who is on a node is counted anew each time, from the pods that the ledger knows less
+occupies nothing, and keeps nobody off a domain in which it was alone, or of which it is said that it is gone
+(`without`). So who is on a node is counted anew each time, from the pods that the ledger knows less
 those of nobody. What is remembered is on which nodes there are pods of nobody, and on which exclusive gangs
 were when they last changed. Clusters without exclusive gangs pay one comparison.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -36,6 +38,8 @@ class Exclusion:
         self._holders: dict[GangId, tuple[str, tuple[NodeName, ...]]] = {}
         #: by layer: gangs that have its domains to themselves
         self._held: dict[str, _ByNode] = {}
+        #: gangs that a trial has taken away as a whole
+        self._away: frozenset[GangId] = frozenset()
 
     def foreign(self, node: NodeName, times: int) -> None:
         """So many more pods of no gang are on a node."""
@@ -56,6 +60,15 @@ class Exclusion:
             self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
         return before not in ("", layer)
 
+    @contextmanager
+    def without(self, gangs: Iterable[GangId]) -> Iterator[None]:
+        """A trial in which these are gone as a whole: they keep nobody off, whoever is beside them."""
+        before, self._away = self._away, self._away.union(gangs)
+        try:
+            yield
+        finally:
+            self._away = before
+
     def barred(self, want: Want) -> Columns | None:
         """Columns that are out of bounds for this want; None: it is not concerned."""
         exclusive = want.rules.exclusive if want.rules is not None else ""
@@ -70,8 +83,9 @@ class Exclusion:
             if (level := self._level(layer)) is None:
                 continue
             holders = held.columns()
-            if own in self._holders and self._holders[own][0] == layer:
-                holders = holders - _counts(self._nodes, dict.fromkeys(self._holders[own][1], 1))
+            for gang in self._holders.keys() & {own, *self._away}:
+                if self._holders[gang][0] == layer:
+                    holders = holders - _counts(self._nodes, dict.fromkeys(self._holders[gang][1], 1))
             barred |= self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)
         if exclusive and (level := self._level(exclusive)) is not None:
             if own is not None and own in self._gangs:
