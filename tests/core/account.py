@@ -420,13 +420,13 @@ class Account:
         least: Counter[str] = Counter()
         for pod_set in gang.pod_sets:
             least.update(times(demand(pod_set.shape.requests), lacking[pod_set.name]))
-        open_ = [
+        pods = [
             counted(demand(s.shape.requests).items())
             for s in gang.pod_sets
-            if s.count - done[s.name] > lacking[s.name]
+            for _ in range(s.count - done[s.name] - lacking[s.name])
         ]
-        for resource in {r for requests in open_ for r in requests}:
-            least[resource] += rest * min(requests[resource] for requests in open_)
+        for resource in {r for requests in pods for r in requests}:
+            least[resource] += sum(sorted(requests[resource] for requests in pods)[:rest])
         return +least
 
     def usable(self) -> Counter[str]:
