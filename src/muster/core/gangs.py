@@ -121,9 +121,11 @@ class GangState:
     @property
     def deadline(self) -> float | None:
         """When the first of its holds ends, or its back-off."""
-        times = [self.back_off.until] if self.back_off is not None else []
-        if self.holds:
-            times += [promise.until for promise in self.holds.values() if promise.until is not None]
+        if not self.holds and self.back_off is None:
+            return None
+        times = [promise.until for promise in self.holds.values() if promise.until is not None]
+        if self.back_off is not None:
+            times.append(self.back_off.until)
         return min(times, default=None)
 
     @property

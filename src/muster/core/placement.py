@@ -266,9 +266,8 @@ class Trial:
             self.fill(p, self.parts[p].need - self.placed[p])
         for p in reversed(self.order):
             self.fill(p, need - sum(self.placed))
-        return sum(self.placed) >= need and all(
-            placed >= part.need for placed, part in zip(self.placed, self.parts, strict=True)
-        )
+        enough = all(self.placed[p] >= self.parts[p].need for p in self.order)
+        return enough and sum(self.placed) >= need
 
     def fill(self, p: int, count: int) -> None:
         """Put up to `count` more pods of a part where packing order says, as far as they fit."""
@@ -409,11 +408,11 @@ class Trial:
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
         """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
         placed = dict(self._fixed)
-        for part, indices, columns in zip(self.parts, vacant, self._columns, strict=True):
-            free = places(part.pod_set, indices)
+        for p, part in enumerate(self.parts):
+            free = places(part.pod_set, vacant[p])
             if self._fixed:
                 free = (place for place in free if place not in self._fixed)
-            placed.update(zip(free, sorted(columns), strict=False))
+            placed.update(zip(free, sorted(self._columns[p]), strict=False))
         return placed
 
 

@@ -60,17 +60,17 @@ def _ask(account: Account) -> dict[str, int]:
 
 
 def _divide_below(parent: Account) -> bool:
-    children, changed = parent.children, False
     amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
+    children, changed = parent.children, False
     if len(children) == 1:
-        shares = [_alone(children[0], amounts)]
+        shares = {children[0]: _alone(children[0], amounts)}
     else:
-        shares = [{} for _ in children]
+        shares = {child: {} for child in children}
         for resource, amount in amounts.items():
             divided = divide(amount, {child.name: _terms(child, resource) for child in children})
-            for child, share in zip(children, shares, strict=True):
+            for child, share in shares.items():
                 share[resource] = divided[child.name]
-    for child, share in zip(children, shares, strict=True):
+    for child, share in shares.items():
         if child.entitled != share:
             child.entitled = share
             changed = True
