@@ -119,9 +119,9 @@ class Facts:
 
     def _keep_promise(self, event: PodsBound) -> bool:
         """Whether all are new, and come as they were promised together: all is charged already."""
-        if event.gang is None or not self._pods.keys().isdisjoint(event.pods):
+        state = self._gangs.get(event.gang) if event.gang is not None else None
+        if state is None or not self._pods.keys().isdisjoint(event.pods):
             return False
-        state = self._gangs.touch(event.gang)
         places = [place for place in dict.fromkeys(event.pods.values()) if place is not None]
         promises = [state.holds.get(place) for place in places]
         promise = promises[0] if promises else None
@@ -133,6 +133,9 @@ class Facts:
         if promise.device is not None:
             event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
+        # What has lapsed is wanted again now, a plan comes to its end, or a victim may have got a pod more.
+        more = state.lapsed or state.planned or self._preemption.departures
+        (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
         self._preemption.departures.pods_bound(event.pods.keys(), state.id)
         return True

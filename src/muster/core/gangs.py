@@ -136,12 +136,14 @@ class GangState:
 class Gangs(dict[GangId, GangState]):
     """All gangs of which anything is known, and who of them needs attention, now or at some time."""
 
-    __slots__ = ("timed", "touched")
+    __slots__ = ("kept", "timed", "touched")
 
     def __init__(self) -> None:
         super().__init__()
         #: whose state changed since it was last settled
         self.touched: set[GangId] = set()
+        #: to whom what was promised has come since: what they lack, and what they use, is as it was
+        self.kept: set[GangId] = set()
         #: those with a hold or a back-off that ends, and when the first of them does
         self.timed: dict[GangId, float] = {}
 

@@ -48,7 +48,7 @@ class Settlement:
         lapsed: set[GangId] = set()
         releases = []
         due = (gang for gang, time in self._gangs.timed.items() if time <= now)
-        for gang in sorted(self._gangs.touched.union(due)):
+        for gang in sorted(self._gangs.touched.union(self._gangs.kept, due)):
             state = self._gangs[gang]
             if state.holds:
                 if stands(state):
@@ -76,11 +76,13 @@ class Settlement:
 
     def settle(self) -> None:
         """Bring all that has been touched up to date."""
-        gangs, touched = self._gangs, self._gangs.touched
-        touched |= self._preemption.settle(touched) & gangs.keys()
-        for gang in touched:
+        gangs, touched, kept = self._gangs, self._gangs.touched, self._gangs.kept
+        touched |= self._preemption.settle(touched | kept) & gangs.keys()
+        for gang in touched | kept:
             state = gangs[gang]
-            if gang not in self._accounted:
+            if gang not in touched:
+                self._account_for_pods(state)
+            elif gang not in self._accounted:
                 self.account(state)
             if state.want is not None or (state.gang is not None and state.gang.gate is not None):
                 self._lines.put(state)
@@ -95,6 +97,7 @@ class Settlement:
                 del gangs[gang]
                 gangs.timed.pop(gang, None)
         touched.clear()
+        kept.clear()
         self._accounted.clear()
         self._preemption.linger()
 
@@ -129,6 +132,12 @@ class Settlement:
         else:
             self._wants.settle(state)
         self._queues.settle(state, self._preemption.departures.of(state))
+        self._quotas.settle(state)
+
+    def _account_for_pods(self, state: GangState) -> None:
+        """Pods have come where they were promised, and nothing else has happened to it."""
+        self.accounted += 1
+        self._ends.note(state)
         self._quotas.settle(state)
 
     def _limit_holds(self, state: GangState, now: float) -> None:
