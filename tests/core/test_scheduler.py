@@ -479,6 +479,19 @@ def test_surplus_that_nobody_fills_is_given_up_and_not_claimed_again() -> None:
     assert set(assigns(made.decide(303.0))[0].nodes) == places(1, 2, 3)
 
 
+def test_surplus_is_claimed_again_when_another_promise_is_kept() -> None:
+    made = scheduler([node("a", gpu=1)], gang("x", count=3, minimum=1))
+    for at, name in enumerate("abc"):
+        made.apply(node(name, gpu=1))
+        (assign,) = assigns(made.decide(100.0 * at))
+        bind(made, assign, only=places(0))
+    assert made.decide(400.0) == [Release(X, places(1))]
+    assert made.decide(450.0) == []
+    bind(made, assign)
+    (again,) = assigns(made.decide(460.0))
+    assert dict(again.nodes) == {Place("main", 1): "b"}
+
+
 def test_a_gang_that_shrinks_gives_its_promises_up() -> None:
     made = scheduler([node("a", gpu=4)], gang("x", count=4))
     made.decide(0.0)
