@@ -306,6 +306,27 @@ def test_an_edit_that_makes_a_queue_unusable_is_noted_and_what_was_invalid_is_so
     ]
 
 
+def test_what_another_scheduler_decides_about_is_noted() -> None:
+    ours = names.SCHEDULER
+    proposed = [
+        pod("mine", 1, schedulerName=ours),
+        pod("theirs", 1),
+        job("batch", 1, 1, gang=False),
+        jobset("set", {"a": (1, 1)}, gang=False),
+        pod("other", 1, schedulerName="volcano"),
+    ]
+    found = plan(objects(*proposed), objects(node("n-0")), schedulers=frozenset({ours}))
+    assert brief(found) == [("default/mine", "place", {"default/mine": "n-0"})]
+    left = "muster decides about pods with schedulerName: muster"
+    assert found.notes == [
+        f"Pod default/theirs is left to default-scheduler; {left}",
+        f"Job default/batch is left to default-scheduler; {left}",
+        f"JobSet default/set is left to default-scheduler; {left}",
+        f"Pod default/other is left to volcano; {left}",
+    ]
+    assert plan(objects(*proposed), objects(node("n-0"))).notes == []
+
+
 def topology(*layers: str) -> Object:
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",

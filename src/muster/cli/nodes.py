@@ -14,8 +14,10 @@ def command(
     from muster.cli import show
     from muster.names import GPU, GPU_SHARE
 
+    target = Target(kubeconfig, context)
+
     async def fetch() -> list[nodes.NodeView]:
-        async with reading(Target(kubeconfig, context)) as client:
+        async with reading(target) as client:
             return await nodes.fetch(client)
 
     def used(node: nodes.NodeView, name: str) -> str:
@@ -30,7 +32,8 @@ def command(
         show.machine([nodes.summary(node) for node in found], output)
         return
     if not found:
-        print("no nodes: nobody hosts the embedded cluster now; `muster up` starts it")
+        nobody = ": nobody hosts the embedded cluster now; `muster up` starts it"
+        print("no nodes" + (nobody if target.embedded else ""))
         return
     resources = sorted({resource for node in found for resource in node.capacity}, key=_interest)
     show.table(

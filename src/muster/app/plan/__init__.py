@@ -19,7 +19,10 @@ from typing import Final
 
 import msgspec
 
+from muster.api.base import Object
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.app.forecast import starts
@@ -74,6 +77,8 @@ def plan(
     decided = _decide(core, at)
     found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
     notes += _faults(proposed, core)
+    if schedulers is not None:
+        notes += _left_to_others(proposed, found, schedulers)
     for decision in found.decisions[: found.proposed]:
         group = picture.mirror.groups.get(GangId(decision.gang))
         notes += (f"{decision.gang}: {warning}" for warning in (group.warnings if group is not None else ()))
@@ -124,6 +129,34 @@ def latest(objects: Objects) -> float:
     times = [resource.metadata.creation_timestamp for resource in objects.items.values()]
     times += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
     return max((time.timestamp() for time in times if time is not None), default=0.0)
+
+
+def _left_to_others(proposed: Objects, found: Plan, schedulers: frozenset[str]) -> Iterator[str]:
+    """Jobs and pods of other schedulers, about which there is no decision."""
+    decided = {tuple(each.gang.split("/")[:2]) for each in found.decisions[: found.proposed]}
+    for (kind, namespace, name), resource in proposed.items.items():
+        match resource:
+            case Pod(spec=spec):
+                named = {spec.scheduler_name}
+            case Job(spec=spec):
+                named = {_scheduler_of(spec.template)}
+            case JobSet(spec=spec):
+                templates = (
+                    each.template.get("spec", {}).get("template", {}) for each in spec.replicated_jobs
+                )
+                named = set(map(_scheduler_of, templates))
+            case _:
+                continue
+        if (namespace, name) not in decided and (others := named - schedulers):
+            theirs = " and ".join(each or "default-scheduler" for each in sorted(others))
+            yield (
+                f"{kind.kind} {resource.key} is left to {theirs}; muster decides about pods with "
+                f"schedulerName: {' or '.join(sorted(schedulers))}"
+            )
+
+
+def _scheduler_of(template: Object) -> str:
+    return str(template.get("spec", {}).get("schedulerName", ""))
 
 
 def _faults(proposed: Objects, core: Scheduler) -> Iterator[str]:
