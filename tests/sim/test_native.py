@@ -229,7 +229,7 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         ("job,submit,run,run\n", "f0, line 1, column 4: 'run' comes twice"),
         ("job,submit,run,speed\n", "f0, line 1, column 4: 'speed' is no column; known are job,"),
         ("node,cpu\nn,4,5\n", "f0, line 2: 3 columns; the header has 2"),
-        ("node,cpu\nn,four\n", "f0, line 2, resources.cpu: 'four' is not a quantity"),
+        ("node,cpu\nn,four\n", "f0, line 2, column 2 (cpu): 'four' is not a quantity"),
         ('node,cpu\n"n,4\n', "f0, line 2: not CSV: "),
         ("node,count\nn,many\n", "f0, line 2, column 2 (count): Expected `int | null`, got `str`"),
     ],
@@ -246,12 +246,16 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, said: s
     [
         ("a,0,x,1,1,\n", "line 2, column 3 (run): Expected `float`, got `str`"),
         ("a,0,1,0,1,\n", "line 2, column 4 (pods): Expected `int` >= 1"),
-        ("a,0,1,2,1,3\n", "line 2, pods[0].min: 3; there are 2"),
+        ("a,0,1,2,1,3\n", "line 2, column 6 (pods_min): 3; there are 2"),
+        ("a,0,1,2,-1,\n", "line 2, column 5 (gpus): '-1' is out of range; expected 0 to"),
+        ("a,0,1,2,x,\n", "line 2, column 5 (gpus): 'x' is not a quantity"),
+        ("a,0,1,2,1,\n,,,x,1,\n", "line 3, column 4 (pods): Expected `int`"),
+        ("a,5,1,2,1,\nb,1,1,1,1,\n", "line 3, column 2 (submit): 1 is out of order"),
         ("a,,,2,1,\n", "line 2: submit is empty, and the line above is of another job"),
         ("a,0,1,2,1,\nb,,,2,1,\n", "line 3: submit is empty, and the line above is of another job"),
         (",0,1,2,1,\n,,,2,1,\n", "line 2: Object missing required field `job`"),
         ("a,0,1,2,1,\na,,7,2,1,\n", "line 3: run belongs into the job's first line"),
-        ("a,0,1,2,1,\na,,,2,1,\n", "line 2, pods[1].name: 'main' comes twice"),
+        ("a,0,1,2,1,\na,,,2,1,\n", "line 3, set: 'main' comes twice"),
     ],
 )
 def test_tables_of_jobs_are_read_with_as_much_care(tmp_path: Path, rows: str, said: str) -> None:
@@ -277,7 +281,7 @@ def test_bad_lines_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
         "default/c",
         "default/e",
     ]
-    assert (tally.bad, tally.first_bad.endswith("pods[1].name: 'x' comes twice")) == (3, True)
+    assert (tally.bad, tally.first_bad.endswith("line 3, column 4 (set): 'x' comes twice")) == (3, True)
 
 
 @pytest.mark.parametrize(

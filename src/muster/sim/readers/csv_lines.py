@@ -13,12 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from muster.names import GPU, GPU_PRODUCT
-from muster.sim.readers.lines import lines, shown
-from muster.sim.readers.records import JobRecord, NodeRecord, OutageRecord, Record
+from muster.sim.readers.lines import Line, lines, shown
+from muster.sim.readers.records import JobRecord, NodeRecord, OutageRecord, Record, Told
 from muster.sim.trace import TraceError
-
-#: Where a record stands, and the record or why there is none.
-Told = tuple[str, Record | TraceError]
 
 _JOB: Final = (
     "job",
@@ -42,13 +39,50 @@ _POD_SET: Final = {"set": "name", "pods": "count", "pods_min": "min", "gpu_share
 _NODE: Final = ("node", "count")
 _OUTAGE: Final = ("at", "node", "is")
 _RESOURCES: Final = {"cpu": "cpu", "memory": "memory", "gpus": GPU}
+#: columns by the fields of a pod set, and by resources
+_OF_FIELD: Final = {new: old for old, new in _POD_SET.items()}
+_OF_RESOURCE: Final = {new: old for old, new in _RESOURCES.items()}
+
+
+class Row(Line):
+    """A line of a table, whose fields are called by their columns."""
+
+    __slots__ = ("header", "more")
+
+    header: list[str]
+    #: the lines of further pod sets of the same job
+    more: list["Row"]
+
+    @classmethod
+    def of(cls, line: str, header: list[str]) -> "Row":
+        row = cls(line)
+        row.header, row.more = header, []
+        return row
+
+    def field(self, path: str) -> str:
+        """Of `pods[1].min`: `f.csv, line 4, column 6 (pods_min)`."""
+        row, within = self, path
+        if path.startswith("pods["):
+            number, _, within = path.removeprefix("pods[").partition("]")
+            row, within = [self, *self.more][int(number)], within.lstrip(".")
+        field, _, resource = within.partition(".")
+        if field == "resources" and resource:
+            column = _OF_RESOURCE.get(resource, resource)
+        else:
+            field = field.partition("[")[0]
+            snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in field)
+            column = _OF_FIELD.get(field, snake) if path.startswith("pods[") else snake
+        if not column:
+            return str(row)
+        at = f"column {self.header.index(column) + 1} ({column})" if column in self.header else column
+        return f"{row}, {at}"
 
 
 def records(path: Path) -> Iterator[Told]:
     """Raises TraceError for the file."""
     table: _Table | None = None
     for number, text in lines(path):
-        where = f"{path}, line {number}"
+        where = Line(f"{path}, line {number}")
         if not text.strip():
             continue
         if table is None:
@@ -114,9 +148,10 @@ class _Table:
     def line(self, fields: list[str], where: str) -> Told | None:
         if len(fields) != len(self._header):
             raise TraceError(f"{where}: {len(fields)} columns; the header has {len(self._header)}")
-        return self.row({name: text for name, text in zip(self._header, fields, strict=True) if text}, where)
+        row = {name: text for name, text in zip(self._header, fields, strict=True) if text}
+        return self.row(row, Row.of(where, self._header))
 
-    def row(self, row: dict[str, str], where: str) -> Told | None:
+    def row(self, row: dict[str, str], where: Row) -> Told | None:
         raise NotImplementedError
 
     def last(self) -> Told | None:
@@ -126,28 +161,16 @@ class _Table:
         """The record under way, if a line that cannot be read may be part of it: it is left out."""
         return None
 
-    def _record(self, type_: type[Record], value: Mapping[str, Any], where: str) -> Record:  # Any: JSON
+    def _record(self, type_: type[Record], value: Mapping[str, Any], where: Row) -> Record:  # Any: JSON
         try:
             return msgspec.convert(value, type_, strict=False)
         except msgspec.ValidationError as error:
             message, _, path = str(error).partition(" - at `$")
-            raise TraceError(f"{where}{self._column(path.rstrip('`'))}: {message}") from None
-
-    def _column(self, path: str) -> str:
-        """`, column 3 (pods_min)`, of a path such as `.pods[0].min`; nothing of the record itself."""
-        if not path:
-            return ""
-        last = path.rpartition(".")[2].partition("[")[0]
-        names = {new: old for old, new in _POD_SET.items()} if path.startswith(".pods[") else {}
-        snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in last)
-        column = names.get(last, snake)
-        return (
-            f", column {self._header.index(column) + 1} ({column})" if column in self._header else f", {last}"
-        )
+            raise TraceError(f"{where.field(path.rstrip('`').lstrip('.'))}: {message}") from None
 
 
 class _Nodes(_Table):
-    def row(self, row: dict[str, str], where: str) -> Told | None:
+    def row(self, row: dict[str, str], where: Row) -> Told | None:
         labels = {key.removeprefix("label:"): row.pop(key) for key in [*row] if key.startswith("label:")}
         if "product" in row:
             labels[GPU_PRODUCT] = row.pop("product")
@@ -156,16 +179,16 @@ class _Nodes(_Table):
 
 
 class _Outages(_Table):
-    def row(self, row: dict[str, str], where: str) -> Told | None:
+    def row(self, row: dict[str, str], where: Row) -> Told | None:
         return where, self._record(OutageRecord, row, where)
 
 
 class _Jobs(_Table):
     def __init__(self, header: list[str]) -> None:
         super().__init__(header)
-        self._where, self._job = "", dict[str, Any]()  # Any: JSON
+        self._where, self._job = Row.of("", header), dict[str, Any]()  # Any: JSON
 
-    def row(self, row: dict[str, str], where: str) -> Told | None:
+    def row(self, row: dict[str, str], where: Row) -> Told | None:
         resources = _resources(row)
         pods: dict[str, Any] = {new: row.pop(old) for old, new in _POD_SET.items() if old in row}  # Any: JSON
         pods["resources"] = resources
@@ -176,6 +199,7 @@ class _Jobs(_Table):
             if extra:
                 raise TraceError(f"{where}: {', '.join(extra)} belongs into the job's first line")
             self._job["pods"].append(pods)
+            self._where.more.append(where)
             return None
         before = self.last()
         value: dict[str, Any] = dict(row)  # Any: JSON

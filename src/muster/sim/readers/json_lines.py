@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from muster.sim.readers.lines import lines
+from muster.sim.readers.lines import Line, lines
 from muster.sim.readers.records import (
     GatherRecord,
     JobRecord,
@@ -22,6 +22,7 @@ from muster.sim.readers.records import (
     PodSetRecord,
     QueueRecord,
     Record,
+    Told,
 )
 from muster.sim.trace import TraceError
 
@@ -45,18 +46,18 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _JOB: Final = re.compile(r'\s*\{\s*"job"\s*:')
 
 
-def records(path: Path) -> Iterator[tuple[str, Record | TraceError]]:
-    """Where each record stands, and the record or why there is none. Raises TraceError for the file."""
+def records(path: Path) -> Iterator[Told]:
+    """Raises TraceError for the file."""
     for number, text in lines(path):
         if text.strip():
-            where = f"{path}, line {number}"
+            where = Line(f"{path}, line {number}")
             try:
                 yield where, _record(text, where)
             except TraceError as error:
                 yield where, error
 
 
-def _record(text: str, where: str) -> Record:
+def _record(text: str, where: Line) -> Record:
     kind = "job"
     try:
         if not _JOB.match(text):  # as nearly every line does
@@ -70,7 +71,7 @@ def _record(text: str, where: str) -> Record:
         if message.startswith("Object contains unknown field"):
             type_ = _INNER.get(field.partition("[")[0], _KINDS[kind].type)
             message += f"; known are {', '.join(type_.__struct_encode_fields__)}"
-        raise TraceError(f"{where}{', ' if field else ''}{field}: {message}") from None
+        raise TraceError(f"{where.field(field)}: {message}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         message, _, position = str(error).removeprefix("JSON is malformed: ").rpartition(" (byte ")
         at = int(position.rstrip(")")) if message else len(text)  # where it breaks off

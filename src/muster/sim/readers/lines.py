@@ -22,6 +22,21 @@ _GZIP: Final = b"\x1f\x8b"
 _SHOWN: Final = 40  # characters of a line in a message
 
 
+class Line(str):
+    """A line of a file, as errors name it, and what is said of its fields."""
+
+    __slots__ = ()
+
+    def field(self, path: str) -> str:
+        """Where a field is: `f.json, line 3, pods[0].min`. "" is the line itself."""
+        return f"{self}, {path}" if path else str(self)
+
+    def fault(self, error: ValueError) -> TraceError:
+        """The error of a field, whose message begins with the field's path."""
+        path, _, message = str(error).partition(": ")
+        return TraceError(f"{self.field(path)}: {message}")
+
+
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbers from 1, and lines without their end. Raises TraceError."""
     number = 0

@@ -16,7 +16,7 @@ from muster.core.queues.faults import faults_of
 from muster.core.topology import CLUSTER, NODE
 from muster.names import GPU
 from muster.sim.readers import csv_lines, json_lines
-from muster.sim.readers.lines import first
+from muster.sim.readers.lines import Line, first
 from muster.sim.readers.records import (
     MOST,
     JobRecord,
@@ -25,6 +25,7 @@ from muster.sim.readers.records import (
     OutageRecord,
     QueueRecord,
     Record,
+    Told,
     job,
     layers,
     nodes,
@@ -43,8 +44,8 @@ class Native(Trace):
         """Reads what comes before the jobs; raises TraceError."""
         self._paths, self._skip_bad = paths, skip_bad
         found: dict[NodeName, NodeChanged] = {node.name: node for node in given}
-        queues: dict[str, tuple[QueueChanged, str]] = {}
-        outages: list[tuple[Outage, str]] = []
+        queues: dict[str, tuple[QueueChanged, Line]] = {}
+        outages: list[tuple[Outage, Line]] = []
         self._layers: tuple[str, ...] = (CLUSTER, NODE)
         for path in paths:
             for where, record in _records(path):
@@ -80,15 +81,15 @@ class Native(Trace):
         self.nodes = [found[name] for name in sorted(found)]
         for each, where in outages:
             if each.node not in found:
-                raise TraceError(f"{where}, node: there is no node {each.node}")
+                raise TraceError(f"{where.field('node')}: there is no node {each.node}")
         self.outages = sorted((each for each, _ in outages), key=lambda each: (each.at, each.node, each.up))
         self.resource = GPU if capacity(self.nodes, GPU) else CPU
         self._capacity = capacity(self.nodes, self.resource)
 
-    def _add(self, found: dict[NodeName, NodeChanged], record: NodeRecord, where: str) -> None:
+    def _add(self, found: dict[NodeName, NodeChanged], record: NodeRecord, where: Line) -> None:
         for node in nodes(record, where):
             if node.name in found:
-                raise TraceError(f"{where}, node: {node.name} comes twice")
+                raise TraceError(f"{where.field('node')}: {node.name} comes twice")
             found[node.name] = node
         if len(found) > MOST:
             raise TraceError(f"{where}: more than {MOST} nodes")
@@ -115,7 +116,7 @@ class Native(Trace):
                 else:
                     yield found
 
-    def _job(self, record: Record | TraceError, where: str, last: float, *, header: bool) -> Job | None:
+    def _job(self, record: Record | TraceError, where: Line, last: float, *, header: bool) -> Job | None:
         if isinstance(record, TraceError):
             raise record
         if not isinstance(record, JobRecord):
@@ -125,12 +126,12 @@ class Native(Trace):
         found = job(record, self.resource, where)
         if found.submitted < last:
             raise TraceError(
-                f"{where}, submit: {record.submit:g} is out of order; the job before has {last:g}"
+                f"{where.field('submit')}: {record.submit:g} is out of order; the job before has {last:g}"
             )
         if found.queue not in self._queues:
-            raise TraceError(f"{where}, queue: there is no queue {found.queue}")
+            raise TraceError(f"{where.field('queue')}: there is no queue {found.queue}")
         if found.queue in self._inner:
-            raise TraceError(f"{where}, queue: {found.queue} has queues below it; name one of them")
+            raise TraceError(f"{where.field('queue')}: {found.queue} has queues below it; name one of them")
         wanted = [*(each.layer for each in found.gather), *filter(None, [found.exclusive])]
         unknown = [layer for layer in wanted if layer not in self._layers]
         if unknown:
@@ -152,5 +153,5 @@ def begins(text: str) -> bool:
     return text.lstrip().startswith("{") or csv_lines.begins(text)
 
 
-def _records(path: Path) -> Iterator[csv_lines.Told]:
+def _records(path: Path) -> Iterator[Told]:
     return json_lines.records(path) if first(path).lstrip().startswith("{") else csv_lines.records(path)

@@ -2,7 +2,7 @@
 
 Nodes, queues, layers of the network and outages of nodes; and jobs, which can say all that the core knows of
 a gang. docs/replay.md describes every field. Each record is checked by itself here, and against the others
-as far as they are known; `where` names file and line in errors.
+as far as they are known; `where` names file and line in errors, and their fields.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ from muster.core.gang import (
 )
 from muster.core.topology import CLUSTER, NODE
 from muster.names import GPU_SHARE
-from muster.sim.readers.lines import LARGEST, shown
+from muster.sim.readers.lines import LARGEST, Line, shown
 from muster.sim.trace import WHOLE, Job, Outage, TraceError, size
 
 #: Pods of one job, nodes of one trace; and the largest amount in the core's integers.
@@ -125,8 +125,15 @@ class JobRecord(Record, frozen=True):
     failures: list[Seconds] = []
 
 
-def nodes(record: NodeRecord, where: str) -> Iterator[NodeChanged]:
-    capacity = _amounts(record.resources, quantity.capacity, f"{where}, resources")
+#: Where a record stands, and the record or why there is none.
+Told = tuple[Line, Record | TraceError]
+
+
+def nodes(record: NodeRecord, where: Line) -> Iterator[NodeChanged]:
+    try:
+        capacity = _amounts(record.resources, quantity.capacity, "resources")
+    except ValueError as error:
+        raise where.fault(error) from None
     labels = tuple(sorted(record.labels.items()))
     for name in (
         [record.node] if record.count is None else [f"{record.node}-{i}" for i in range(record.count)]
@@ -134,9 +141,12 @@ def nodes(record: NodeRecord, where: str) -> Iterator[NodeChanged]:
         yield NodeChanged(NodeName(name), capacity, labels)
 
 
-def queue(record: QueueRecord, where: str) -> QueueChanged:
+def queue(record: QueueRecord, where: Line) -> QueueChanged:
     def amounts(field: str, value: Resources) -> Amounts:
-        return _amounts(value, quantity.capacity, f"{where}, {field}")
+        try:
+            return _amounts(value, quantity.capacity, field)
+        except ValueError as error:
+            raise where.fault(error) from None
 
     return QueueChanged(
         Queue(
@@ -154,11 +164,11 @@ def queue(record: QueueRecord, where: str) -> QueueChanged:
     )
 
 
-def layers(record: LayersRecord, where: str) -> LayersChanged:
+def layers(record: LayersRecord, where: Line) -> LayersChanged:
     names = [layer.name for layer in record.layers]
     for number, name in enumerate(names):
         if name in (CLUSTER, NODE, *names[:number]):
-            raise TraceError(f"{where}, layers[{number}].name: {shown(name)} is there already")
+            raise TraceError(f"{where.field(f'layers[{number}].name')}: {shown(name)} is there already")
     return LayersChanged(tuple(Layer(layer.name, tuple(layer.keys)) for layer in record.layers))
 
 
@@ -166,20 +176,20 @@ def outage(record: OutageRecord) -> Outage:
     return Outage(record.at, NodeName(record.node), up=record.event == "up")
 
 
-def job(record: JobRecord, resource: str, where: str) -> Job:
+def job(record: JobRecord, resource: str, where: Line) -> Job:
     """Raises TraceError; that there are its queue and its layers is not looked at."""
     try:
         pod_sets = _pod_sets(_ENCODE(record.pods))
     except OverflowError as error:
-        raise TraceError(f"{where}, pods: a number is out of range: {error}") from None
+        raise TraceError(f"{where.field('pods')}: a number is out of range: {error}") from None
     except ValueError as error:
-        raise TraceError(f"{where}, {error}") from None
+        raise where.fault(error) from None
     places = sum(pod_set.count for pod_set in pod_sets)
     if places > MOST:
-        raise TraceError(f"{where}, pods: {places} in all; expected {MOST} at most")
+        raise TraceError(f"{where.field('pods')}: {places} in all; expected {MOST} at most")
     least = sum(pod_set.min_count for pod_set in pod_sets) if record.min is None else record.min
     if least > places:
-        raise TraceError(f"{where}, min: {least}; there are {places} pods")
+        raise TraceError(f"{where.field('min')}: {least}; there are {places} pods")
     run = record.run if record.limit is None else min(record.run, record.limit)
     return Job(
         GangId(f"{record.namespace}/{record.job}"),
@@ -203,7 +213,7 @@ def job(record: JobRecord, resource: str, where: str) -> Job:
         ),
         exclusive=record.exclusive,
         failures=tuple(record.failures),
-        where=where,
+        where=str(where),
     )
 
 
@@ -231,8 +241,9 @@ def _pod_sets(packed: bytes) -> tuple[PodSet, ...]:
 
 
 def _amounts(
-    resources: Mapping[str, str | int | float], rounded: Callable[[str, str | int | float], int], where: str
+    resources: Mapping[str, str | int | float], rounded: Callable[[str, str | int | float], int], path: str
 ) -> Amounts:
+    """Raises ValueError, which begins with the path of the field."""
     amounts = {}
     for resource, text in resources.items():
         try:
@@ -240,10 +251,10 @@ def _amounts(
                 raise ValueError(f"{text} is no amount")
             amount = rounded(resource, text)
         except ValueError as error:
-            raise TraceError(f"{where}.{resource}: {error}") from None
+            raise ValueError(f"{path}.{resource}: {error}") from None
         if not 0 <= amount <= _LARGEST_AMOUNT:
             most = quantity.show(resource, _LARGEST_AMOUNT)
-            raise TraceError(f"{where}.{resource}: {shown(str(text))} is out of range; expected 0 to {most}")
+            raise ValueError(f"{path}.{resource}: {shown(str(text))} is out of range; expected 0 to {most}")
         if amount:
             amounts[resource] = amount
     return tuple(sorted(amounts.items()))
