@@ -593,4 +593,20 @@ FAULTS: Final = (
         "            above.carried_over = -1\n",
         ("tests/core/test_fairness.py",),
     ),
+    Fault(
+        "newcomers are behind those who wait, whatever their rank",
+        "waiting bound",
+        "core/quiet.py",
+        "all(mine < key for key in newcomers if key is not None)",
+        "True",
+        ("tests/core/test_quiet.py",),
+    ),
+    Fault(
+        "who could end others is passed over",
+        "work conservation",
+        "core/quiet.py",
+        "return self._ends_nobody(account, line) and all(",
+        "return all(",
+        ("tests/core/test_quiet.py",),
+    ),
 )

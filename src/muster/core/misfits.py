@@ -23,6 +23,8 @@ class Misfits:
         self._room = (-1, -1)
         #: `Nodes.revision` after the last cycle
         self._as_of = -1
+        #: nothing that was found out before this cycle may be otherwise now
+        self.stand = False
         #: somebody has come who may be company for those who waited for it
         self.company = False
 
@@ -39,6 +41,7 @@ class Misfits:
         """A new cycle: forget what may fit now."""
         room = (self._ledger.given, self._nodes.capacity_revision)
         changed, behind = self.changed, self._fit.exact.behind
+        self.stand = room == self._room and not (changed or behind or self.company)
         if room != self._room:
             self._verdicts.clear()
             self._room = room
@@ -71,3 +74,4 @@ class Misfits:
     def clear(self) -> None:
         """Whatever did not fit may fit now."""
         self._verdicts.clear()
+        self._room = (-1, -1)

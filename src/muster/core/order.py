@@ -92,13 +92,33 @@ class Line:
         entries = (entry for file in self.files.values() for entry in file.entries)
         return (state for _, state in sorted(entries))
 
-    def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> None:
-        """Where it belongs as it is now, wherever it stood."""
+    def heads(self) -> "list[_Head]":
+        """The first of each file."""
+        return [(file.entries[0], 0, file) for file in self.files.values()]
+
+    def heads_of(self, gangs: Iterable[GangId]) -> "list[_Head]":
+        """The first of these in each file."""
+        first: dict[Hashable, _Key] = {}
+        for kind, key in [self._standing[gang] for gang in gangs if gang in self._standing]:
+            first[kind] = min(key, first.get(kind, key))
+        heads = []
+        for kind, key in first.items():
+            file = self.files[kind]
+            position = bisect_left(file.entries, (key,))
+            heads.append((file.entries[position], position, file))
+        return heads
+
+    def key(self, gang: GangId) -> _Key | None:
+        """Where it stands; None: not in this line."""
+        return self._standing[gang][1] if gang in self._standing else None
+
+    def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> bool:
+        """Where it belongs as it is now, wherever it stood. False if it stands there already."""
         kind = self._kind(state)
         # Of equal length: while a queue's order changes, its gangs stand there with keys of either kind.
         key: _Key = (0, *state.rank[1:]) if order is QueueOrder.FIFO else state.rank
         if self._standing.get(state.id) == (kind, key):
-            return
+            return False
         self.drop(state.id)
         self._standing[state.id] = kind, key
         file = self.files.get(kind)
@@ -106,6 +126,7 @@ class Line:
             file = self.files[kind] = File(state.want, state.plain)
         file.want = state.want
         insort(file.entries, (key, state))
+        return True
 
     def drop(self, gang: GangId) -> None:
         kind, key = self._standing.pop(gang, (None, None))
@@ -138,6 +159,8 @@ class Lines:
         self.begun, self.gated = Line(), Line()
         self.of_queue: dict[str, Line] = {}
         self._where: dict[GangId, Line] = {}
+        #: who has come into a line, or stands elsewhere in it, since the last walk
+        self.newcomers: set[GangId] = set()
 
     def __bool__(self) -> bool:
         """Whether anybody lacks anything."""
@@ -161,7 +184,8 @@ class Lines:
             if before is not None:
                 before.drop(state.id)
             self._where[state.id] = line
-        line.put(state, order)
+        if line.put(state, order):
+            self.newcomers.add(state.id)
 
     def drop(self, gang: GangId) -> None:
         line = self._where.pop(gang, None)
@@ -186,9 +210,11 @@ class Turns:
         hopeless: Callable[[GangState, Want | Full, bool], bool],
         *,
         seen: bool,
+        only_new: bool = False,
     ) -> None:
+        """`only_new`: everybody but newcomers is known to be hopeless (`quiet.py`)."""
         self._lines, self._queues, self._admission = lines, queues, admission
-        self._lapsed, self._hopeless, self._seen = lapsed, hopeless, seen
+        self._lapsed, self._hopeless, self._seen, self._only_new = lapsed, hopeless, seen, only_new
         self._last: list[GangState] = []
         #: what would be over, by queue
         self._over: dict[Account, list[_Head]] = {}
@@ -223,8 +249,7 @@ class Turns:
             account = queues.find(name)
             if account is None or account.fault or account.children:
                 barred[name] = line
-            elif line.files:
-                heads = ((file.entries[0], 0, file) for file in line.files.values())
+            elif heads := line.heads_of(self._lines.newcomers) if self._only_new else line.heads():
                 walks[account] = Walk(account, heads, self._hopeless_within)
         for name in sorted(barred):
             self._bar(barred[name])
@@ -320,7 +345,7 @@ class Turns:
         (_, state), _, file = head
         return not self._seen and file.want is not None and self._hopeless(state, file.want, False)
 
-    def _walk_over(self, account: Account, heads: Iterable["_Head"]) -> "Walk":
+    def _walk_over(self, account: Account, heads: list["_Head"]) -> "Walk":
         """Seen or not, who is hopeless takes no part in the race: what he would take counts for nobody."""
 
         def hopeless(head: "_Head") -> bool:
@@ -363,7 +388,7 @@ class Walk:
     one with the least share.
     """
 
-    def __init__(self, account: Account, heads: Iterable[_Head], hopeless: Callable[[_Head], bool]) -> None:
+    def __init__(self, account: Account, heads: list[_Head], hopeless: Callable[[_Head], bool]) -> None:
         """`hopeless`: whether a head, and all of its file behind it, is passed over."""
         self.account = account
         self._hopeless = hopeless
@@ -376,7 +401,7 @@ class Walk:
                 gang = head[0][1].gang
                 self._heads.setdefault(gang.namespace if gang is not None else "", []).append(head)
         else:
-            self._heads[""] = [*heads]
+            self._heads[""] = heads
         for some in self._heads.values():
             heapify(some)
 

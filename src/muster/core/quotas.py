@@ -29,6 +29,10 @@ class Quotas:
         #: counts changes of what quotas have left
         self.changes = 0
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._rooms)
+
     def change(self, name: Name, room: Amounts) -> bool:
         """What the quota has left, as the API server says. False if nothing changed."""
         if self._rooms.get(name) == dict(room):
@@ -43,7 +47,7 @@ class Quotas:
 
     def settle(self, state: GangState) -> None:
         """Bring up to date what is kept for a gang's pods that have places and are not there yet."""
-        if not self._rooms and state.id not in self._of:
+        if not self and state.id not in self._of:
             return
         for name, amounts in self._of.pop(state.id, ()):
             _add(self._promised[name], amounts, -1)
@@ -61,7 +65,7 @@ class Quotas:
     def concern(self, state: GangState) -> bool:
         """Whether any of its pods is still to be charged to a quota."""
         gang = state.gang
-        return bool(self._rooms) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
+        return bool(self) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
 
     def exceeded(self, state: GangState, want: Want) -> str | None:
         """Where the minimum of what is wanted would ask for more than is left."""

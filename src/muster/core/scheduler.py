@@ -36,6 +36,7 @@ from muster.core.nodes import Nodes
 from muster.core.order import Lines, Turn, Turns
 from muster.core.packing import Order, Pack
 from muster.core.preemption import Preemption
+from muster.core.quiet import Quiet
 from muster.core.remedies import Remedies
 from muster.core.remedies.rehearsal import Rehearsal
 from muster.core.settlement import Settlement
@@ -85,6 +86,7 @@ class Scheduler:
         self._misfits = Misfits(self.ledger, self.fit)
         self._admission = Admission(self.queues, self.quotas, cluster.wants)
         self._lines = Lines(self.queues, self.ends.duration if backfill.reserves else None)
+        self._quiet = Quiet(cluster, self._lines, self._misfits, self.preemption, self.reservations)
         # Who does it
         self._facts = Facts(hold, cluster, self.preemption, self._misfits)
         self._settlement = Settlement(hold, cluster, self.preemption, self._misfits, self._lines)
@@ -136,12 +138,25 @@ class Scheduler:
         self._misfits.begin()
         self.fit.exact.next_cycle()
         self.preemption.next_cycle(now, changed=self._misfits.changed)
-        self.reservations.begin(now)
         # Who is explained is looked at, hopeless or not: what keeps him may be his own.
         seen = self.config.explain
-        turns = Turns(self._lines, self.queues, self._admission, lapsed, self._starts.hopeless, seen=seen)
+        quiet = not (seen or lapsed) and self._quiet.lasts(now)
+        if quiet:
+            self.reservations.go_on(now)
+        else:
+            self.reservations.begin(now)
+        turns = Turns(
+            self._lines,
+            self.queues,
+            self._admission,
+            lapsed,
+            self._starts.hopeless,
+            seen=seen,
+            only_new=quiet,
+        )
         placed = [decision for turn in self._in_order(turns) for decision in self._starts.place(turn, now)]
         self.served = [*turns.served.values()]
+        self._lines.newcomers.clear()
         # 5. Who has started, who was evicted
         self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
         self._settlement.settle()
@@ -150,6 +165,7 @@ class Scheduler:
         if self.config.explain:
             waits = self._explainer.explain(self.served, self._misfits.verdicts, now)
         reserves = self.reservations.end()
+        self._quiet.note(self.served)
         self._misfits.end(started=any(isinstance(decision, Assign) for decision in placed))
         return [*releases, *placed, *reserves, *waits]
 

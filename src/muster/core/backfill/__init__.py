@@ -104,6 +104,17 @@ class Reservations:
         self._held.clear()
         self._never.clear()
 
+    def stand(self, now: float) -> bool:
+        """Whether the next cycle may `go_on` from the last one: what begins is still to come, nobody who may
+        be told of a time later on was told that there is none, and all is as it was."""
+        at_rest = not self._never and self._closed is None and all(each.at > now for each in self.made)
+        return at_rest and self._as_of == self._state
+
+    def go_on(self, now: float) -> None:
+        """A new cycle, in which reservations, and those whom they hold up, are those of the last one."""
+        self._now, self._unchanged, self._kept = now, None, None
+        self._held.clear()
+
     @contextmanager
     def set_aside(self) -> Iterator[None]:
         """Cycles that begin in here are only thought of: afterwards all is as it was."""
@@ -117,7 +128,7 @@ class Reservations:
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
-        self._as_of = self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
+        self._as_of = self._state
         if not self.made:
             self._timetable.clear()
             self._told.clear()
@@ -351,7 +362,12 @@ class Reservations:
     def _is_as_it_was(self) -> bool:
         if self._unchanged is not None:
             return self._unchanged
-        return self._as_of == (self._nodes.capacity_revision, self._nodes.revision, self._ends.moved)
+        return self._as_of == self._state
+
+    @property
+    def _state(self) -> tuple[int, int, int]:
+        """As long as it is the same, so are amounts and ends."""
+        return self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
 
     def _reserve(self, state: GangState, claim: Claim) -> Reservation | None:
         gang = state.gang

@@ -142,6 +142,13 @@ class Preemption:
             return False
         return lower or bool(self._reclaims(gang.queue, want))
 
+    def idle(self, queue: str, priority: int) -> bool:
+        """Whether no gang of this queue, of this priority or less, can end anybody, whatever it wants."""
+        return not self.departures and all(
+            other == queue and (not running or min(running) >= priority)
+            for other, running in self._running.items()
+        )
+
     def conceivable(self, state: GangState, want: Want) -> bool:
         """Whether there is anybody whom it may end, as queues are now, and whatever was found out."""
         gang = state.gang

@@ -1,0 +1,83 @@
+"""Quiet cycles: since the last one nothing has happened but that gangs have come, so only they are looked at.
+
+In the last cycle everybody who waits still was refused: he did not fit, or he would have delayed the one
+reservation. Neither changes while room is only taken and time passes, whoever comes after the gang that has
+the reservation. So such a cycle costs as much as there are newcomers, however many wait.
+
+What else could change a refusal is ruled out for all together, not gang by gang: room that was given, or will
+be when victims have gone; wants that one pod more may make fit; searches that were put off; limits and shares
+of queues, and quotas; somebody whom one of those who wait could end; a reservation that begins; and anybody
+who was looked at in the last cycle and was not refused for good. Else everybody has his turn. What is
+left are clusters of one queue with nothing but room in the way, where nobody is told why he waits: replays
+of traces.
+"""
+
+from collections.abc import Iterable
+
+from muster.core.backfill import Reservations
+from muster.core.backfill.timetable import Reservation
+from muster.core.cluster import Cluster
+from muster.core.gang import QueueOrder
+from muster.core.gangs import GangState
+from muster.core.misfits import Misfits
+from muster.core.order import Line, Lines
+from muster.core.preemption import Preemption
+from muster.core.queues.account import Account
+
+
+class Quiet:
+    def __init__(
+        self,
+        cluster: Cluster,
+        lines: Lines,
+        misfits: Misfits,
+        preemption: Preemption,
+        reservations: Reservations,
+    ) -> None:
+        self._gangs, self._queues, self._quotas = cluster.gangs, cluster.queues, cluster.quotas
+        self._lines, self._misfits = lines, misfits
+        self._preemption, self._reservations = preemption, reservations
+        #: everybody who was looked at in the last cycle has started or has a reservation
+        self._settled = False
+        #: `Queues.plantings` in the last cycle
+        self._rules = -1
+
+    def lasts(self, now: float) -> bool:
+        """Whether only newcomers can start in this cycle. Of misfits it is known already what stands."""
+        if not (self._settled and self._misfits.stand and self._reservations.stand(now)):
+            return False
+        account = self._free_queue()
+        if account is None or self._lines.begun.files:
+            return False
+        line, made = self._lines.of_queue.get(account.name), self._reservations.made
+        if line is None or not line.files:
+            return not made
+        return self._ends_nobody(account, line) and all(self._waits_on(each, line) for each in made)
+
+    def note(self, served: Iterable[GangState]) -> None:
+        """A cycle is over, in which these were looked at."""
+        reserved = [each.gang for each in self._reservations.made]
+        waiting = (state.id for state in served if state.want is not None)
+        self._settled = len(reserved) <= 1 and all(gang in reserved for gang in waiting)
+        self._rules = self._queues.plantings
+
+    def _free_queue(self) -> Account | None:
+        """The only queue, as in the last cycle, if everybody in it may have what he wants, by rank."""
+        if self._rules != self._queues.plantings or len(self._queues.accounts) != 1 or self._quotas:
+            return None
+        (account,) = self._queues.accounts.values()
+        free = account.unruled and not account.capped and account.rules.order is QueueOrder.PRIORITY
+        return account if free else None
+
+    def _ends_nobody(self, account: Account, line: Line) -> bool:
+        """No gang of the line can make others leave."""
+        first = min(file.entries[0][0] for file in line.files.values())
+        return self._preemption.idle(account.name, priority=-first[0])
+
+    def _waits_on(self, reservation: Reservation, line: Line) -> bool:
+        """Whether the gang that has it waits as before, and all newcomers come after it."""
+        state, want = self._gangs.get(reservation.gang), reservation.want
+        if state is None or state.want is not want or not state.plain or want not in self._misfits.verdicts:
+            return False
+        mine, newcomers = line.key(state.id), map(line.key, self._lines.newcomers)
+        return mine is not None and all(mine < key for key in newcomers if key is not None)
