@@ -282,3 +282,6 @@ def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
     for first in range(len(asked)):
         for gang, outlook in rehearsal.outlooks(asked[first:], 10_000).items():
             assert rehearsal.outlooks([core.gangs[gang]], 10_000) == {gang: outlook}
+        for other in [state for state in core.gangs.values() if state.pods]:
+            for gang, starts in rehearsal.starts_without(other, asked[first:], 10_000).items():
+                assert rehearsal.starts_without(other, [core.gangs[gang]], 10_000) == {gang: starts}

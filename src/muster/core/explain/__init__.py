@@ -89,8 +89,17 @@ class Explainer:
         return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
 
     def _cases(self, verdicts: Mapping[Want, Verdict | None]) -> Callable[[Want], Case]:
+        """One case per want: all see the ledger as it is now."""
         holding: dict[str, list[GangState]] = {}
-        return lambda want: Case(self._cluster, want, verdicts.get(want), holding)
+        cases: dict[Want, Case] = {}
+
+        def case_of(want: Want) -> Case:
+            case = cases.get(want)
+            if case is None:
+                case = cases[want] = Case(self._cluster, want, verdicts.get(want), holding)
+            return case
+
+        return case_of
 
     @property
     def behind(self) -> bool:

@@ -31,8 +31,8 @@ from muster.core.remedies.expected_start import expected_start
 from muster.core.remedies.fewer_pods import fewer_pods
 from muster.core.remedies.other_queue import other_queue
 from muster.core.remedies.preempting import preempting
-from muster.core.remedies.question import Admission, Question
-from muster.core.remedies.rehearsal import Outlook, Rehearsal
+from muster.core.remedies.question import Admission, Foresight, Question
+from muster.core.remedies.rehearsal import Rehearsal
 from muster.core.remedies.smaller_pods import smaller_pods
 from muster.core.remedies.without_layer import without_layer
 
@@ -101,7 +101,7 @@ class Remedies:
         self._preemption, self._reservations = preemption, reservations
         #: what was found, as long as nothing changes
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
-        self._outlooks: dict[GangId, Outlook | None] = {}
+        self._foresight = Foresight()
         self._as_of: Hashable = None
         #: by queue those who are asked about in this cycle, in serving order
         self._asked: dict[str, dict[GangId, tuple[GangState, Code]]] = {}
@@ -114,7 +114,7 @@ class Remedies:
         """A new cycle. Who waits, and why, in serving order."""
         if self._as_of != self._rehearsal.as_of or (now != self._now and self._rehearsal.timed):
             self._known.clear()
-            self._outlooks.clear()
+            self._foresight = Foresight()
         self._now, self._left, self.behind = now, self._trials, False
         self._asked.clear()
         for state, explanation in waiting:
@@ -142,7 +142,9 @@ class Remedies:
             if self._left <= 0:
                 self.behind = True
                 return explanation
-            question = self._question(state, explanation, case_of, asked.values(), self._outlooks, patience=1)
+            question = self._question(
+                state, explanation, case_of, asked.values(), self._foresight, patience=1
+            )
             known = self._known[state.id] = (explanation.code, *_answer(question))
             self._left -= question.trials
         _, found, start = known
@@ -155,7 +157,9 @@ class Remedies:
         if not _may_be_helped(state, explanation):
             return explanation
         only = [(state, explanation.code)]
-        found, start = _answer(self._question(state, explanation, case_of, only, {}, patience=PATIENCE))
+        found, start = _answer(
+            self._question(state, explanation, case_of, only, Foresight(), patience=PATIENCE)
+        )
         return replace(explanation, remedies=found, expected_start=start)
 
     def _question(
@@ -164,7 +168,7 @@ class Remedies:
         explanation: Explanation,
         case_of: Callable[[Want], Case],
         asked: Iterable[tuple[GangState, Code]],
-        outlooks: dict[GangId, Outlook | None],
+        foresight: Foresight,
         *,
         patience: int,
     ) -> Question:
@@ -183,8 +187,8 @@ class Remedies:
             self._reservations,
             self._rehearsal,
             self._now,
-            [s for s, code in asked if code in PASSING and self._reservations.of(s.id) is None],
-            outlooks,
+            [other for other, code in asked if code in PASSING],
+            foresight,
             patience,
         )
 

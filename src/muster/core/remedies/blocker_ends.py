@@ -21,7 +21,7 @@ TRIED: Final = 6
 def blocker_ends(question: Question) -> Iterator[Remedy]:
     """At most one."""
     for other in _candidates(question)[:TRIED]:
-        if question.has_room(without=other) and question.starts(without=other):
+        if question.has_room(without=other) and question.starts_without(other):
             yield Remedy(f"when {other.id} ends", LATER)
             return
 

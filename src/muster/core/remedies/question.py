@@ -7,7 +7,8 @@ only what it confirms is told.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Final, Protocol
 
 from muster.core.backfill import Reservations
@@ -50,6 +51,15 @@ class Admission(Protocol):
 
 
 @dataclass
+class Foresight:
+    """What was found out for several gangs at once, as long as nothing changes."""
+
+    #: who starts if another ends, by that other
+    ends: dict[GangId, dict[GangId, bool]] = field(default_factory=dict)
+    outlooks: dict[GangId, Outlook | None] = field(default_factory=dict)
+
+
+@dataclass
 class Question:
     """What would start this gang? `claim` is what it would be placed with, `case` why that does not fit."""
 
@@ -63,9 +73,9 @@ class Question:
     reservations: Reservations
     rehearsal: Rehearsal
     now: float
-    #: the gangs of its queue that are asked when they start, in serving order; and what was found out
+    #: the gangs of its queue for which it is asked what the ends of others mean, in serving order
     asked: Sequence[GangState]
-    outlooks: dict[GangId, Outlook | None]
+    foresight: Foresight
     #: how many times as much as usual may be tried
     patience: int = 1
     #: how many placements were tried
@@ -105,12 +115,22 @@ class Question:
         ledger.rollback(mark)
         return isinstance(placed, dict)
 
-    def starts(self, gang: Gang | None = None, *, without: GangState | None = None) -> bool:
-        """Whether it starts in the next cycle if this is changed (`Rehearsal.starts`)."""
-        before = self.rehearsal.trials
-        starts = self.rehearsal.starts(self.state, gang, without=without, most=MOST * self.patience)
-        self.trials += 1 + self.rehearsal.trials - before
-        return starts
+    def starts(self, gang: Gang) -> bool:
+        """Whether it starts in the next cycle as this gang (`Rehearsal.starts`)."""
+        with self._counted():
+            self.trials += 1
+            return self.rehearsal.starts(self.state, gang, MOST * self.patience)
+
+    def starts_without(self, other: GangState) -> bool:
+        """Whether it starts in the next cycle if another ends (`Rehearsal.starts_without`)."""
+        known = self.foresight.ends.setdefault(other.id, {})
+        if self.state.id not in known:
+            on = dropwhile(lambda each: each is not self.state, self.asked)
+            asked = [each for each in on if each.id not in known]
+            with self._counted():
+                self.trials += 1
+                known |= self.rehearsal.starts_without(other, asked, MOST * self.patience * len(asked))
+        return known[self.state.id]
 
     def victims(self) -> Found | None:
         """Whom it would end if it might (`Rehearsal.victims`)."""
@@ -119,12 +139,20 @@ class Question:
 
     def outlook(self) -> Outlook | None:
         """When it starts if nobody comes (`Rehearsal.outlooks`)."""
-        if self.state.id not in self.outlooks:
-            before = self.rehearsal.trials
-            asked = [other for other in self.asked if other.id not in self.outlooks]
-            self.outlooks |= self.rehearsal.outlooks(asked, FAR * self.patience * len(asked))
-            self.trials += self.rehearsal.trials - before
-        return self.outlooks[self.state.id]
+        known = self.foresight.outlooks
+        if self.state.id not in known:
+            asked = [
+                each for each in self.asked if each.id not in known and self.reservations.of(each.id) is None
+            ]
+            with self._counted():
+                known |= self.rehearsal.outlooks(asked, FAR * self.patience * len(asked))
+        return known[self.state.id]
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        before = self.rehearsal.trials
+        yield
+        self.trials += self.rehearsal.trials - before
 
     @contextmanager
     def _gone(self, other: GangState | None) -> Iterator[None]:

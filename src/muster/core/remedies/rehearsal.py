@@ -109,31 +109,39 @@ class Rehearsal:
         """What it says changes as time goes on, too: somebody has a reservation."""
         return bool(self._reservations.made)
 
-    def starts(
-        self,
-        state: GangState,
-        gang: Gang | None = None,
-        *,
-        without: GangState | None = None,
-        most: int,
-    ) -> bool:
-        """Whether it would certainly start now: as this `gang`, or `without` another."""
-        if without is not None and self._leaves(without):
-            return False
-        with self._undone(most, strict=True, freed=without is not None):
-            if gang is not None:
-                self._edit(state, gang)
-            if without is not None:
-                self._end(without)
+    def starts(self, state: GangState, gang: Gang, most: int) -> bool:
+        """Whether it would certainly start now as this `gang`."""
+        with self._undone(most, strict=True, freed=False):
+            self._edit(state, gang)
             shares = [account.entitled for account in self._queues.accounts.values()]
             self._queues.entitle()
-            as_before = [account.entitled for account in self._queues.accounts.values()] == shares
-            self._anew = without is not None or not as_before
-            self._reservations.begin(self._settlement.now, unchanged=without is None)
+            self._anew = [account.entitled for account in self._queues.accounts.values()] != shares
+            self._reservations.begin(self._settlement.now, unchanged=True)
             try:
                 return any(self._play({state.id: state}))
             except _Unsure:
                 return False
+
+    def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
+        """Which of those who are asked about would certainly start now if another ended.
+
+        `asked` in serving order; those for whom it would go another way than for the first are left out.
+        """
+        left, starting = {state.id: state for state in asked}, set[GangId]()
+        if not self._leaves(other):
+            with self._undone(most, strict=True, freed=True):
+                self._end(other)
+                self._queues.entitle()
+                self._anew = True
+                self._reservations.begin(self._settlement.now, unchanged=False)
+                try:
+                    for gang, _ in self._play(left):
+                        starting.add(gang)
+                except _Unsure:
+                    pass
+        if asked[0].id not in left:
+            return self.starts_without(other, asked[:1], most)
+        return {gang: gang in starting for gang in left}
 
     def victims(self, state: GangState, most: int) -> Found | None:
         """Whom it would end now, and start, if it might preempt."""
@@ -141,7 +149,7 @@ class Rehearsal:
             return None
         self._found, self._preempts = None, True
         try:
-            starts = self.starts(state, replace(state.gang, preempts=True), most=most)
+            starts = self.starts(state, replace(state.gang, preempts=True), most)
         finally:
             self._preempts = False
         return self._found if starts else None
@@ -184,6 +192,9 @@ class Rehearsal:
                 except _Unsure:
                     break
                 left = {gang: state for gang, state in left.items() if found.get(gang) is None}
+        first = asked[0].id
+        if found[first] is None and first not in left:  # others came before it in a later turn
+            return self.outlooks(asked[:1], most)
         return found
 
     def _next_ends(self) -> tuple[float, list[GangState]]:
@@ -339,7 +350,7 @@ class Rehearsal:
         claim = self._starts.claim(state, want)._replace(vacant=vacant, search=False)
         mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
         try:
-            placed = self._placed(turn, claim, mine=mine)
+            placed = self._placed(turn, claim, mine=mine, last=last)
         except _Unsure:
             self._ledger.rollback(mark)
             raise
@@ -364,7 +375,7 @@ class Rehearsal:
             self._reservations.wait(state, claim)
         return None
 
-    def _placed(self, turn: Turn, claim: Claim, *, mine: bool) -> _Placed:
+    def _placed(self, turn: Turn, claim: Claim, *, mine: bool, last: bool) -> _Placed:
         """Where it fits; charged, unless it does not."""
         state, want = turn.state, turn.offer.want
         placed: _Placed = None
@@ -376,13 +387,13 @@ class Rehearsal:
         if isinstance(placed, Verdict):
             if state.plain:
                 self._tried.add(want)
-            if not (mine or placed.proven or want.fits_by_slots):
+            if not (last or placed.proven or want.fits_by_slots):
                 self._unsure()
         if isinstance(placed, dict | Reservation):
             return placed
         if mine and self._preempts:
             return self._fit_without_victims(state, claim)
-        if not mine and self._may_end_others(state, want):
+        if not last and self._may_end_others(state, want):
             self._unsure()
         return None
 
