@@ -18,6 +18,7 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
+from muster.core.gangs import presence
 from muster.core.scheduler import Scheduler
 from muster.names import GPU, GPU_SHARE
 
@@ -94,10 +95,12 @@ def foreign(scheduler: Scheduler, on: str, gpu: int) -> None:
 
 def bind(scheduler: Scheduler, assign: Assign, only: Iterable[Place] | None = None) -> list[PodsBound]:
     """Bind what was assigned, as a runtime would, under pod ids `<gang>:<place>`."""
-    sets = {s.name: s.shape for s in _gang(scheduler, assign.gang).pod_sets}
+    known = _gang(scheduler, assign.gang)
+    sets = {s.name: (s.shape.requests, presence(known, s)) for s in known.pod_sets}
     bound = [
-        PodsBound({pod(assign.gang, place): place}, name, sets[place.pod_set].requests, assign.gang)
+        PodsBound({pod(assign.gang, place): place}, name, requests, assign.gang, who)
         for place, name in sorted(assign.nodes.items())
+        for requests, who in [sets[place.pod_set]]
         if only is None or place in only
     ]
     for event in bound:

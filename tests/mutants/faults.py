@@ -274,6 +274,14 @@ FAULTS: Final = (
         ("tests/core/test_backfill.py",),
     ),
     Fault(
+        "whoever spoils a reserved gang's company passes",
+        "waiting bound",
+        "core/backfill/company.py",
+        "if each.at < until and self.matters(each, claim) and not self._fits(",
+        "if False and not self._fits(",
+        ("tests/core/test_passing_company.py",),
+    ),
+    Fault(
         "a share passes that keeps a reserved GPU open",
         "waiting bound",
         "core/backfill/__init__.py",

@@ -125,6 +125,12 @@ class Claim(NamedTuple):
     #: what other pods see of each pod set's pods
     presences: Mapping[str, Presence] = NOBODY
 
+    def keeping_off(self, columns: Columns) -> "Claim":
+        """The same, off these columns as well."""
+        return self._replace(
+            excluded=columns if self.excluded is None else np.union1d(columns, self.excluded)
+        )
+
 
 def place(
     want: Want,

@@ -61,6 +61,11 @@ class Wants:
         if lack is not None:
             state.want, state.vacant, state.presences = lack
 
+    def anew(self, state: GangState) -> Want | None:
+        """What it wants on the ledger as it is, in a trial: there may be somebody who keeps it off."""
+        lack = self._lack(state, state.gang) if state.gang is not None else None
+        return None if lack is None else lack[0]
+
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """What a gang wants that has nothing yet, and so does every other of its kind."""
         if self._as_of != self._presences.carriers or len(self._whole) >= _KEPT:

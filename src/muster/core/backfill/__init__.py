@@ -27,6 +27,9 @@ from enum import Enum
 from itertools import takewhile
 from math import inf
 
+import numpy as np
+
+from muster.core.backfill.company import Company
 from muster.core.backfill.earliest import Earliest
 from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
 from muster.core.cluster import Cluster
@@ -71,6 +74,7 @@ class Reservations:
         self._nodes, self._ledger = cluster.nodes, cluster.ledger
         self._fit, self._ends = cluster.fit, cluster.ends
         self._timetable = Timetable(cluster.ledger, cluster.ends)
+        self._company = Company(cluster, self._timetable)
         self._earliest = Earliest(cluster.ledger, cluster.fit, cluster.ends, self._timetable)
         #: of those who have to wait in this cycle, in their order
         self.made: list[Reservation] = []
@@ -163,6 +167,7 @@ class Reservations:
         else:
             reservation = self._standing(state, claim) or self._reserve(state, claim)
             if reservation is not None:
+                reservation.claim = claim
                 self.made.append(reservation)
 
     @property
@@ -198,13 +203,17 @@ class Reservations:
         if not isinstance(placed, Reservation):
             return placed
         beside = self._try(state, claim, lambda claim: self._beside(state, claim))
+        if isinstance(beside, Reservation) and self._company.matters(beside, claim):
+            off = claim.keeping_off(beside.columns)
+            beside = self._try(state, off, lambda claim: self._beside(state, claim))
         if isinstance(beside, dict):
             return beside
         if (kept := self._in_its_places(state, claim)) is not None:
             return kept
         if (overruled := self._overrule(state, claim)) is not None:
             return overruled
-        if self._timetable.of(state.id) is None:
+        minded = any(self._company.matters(each, claim) for each in self._timetable)
+        if self._timetable.of(state.id) is None and not minded:
             last = max(each.at for each in self._timetable if each.at < until)
             self._held[claim.want, state.begun] = last, placed
         return placed
@@ -259,8 +268,10 @@ class Reservations:
         placed, delayed = fit(claim), None
         if isinstance(placed, dict):
             until = self._until(state)
-            self._keep_open(before, until, mark)
-            delayed = self._timetable.start_unless(before, until)
+            delayed = self._spoiled(claim, before, until)
+            if delayed is None:
+                self._keep_open(before, until, mark)
+                delayed = self._timetable.start_unless(before, until)
         if delayed is None:
             self._ledger.commit(mark)
         else:
@@ -268,6 +279,13 @@ class Reservations:
         if saved is not None and (delayed is not None or isinstance(placed, Verdict)):
             self._timetable.restore(saved)
         return placed if delayed is None else delayed
+
+    def _spoiled(self, claim: Claim, before: Amounts, until: float) -> Reservation | None:
+        """Whose company those spoil who have been placed since."""
+        if not any(self._company.matters(each, claim) for each in self._timetable):
+            return None
+        columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
+        return self._company.spoiled(claim, columns, until, self._now)
 
     def _keep_open(self, before: Amounts, until: float, mark: Mark) -> None:
         """Count GPUs that were open before, and would be whole ones again but for the shares taken since."""
@@ -392,7 +410,7 @@ class Reservations:
         names = self._nodes.names
         reservation = Reservation(
             state.id,
-            claim.want,
+            claim,
             start.at,
             start.known,
             start.known + duration,

@@ -27,7 +27,7 @@ from muster.core.ends import Ends
 from muster.core.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.ledger import Ledger, Share
 from muster.core.nodes import Columns
-from muster.core.placement import Want
+from muster.core.placement import Claim, Want
 from muster.core.slots import Vector
 
 #: Amounts, rows of the ledger × columns.
@@ -39,7 +39,7 @@ Withheld = tuple[int, Columns, Amounts] | Share
 @dataclass(slots=True, eq=False)
 class Reservation:
     gang: GangId
-    want: Want
+    claim: Claim
     #: when it begins, infinite if nobody knows; who has gone by `at` does not matter to it
     start: float
     at: float
@@ -58,6 +58,10 @@ class Reservation:
     #: so many pods of a shape fit beside it, all nodes together, as of a position in the log of changes
     beside: dict[Shape, tuple[int, int]] = field(default_factory=dict)
     _refusal: Explanation | None = None
+
+    @property
+    def want(self) -> Want:
+        return self.claim.want
 
     @property
     def refusal(self) -> Explanation:
@@ -85,6 +89,8 @@ class Timetable:
     def __init__(self, ledger: Ledger, ends: Ends) -> None:
         self._nodes, self._ledger, self._ends = ledger.nodes, ledger, ends
         self._reservations: dict[GangId, Reservation] = {}
+        #: of `Nodes`, when all was last found anew
+        self._layout = -1
 
     def __len__(self) -> int:
         return len(self._reservations)
@@ -240,7 +246,10 @@ class Timetable:
 
     def reckon(self, now: float) -> None:
         """Find anew what all can spare. Those whose nodes are gone, or will be too full, are dropped."""
+        moved, self._layout = self._layout != self._nodes.layout, self._nodes.layout
         for each in list(self):
+            if moved:  # what its claim says of columns is told again in its turn
+                each.claim = Claim(each.want, each.claim.vacant, presences=each.claim.presences)
             if not self._is_there(each):
                 del self._reservations[each.gang]
         mark, ends, gone = self._ledger.mark(), [*self._ends.after(now)], 0

@@ -93,6 +93,17 @@ class Exclusion:
             barred |= self._in_domains(level, crowd > 0) | (self._topology.levels[level].domains < 0)
         return np.flatnonzero(barred)
 
+    def domains(self, want: Want, columns: Columns) -> Columns:
+        """All columns that an exclusive want would have to itself if it were on these."""
+        assert want.rules is not None
+        level = self._level(want.rules.exclusive)
+        if level is None:
+            return columns
+        self._topology.refresh()
+        there = np.zeros(len(self._nodes), np.bool_)
+        there[columns] = True
+        return np.flatnonzero(self._in_domains(level, there))
+
     def _level(self, layer: str) -> int | None:
         found = resolve((), layer, self._topology.layers)
         return None if found.error else self._topology.names.index(found.exclusive)

@@ -1,0 +1,66 @@
+"""Company: whether who passes a reserved gang leaves it able to bear those around it when its time has come.
+
+Room is not all that a passer can take away. A gang may keep away from pods of his, he may keep away from it,
+its spread may become uneven, or a domain that one of the two wants alone may have the other in it. Which of
+a gang's places that spoils is no amount that could be kept up to date, so it is tried: the reserved gang is
+placed on the ledger as it will be at its time, with the passer there. He passes if it fits, wherever.
+
+That costs a placement, and is asked only where company can matter: a reserved gang that minds it, or a
+passer who keeps others off.
+"""
+
+from itertools import takewhile
+from math import inf
+
+from muster.core.backfill.timetable import Reservation, Timetable
+from muster.core.cluster import Cluster
+from muster.core.nodes import Columns
+from muster.core.placement import Claim, Want
+
+
+class Company:
+    def __init__(self, cluster: Cluster, timetable: Timetable) -> None:
+        self._ledger, self._fit, self._ends = cluster.ledger, cluster.fit, cluster.ends
+        self._gangs, self._wants, self._timetable = cluster.gangs, cluster.wants, timetable
+
+    def matters(self, each: Reservation, claim: Claim) -> bool:
+        """Whether those who are placed by this claim may keep the reserved gang off nodes that have room."""
+        if each.start == inf:  # it has no time that it could miss
+            return False
+        return each.want.constrained or _alone(each.want) or _alone(claim.want) or _keeps_off(claim)
+
+    def spoiled(self, claim: Claim, columns: Columns, until: float, now: float) -> Reservation | None:
+        """A reservation that could not be kept if those who have been placed by this claim stayed until then.
+
+        `columns`: where they are.
+        """
+        for each in tuple(self._timetable):
+            if each.at < until and self.matters(each, claim) and not self._fits(each, claim, columns, now):
+                return each
+        return None
+
+    def _fits(self, each: Reservation, passer: Claim, columns: Columns, now: float) -> bool:
+        theirs = each.claim
+        if _keeps_off(passer):  # it has not been known so far that he keeps it off
+            want = self._wants.anew(self._gangs[each.gang])
+            theirs = theirs if want is None else theirs._replace(want=want)
+        if _alone(passer.want):
+            theirs = theirs.keeping_off(self._fit.exclusion.domains(passer.want, columns))
+        saved, mark = self._timetable.save(), self._ledger.mark()
+        self._timetable.drop(each.gang)
+        by_then = takewhile(lambda end: end[0] <= each.at, self._ends.after(now))
+        self._ends.give(state for _, state in by_then)
+        self._timetable.withhold(each.at, each.until)
+        fits = isinstance(self._fit.fit(theirs), dict)
+        self._ledger.rollback(mark)
+        self._timetable.restore(saved)
+        return fits
+
+
+def _alone(want: Want) -> bool:
+    """It wants domains for itself."""
+    return want.rules is not None and bool(want.rules.exclusive)
+
+
+def _keeps_off(claim: Claim) -> bool:
+    return any(who.apart for who in claim.presences.values())

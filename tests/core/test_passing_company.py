@@ -1,0 +1,101 @@
+"""Whose company a reserved gang could not bear does not pass it, and whose it can does."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster.core.decisions import Decision
+from muster.core.events import LayersChanged
+from muster.core.gang import Code, Gang, GangId, Layer, Operator, PodSet, PodTerm, Requirement, Shape
+from tests.core.test_backfill import Cluster, lasting, reserves, told
+from tests.core.words import assigns, node, shape, started, where
+
+HOST = "host"
+ONE, WIDE = shape(gpu=1), shape(gpu=3)
+
+
+def labelled(app: str) -> tuple[Requirement, ...]:
+    return (Requirement("app", Operator.IN, (app,)),)
+
+
+def apart(from_: str, of: Shape) -> Shape:
+    return replace(of, apart=(PodTerm(HOST, labelled(from_), ("ns",)),))
+
+
+def app(name: str, seconds: float, of: Shape) -> Gang:
+    """A gang of one pod with its name as label."""
+    made = PodSet("main", of, 1, 1, labels=(("app", name),))
+    return replace(lasting(name, 1, seconds, at=1.0), pod_sets=(made,), namespace="ns")
+
+
+def halls(*ends: float) -> Cluster:
+    """Nodes a, b, …, of 4 GPUs, each a hall. a is taken until 100, and 3 GPUs of each other until these."""
+    cluster = Cluster(*(node(name, gpu=4, labels={HOST: name}) for name in "abc"[: 1 + len(ends)]))
+    cluster.core.apply(LayersChanged((Layer("Hall", (HOST,)),)))
+    runs = [lasting("on-a", 1, 100.0, gpu=4)]
+    runs += [lasting(f"on-{name}", 1, end, gpu=3) for name, end in zip("bc", ends, strict=False)]
+    cluster.submit(*runs)
+    assert [(one.gang, where(one)) for one in assigns(cluster.decide(0.0))] == [
+        (run.id, [run.id[-1]]) for run in runs
+    ]
+    return cluster
+
+
+PAIRS = {
+    "from which it keeps away": (app("head", 10.0, apart("web", WIDE)), app("web", 500.0, ONE)),
+    "who keeps away from it": (app("head", 10.0, WIDE), app("web", 500.0, apart("head", ONE))),
+    "whose domain it wants alone": (
+        replace(app("head", 10.0, WIDE), exclusive="Hall"),
+        app("web", 500.0, ONE),
+    ),
+}
+
+
+def pass_(cluster: Cluster, head: Gang, web: Gang) -> list[Decision]:
+    cluster.submit(head)
+    assert reserves(cluster.decide(1.0)) == [("head", 50.0, {"b"})]
+    cluster.submit(replace(web, submitted=2.0))
+    return cluster.decide(2.0)
+
+
+@pytest.mark.parametrize(("head", "web"), PAIRS.values(), ids=[*PAIRS])
+def test_nobody_passes_in_whose_company_it_could_not_start_in_time(head: Gang, web: Gang) -> None:
+    cluster = halls(50.0)
+    assert started(pass_(cluster, head, web)) == []
+    assert told(cluster, "web") == (
+        Code.HELD_FOR_RESERVATION,
+        "would fit, but head waits for longer and is expected to start at 1970-01-01 00:00:50 UTC",
+    )
+    cluster.end("on-b", 50.0)
+    assert started(cluster.decide(50.0)) == ["head"]
+
+
+@pytest.mark.parametrize(("head", "web"), PAIRS.values(), ids=[*PAIRS])
+def test_they_pass_elsewhere(head: Gang, web: Gang) -> None:
+    cluster = halls(50.0, 500.0)
+    assert [(one.gang, where(one)) for one in assigns(pass_(cluster, head, web))] == [("web", ["c"])]
+    cluster.end("on-b", 50.0)
+    assert started(cluster.decide(50.0)) == ["head"]
+
+
+@pytest.mark.parametrize(("head", "web"), PAIRS.values(), ids=[*PAIRS])
+def test_they_pass_as_long_as_it_fits_elsewhere(head: Gang, web: Gang) -> None:
+    cluster = halls(50.0, 50.0)
+    assert [(one.gang, where(one)) for one in assigns(pass_(cluster, head, web))] == [("web", ["b"])]
+    cluster.submit(replace(web, id=GangId("another"), submitted=3.0))
+    assert started(cluster.decide(3.0)) == []
+    cluster.end("on-b", 50.0)
+    cluster.end("on-c", 50.0)
+    assert started(cluster.decide(50.0))[0] == "head"
+
+
+def test_nobody_has_a_domain_alone_of_which_a_reservation_needs_a_part() -> None:
+    cluster = Cluster(*(node(name, gpu=4, labels={HOST: name}) for name in "ab"))
+    cluster.core.apply(LayersChanged((Layer("Hall", (HOST,)),)))
+    cluster.submit(lasting("long", 4, 100.0), lasting("head", 6, 10.0, at=1.0))
+    assert reserves(cluster.decide(1.0)) == [("head", 101.0, {"a", "b"})]
+    cluster.submit(replace(lasting("alone", 1, 500.0, at=2.0), exclusive="Hall"))
+    assert started(cluster.decide(2.0)) == []
+    assert (told(cluster, "alone") or ("",))[0] is Code.HELD_FOR_RESERVATION
+    cluster.submit(lasting("other", 1, 500.0, at=3.0))
+    assert started(cluster.decide(3.0)) == ["other"]
