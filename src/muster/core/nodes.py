@@ -193,14 +193,14 @@ class Nodes:
             return None
         if len(entries) == 1 and isinstance(only := entries[0], int):
             return [only]
-        singly, together, number = set[int](), [], 0
+        singly: set[int] = set()
+        together: list[Columns] = []
         for entry in entries:
             if isinstance(entry, int):
                 singly.add(entry)
             else:
                 together.append(entry)
-                number += len(entry)
-        number += len(singly)
+        number = len(singly) + sum(map(len, together))
         if number <= _FEW:
             return list(singly.union(*(columns.tolist() for columns in together)))
         if number >= len(self.names):

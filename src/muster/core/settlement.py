@@ -2,7 +2,8 @@
 
 Of each: what it lacks and where it stands in line for that, what its queue and its quotas are charged, when
 it ends, when it needs attention again. Whoever starts is settled at once as well, within the cycle, because
-the next gang's turn depends on what its queue uses then.
+the next gang's turn depends on what its queue uses then. A gang to which only promised pods have come
+lacks and uses what it did; only its end and its quotas are looked at.
 
 Holds end here, too. A place that a pod has left is held for its replacement for a while, and so is, once
 its gang stands, one that was promised with the start and not filled.
