@@ -37,4 +37,4 @@ class Rota:
 
     @property
     def behind(self) -> bool:
-        return bool(self._waiting)
+        return not self._left and bool(self._waiting)  # nobody waits as long as there are turns left
