@@ -162,9 +162,9 @@ class Lines:
         #: who has come into a line, or stands elsewhere in it, since the last walk
         self.newcomers: set[GangId] = set()
 
-    def __bool__(self) -> bool:
-        """Whether anybody lacks anything."""
-        return bool(self._where)
+    def __len__(self) -> int:
+        """How many lack anything."""
+        return len(self._where)
 
     def put(self, state: GangState) -> None:
         assert state.gang is not None
@@ -257,7 +257,8 @@ class Turns:
             return
         race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
         while (walk := race.first()) is not None:
-            moves, answers = queues.moves, dict[File, Want | Full | Explanation | None]()
+            moves = queues.moves
+            answers: dict[File, Want | Full | Explanation | None] = {}
             account, over = walk.account, self._over.setdefault(walk.account, [])
             while (head := walk.head) is not None:
                 (key, state), _, file = head

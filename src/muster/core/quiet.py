@@ -44,6 +44,8 @@ class Quiet:
 
     def lasts(self, now: float) -> bool:
         """Whether only newcomers can start in this cycle. Of misfits it is known already what stands."""
+        if len(self._lines) == len(self._lines.newcomers):
+            return False  # whoever waits is new: nobody is spared
         if not (self._settled and self._misfits.stand and self._reservations.stand(now)):
             return False
         account = self._free_queue()
@@ -57,8 +59,8 @@ class Quiet:
     def note(self, served: Iterable[GangState]) -> None:
         """A cycle is over, in which these were looked at."""
         reserved = [each.gang for each in self._reservations.made]
-        waiting = (state.id for state in served if state.want is not None)
-        self._settled = len(reserved) <= 1 and all(gang in reserved for gang in waiting)
+        waiting = [state.id for state in served if state.want is not None]
+        self._settled = len(reserved) <= 1 and waiting in ([], reserved)
         self._rules = self._queues.plantings
 
     def _free_queue(self) -> Account | None:

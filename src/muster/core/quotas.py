@@ -47,7 +47,7 @@ class Quotas:
 
     def settle(self, state: GangState) -> None:
         """Bring up to date what is kept for a gang's pods that have places and are not there yet."""
-        if not self and state.id not in self._of:
+        if not self._rooms and state.id not in self._of:
             return
         for name, amounts in self._of.pop(state.id, ()):
             _add(self._promised[name], amounts, -1)
@@ -65,7 +65,7 @@ class Quotas:
     def concern(self, state: GangState) -> bool:
         """Whether any of its pods is still to be charged to a quota."""
         gang = state.gang
-        return bool(self) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
+        return bool(self._rooms) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
 
     def exceeded(self, state: GangState, want: Want) -> str | None:
         """Where the minimum of what is wanted would ask for more than is left."""
