@@ -254,8 +254,10 @@ class Admission:
         return (self._queues.full(account) if new else None) or self._queues.above_capability(account, least)
 
     def _within(self, account: Account, want: Want, new: bool) -> Want | Full | Explanation | None:
-        least, most = self._queues.demand(want)
         room = self._queues.room(account, borrow=False)
+        if not (room or account.capped):
+            return want  # nothing limits it
+        least, most = self._queues.demand(want)
         if message := self._capped(account, want, new):
             full = self._full(account, want, message, least, room)
             return full if _fits(least, room) else None

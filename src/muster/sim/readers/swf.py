@@ -48,6 +48,8 @@ JOB, SUBMIT, RUN, ALLOCATED, PROCESSORS, ESTIMATE = 0, 1, 3, 4, 7, 8
 _READ: Final = {JOB: 0, SUBMIT: 0, RUN: -1, ALLOCATED: -1, PROCESSORS: -1, ESTIMATE: -1}
 _LEAST: Final = [_READ.get(column, -LARGEST) for column in range(len(COLUMNS))]
 _MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
+#: What one place of a job asks for.
+_PLACE: Final = Shape(((RESOURCE, PIECE[RESOURCE]),))
 #: Processors of one machine: milli-CPU have 32 bits in the core.
 _MOST: Final = (2**31 - 1) // PIECE[RESOURCE]
 
@@ -149,7 +151,7 @@ def _fault(fields: list[str], before: tuple[float, float], where: str) -> TraceE
 @cache
 def _pod_sets(processors: int) -> tuple[PodSet, ...]:
     """Bounded by the machine's size. One object per size: that is how the core knows equal gangs."""
-    return (PodSet("main", Shape(((RESOURCE, PIECE[RESOURCE]),)), processors, processors),)
+    return (PodSet("main", _PLACE, processors, processors),)
 
 
 def _machine(path: Path) -> NodeChanged:
