@@ -16,8 +16,9 @@ from muster.core.events import (
     PlanFound,
     PodsBound,
     PodsEnded,
+    QueueChanged,
 )
-from muster.core.gang import Code, GangId, Gate, NodeName, Place, PodId, PodSet
+from muster.core.gang import Code, GangId, Gate, NodeName, Place, PodId, PodSet, Queue
 from muster.core.scheduler import Scheduler
 from tests.core.words import (
     GPU,
@@ -324,6 +325,16 @@ def test_a_replacement_goes_to_the_held_node_before_anyone_else() -> None:
     decisions = made.decide(1.0)
     assert [(a.gang, dict(a.nodes)) for a in assigns(decisions)] == [("x", {Place("main", 5): "b"})]
     assert [w.gang for w in waits(decisions)] == ["urgent"]
+
+
+def test_a_replacement_that_asks_for_more_is_asked_about_caps_first() -> None:
+    made = standing("a", count=1)
+    made.apply(QueueChanged(Queue("default", capability=amounts({GPU: 2}))))
+    made.apply(GangSubmitted(gang("x", count=1, of=shape(gpu=3))))
+    end(made, 0, at=1.0)
+    decisions = made.decide(1.0)
+    assert not assigns(decisions)
+    assert [w.explanation.code for w in waits(decisions)] == [Code.QUOTA_EXCEEDED]
 
 
 def test_a_replacement_goes_elsewhere_if_its_node_is_cordoned() -> None:

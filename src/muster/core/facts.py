@@ -33,7 +33,7 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import PodId
+from muster.core.gang import Amounts, PodId
 from muster.core.gangs import (
     BackOff,
     GangState,
@@ -183,8 +183,11 @@ class Facts:
             pod_set = pod_set_of(state, vacated)
             if pod_set is None or _undone(state):
                 continue
+            requests = pod_set.shape.requests
+            if _asks_for_more(requests, ended.requests):
+                continue  # what it did not use is nobody's to hold for it: quotas and caps are asked first
             if vacated not in state.holds and ended.node in self._nodes.facts:
-                requests, who = pod_set.shape.requests, presence(state.gang, pod_set)
+                who = presence(state.gang, pod_set)
                 device = ended.presence.device if requests == ended.requests else None
                 device = self._ledger.take(ended.node, requests, device, who)
                 until = at + self._hold
@@ -311,3 +314,8 @@ def _with_device(event: PodsBound, device: int | None) -> PodsBound:
     if device == event.presence.device:
         return event
     return replace(event, presence=replace(event.presence, device=device))
+
+
+def _asks_for_more(requests: Amounts, used: Amounts) -> bool:
+    before = dict(used)
+    return requests != used and any(amount > before.get(resource, 0) for resource, amount in requests)
