@@ -153,6 +153,8 @@ class PodSpec(Struct, frozen=True):
     #: pod-level resources (KEP-2837)
     resources: ResourceRequirements = ResourceRequirements()
     scheduling_gates: list[SchedulingGate] = []
+    #: of scheduling.k8s.io (KEP-4671)
+    scheduling_group: Object | None = None
     host_network: bool = False
 
 

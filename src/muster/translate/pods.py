@@ -31,7 +31,7 @@ from muster.core.gang import (
     Shape,
     Toleration,
 )
-from muster.names import GPU, GPU_SHARE
+from muster.names import GANG, GPU, GPU_SHARE
 from muster.translate import constraints
 from muster.translate.marks import gpu_device, gpu_share
 from muster.translate.requests import requests
@@ -145,6 +145,7 @@ def _what_counts(spec: PodSpec) -> PodSpec:
         overhead=spec.overhead,
         resources=spec.resources,
         host_network=spec.host_network,
+        scheduling_group=spec.scheduling_group,
     )
 
 
@@ -251,6 +252,12 @@ def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
     for volume in spec.volumes:
         if "ephemeral" in volume:
             yield f"volume {volume.get('name', '?')} with a claim of its own (ephemeral) is not supported yet"
+    if spec.scheduling_group is not None:
+        group = spec.scheduling_group.get("podGroupName", "?")
+        yield (
+            f"schedulingGroup {group} (a PodGroup of scheduling.k8s.io) is not supported yet; "
+            f'label its Job or JobSet {GANG}: "true"'
+        )
     for key in sorted(around.varying):
         yield (
             f"affinity, anti-affinity or spread looks at the label {key}, which differs between the pods of "

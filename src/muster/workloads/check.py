@@ -7,7 +7,9 @@ question for the scheduler, with `demand` for an answer to put to it.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from functools import reduce
+from operator import getitem
+from typing import Any, Final
 
 from muster import names
 from muster.api import duration
@@ -134,6 +136,18 @@ def _members_of_groups(job: JobFile) -> Iterator[Finding]:
             yield item.report(path, f"there is no PodGroup {key[2]} in this file", Severity.WARNING)
 
 
+def _groups_of_kubernetes(job: JobFile) -> Iterator[Finding]:
+    """Gangs named in Kubernetes' own way (KEP-4671, KEP-5547), which muster does not read yet."""
+    told = (
+        f'muster does not read groups of scheduling.k8s.io yet; label the Job or JobSet {names.GANG}: "true"'
+    )
+    for item, path, pod_set in _templates(job):
+        if "schedulingGroup" in pod_set.template.get("spec", {}):
+            yield item.report((*path, "spec", "schedulingGroup"), told, Severity.WARNING)
+        if path and "scheduling" in _at(item.object, path[:-1]):
+            yield item.report((*path[:-1], "scheduling"), told, Severity.WARNING)
+
+
 def _deadlines(job: JobFile) -> Iterator[Finding]:
     for item in _primary(job, "JobSet"):
         value = item.object["metadata"].get("annotations", {}).get(names.DEADLINE)
@@ -149,6 +163,7 @@ _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
     _restarts_in_a_gang,
     _what_upstream_cannot_keep,
     _members_of_groups,
+    _groups_of_kubernetes,
     _deadlines,
 )
 
@@ -174,6 +189,10 @@ def _template_path(owner: Object, index: int) -> Path:
             return ("spec", "template")
         case _:
             return ()
+
+
+def _at(value: Any, path: Path) -> Any:  # Any: a user's YAML
+    return reduce(getitem, path, value)
 
 
 def _group_key(group: Object) -> tuple[str, str, str]:
