@@ -79,6 +79,8 @@ class Settlement:
         """Bring all that has been touched up to date."""
         gangs, touched, kept = self._gangs, self._gangs.touched, self._gangs.kept
         touched |= self._preemption.settle(touched | kept) & gangs.keys()
+        if not (touched or kept):
+            return
         for gang in touched | kept:
             state = gangs[gang]
             if gang not in touched:
