@@ -1,12 +1,18 @@
 """Whose company a reserved gang could not bear does not pass it, and whose it can does."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from muster.core.backfill.earliest import Earliest
+from muster.core.backfill.timetable import Timetable
 from muster.core.decisions import Decision
 from muster.core.events import LayersChanged
 from muster.core.gang import Code, Gang, GangId, Layer, Operator, PodSet, PodTerm, Requirement, Shape
+from muster.core.wants import Wants
 from tests.core.test_backfill import Cluster, lasting, reserves, told
 from tests.core.words import assigns, node, shape, started, where
 
@@ -99,3 +105,62 @@ def test_nobody_has_a_domain_alone_of_which_a_reservation_needs_a_part() -> None
     assert (told(cluster, "alone") or ("",))[0] is Code.HELD_FOR_RESERVATION
     cluster.submit(lasting("other", 1, 500.0, at=3.0))
     assert started(cluster.decide(3.0)) == ["other"]
+
+
+class Bearable(Cluster):
+    """Looks after each cycle whether the head could still start in time, with all who have passed it."""
+
+    def decide(self, now: float) -> list[Decision]:
+        decisions, there = super().decide(now), self.core
+        for head in self.core.reservations.made:
+            want = Wants(there.ledger.presences).anew(there.gangs[head.gang])
+            assert want is not None
+            earliest = Earliest(there.ledger, there.fit, there.ends, Timetable(there.ledger, there.ends))
+            found = earliest.find(head.claim._replace(want=want), inf, now)
+            assert found is not None
+            assert found.at <= max(head.at, now)
+        return decisions
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.sampled_from([3, 9, 40]),
+            st.sampled_from([1, 3]),
+            st.sampled_from(["a", "b"]),
+            st.sampled_from(["", "a", "b"]),
+            st.sampled_from(["", "", "", "Hall"]),
+        ),
+        min_size=5,
+        max_size=20,
+    )
+)
+def test_whoever_has_passed_the_head_fits_in_time(rows: list[tuple[int, int, int, str, str, str]]) -> None:
+    cluster = Bearable(*(node(name, gpu=4, labels={HOST: name}) for name in "ab"))
+    cluster.core.apply(LayersChanged((Layer("Hall", (HOST,)),)))
+    now, ends = 0.0, dict[str, float]()
+
+    def pass_time(until: float) -> None:
+        while ends and (end := min(ends.values())) <= until:
+            for name in [name for name, at in ends.items() if at == end]:
+                del ends[name]
+                cluster.end(name, end)
+            start(end)
+
+    def start(at: float) -> None:
+        for name in started(cluster.decide(at)):
+            ends[name] = at + durations[name]
+
+    durations = {f"{number}": float(row[1]) for number, row in enumerate(rows)}
+    for number, (gap, seconds, gpu, label, from_, alone) in enumerate(rows):
+        now += gap
+        pass_time(now)
+        of = shape(gpu=gpu)
+        made = app(f"{number}", float(seconds), apart(from_, of) if from_ else of)
+        pods = replace(made.pod_sets[0], labels=(("app", label),))
+        cluster.submit(replace(made, pod_sets=(pods,), exclusive=alone, submitted=now))
+        start(now)
+    pass_time(inf)
+    assert not cluster.places, "everybody has started, and ended"
