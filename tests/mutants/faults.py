@@ -575,7 +575,7 @@ FAULTS: Final = (
         "core/constraints/__init__.py",
         "            missing |= ~domain.where(found)",
         "            pass",
-        _EVENTS,
+        ("tests/core/test_constraints.py",),
     ),
     Fault(
         "GPUs that shares keep open are waited for in vain",
