@@ -201,7 +201,7 @@ def full() -> Scheduler:
     """Of 4 GPUs 1 is free until 100; then `wide` has all of them, and `narrow` is too wide for one."""
     core = Scheduler(Config(explain=False))
     core.apply(node("n", gpu=4))
-    core.apply(lasting("long", 3, 100.0))
+    core.apply(lasting("long", 3, 100.0, priority=1))
     (assign,) = assigns(core.decide(0.0))
     bind(core, assign)
     core.apply(lasting("wide", 4, 10.0, at=1.0))
@@ -230,8 +230,7 @@ def test_only_newcomers_are_looked_at() -> None:
 
 def test_who_comes_before_the_reserved_one_is_no_mere_newcomer() -> None:
     core = full()
-    urgent = lasting("urgent", 4, 10.0, at=3.0, priority=1)
-    core.apply(GangSubmitted(replace(urgent.gang, preempts=False)))
+    core.apply(lasting("urgent", 4, 10.0, at=3.0, priority=1))  # who runs is no victim of his
     assert reserved(core.decide(3.0)) == [("urgent", 100.0)]
 
 
