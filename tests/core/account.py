@@ -382,10 +382,15 @@ class Account:
         for (gang, _), promise in self.promised.items():
             yield gang, demand(promise.requests)
 
-    def used_below_caps(self, gone: Collection[PodId] = ()) -> dict[str, Counter[str]]:
-        """The same, and pods that leave, as far as they use more than is promised to whom they leave for."""
+    def used_below_caps(
+        self, gone: Collection[PodId] = (), starting: GangId | None = None
+    ) -> dict[str, Counter[str]]:
+        """The same, and pods that leave, as far as they use more than is promised to whom they leave for.
+
+        Of those that leave for the one that is `starting`, nothing.
+        """
         tree, used = self.tree, self.used(gone)
-        for beneficiary in sorted(set(self.leaving.values())):
+        for beneficiary in sorted({*self.leaving.values()} - {starting}):
             comes: Counter[str] = Counter()
             for key in self.promises_of(beneficiary):
                 comes.update(counted(demand(self.promised[key].requests).items()))

@@ -659,6 +659,22 @@ def test_what_leaves_counts_below_a_hard_cap_until_it_has_gone() -> None:
     assert started(made.decide(5.0)) == ["second"]
 
 
+@pytest.mark.parametrize("rules", [capped("p", 4), capped("p", max_gangs=1)], ids=["capability", "maxGangs"])
+def test_what_is_above_its_cap_comes_down_and_has_meanwhile_no_more_than_before(rules: Queue) -> None:
+    made = tree(scheduler([node("a"), node("b")]), capped("p"), capped("q", parent="p"))
+    running(made, in_queue("q", gang("low", count=4)), in_queue("q", gang("lower", count=4)))
+    tree(made, rules)
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=4, priority=1))))
+    decisions = made.decide(2.0)
+    assert (sorted(ended(decisions)), started(decisions)) == (["low", "lower"], ["high"])
+    account = made.queues.accounts["p"]
+    assert (account.there(GPU_SHARE), account.gangs) == (8000, 2)  # both are there still: as before
+    end(made, "low", 4)
+    end(made, "lower", 4)
+    made.decide(3.0)
+    assert (account.there(GPU_SHARE), account.gangs) == (4000, 1)
+
+
 def racks(*sizes: int) -> Scheduler:
     """Racks of so many nodes of 8 GPUs."""
     names = [f"r{rack}-{i}" for rack, size in enumerate(sizes) for i in range(size)]

@@ -15,6 +15,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from muster.core.decisions import Assign, Decision, Evict, Explanation, Release, Wait
@@ -101,13 +102,17 @@ class Witness(Account):
         """What its minimum lacks would be more than some queue may use, or one more gang than it may have."""
         used, least = self.used_below_caps(), self.least(gang)
         return any(
-            (not self.has_begun(gang.id) and self._full(queue))
+            (not self.has_begun(gang.id) and self._crowd(queue) >= self._most(queue))
             or any(least[r] and used[queue][r] + least[r] > cap for r, cap in self._caps(queue).items())
             for queue in self.tree.path(gang.queue)
         )
 
     def _caps(self, queue: str) -> Counter[str]:
         return counted(self.tree.rules[queue].capability)
+
+    def _most(self, queue: str) -> float:
+        most = self.tree.rules[queue].max_gangs
+        return inf if most is None else most
 
     def shares(self) -> Entitled:
         """What each queue is entitled to."""
@@ -277,8 +282,12 @@ class Witness(Account):
         return {(other, node) for other, node in here | promised if other != gang}
 
     def _check_caps(self, gang: Gang, more: Counter[str]) -> None:
-        """No queue is carried above its cap by what the gang uses more."""
-        used = self.used_below_caps(gone=self.called)
+        """What the gang uses more leaves no queue above its cap, once those have gone who end for it.
+
+        Until then the greater of the two counts (`used_below_caps`): that is within the cap, or what was
+        there before in a queue that was above it already.
+        """
+        used = self.used_below_caps(gone=self.called, starting=gang.id)
         for queue in self.tree.path(gang.queue):
             for resource, cap in self._caps(queue).items():
                 assert not more[resource] or used[queue][resource] <= cap, (
@@ -301,18 +310,25 @@ class Witness(Account):
         assert tree.may_start(gang.queue, gang.namespace)
         for queue in tree.path(gang.queue):
             assert not tree.rules[queue].closed, "a gang of a closed queue was started"
-            assert not self._full(queue, beyond=True), f"{queue} has more gangs than it may"
+            assert self._crowd(queue, gang.id) <= self._most(queue), f"{queue} has more gangs than it may"
 
-    def _full(self, queue: str, *, beyond: bool = False) -> bool:
-        """It has as many gangs as it may, or more. Whole gangs that end for another count with it as one."""
-        most = self.tree.rules[queue].max_gangs
+    def _crowd(self, queue: str, starting: GangId | None = None) -> int:
+        """How many gangs it has. Of a gang and the whole gangs that end for it the greater number counts.
+
+        For the one that is `starting` nobody is left to end: until they have gone, it is one of as many as
+        there were before.
+        """
         here = {pod.gang for pod in self.pods.values()} | {gang for gang, _ in self.promised}
         begun = {
             gang.id for gang in self.gangs.values() if gang.id in here and queue in self.tree.path(gang.queue)
         }
         ending = Counter(self.ending[gang] for gang in begun if gang in self.ending)
-        both = sum(min(number, 1) for beneficiary, number in ending.items() if beneficiary in begun)
-        return most is not None and len(begun) - both >= most + beyond
+        both = sum(
+            number if beneficiary == starting else min(number, 1)
+            for beneficiary, number in ending.items()
+            if beneficiary in begun
+        )
+        return len(begun) - both
 
     # Evictions
 

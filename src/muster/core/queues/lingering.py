@@ -1,4 +1,4 @@
-"""What is on its way out, and has not gone, counts below hard caps: no queue ever has more than it may.
+"""What is on its way out, and has not gone, counts below hard caps: no start adds to what is too much.
 
 Entitlements do not see it. Nobody is to be brought down further for what has been taken from him already, and
 what has been taken is charged to whoever it was taken for. A cap is another matter: the victims use what
