@@ -117,6 +117,8 @@ class Admission:
             return refusal
         if message := self._uncreated(state):
             return self._tell(Code.QUOTA_EXCEEDED, message)
+        if account.free:
+            return want
         known = self._of(account).within
         try:
             return known[want, new]

@@ -68,8 +68,7 @@ class Quiet:
         if self._rules != self._queues.plantings or len(self._queues.accounts) != 1 or self._quotas:
             return None
         (account,) = self._queues.accounts.values()
-        free = account.unruled and not account.capped and account.rules.order is QueueOrder.PRIORITY
-        return account if free else None
+        return account if account.free and account.rules.order is QueueOrder.PRIORITY else None
 
     def _ends_nobody(self, account: Account, line: Line) -> bool:
         """No gang of the line can make others leave."""

@@ -136,6 +136,7 @@ class Queues:
         for account in self.accounts.values():
             account.path = (account, *account.above())
             account.capped = any(above.caps or above.rules.max_gangs is not None for above in account.path)
+            account.free = self.root.children == [account] and account.unruled and not account.capped
         self._planted, self._entitled = True, False
         self.plantings += 1
         self._capacity_as_of = (-1, -1)

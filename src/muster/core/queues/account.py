@@ -36,6 +36,8 @@ class Account:
     by_namespace: dict[str, dict[str, int]] = field(default_factory=dict)
     #: it, or a queue above it, may not have more than some amount or number of gangs
     capped: bool = False
+    #: it has the cluster to itself, and no rules about amounts: it is entitled to whatever it asks for
+    free: bool = False
     #: number of the last start that carried it over its entitlement
     carried_over: int = -1
     #: the rules' amounts, to be looked up
