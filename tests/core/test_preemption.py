@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Evict, Victim
 from muster.core.events import (
     BudgetChanged,
@@ -31,10 +32,11 @@ from muster.core.gang import (
     PodId,
     PodSet,
     Queue,
+    QueueOrder,
     Requirement,
     Strategy,
 )
-from muster.core.scheduler import Scheduler
+from muster.core.scheduler import Config, Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import (
     GPU,
@@ -657,6 +659,18 @@ def test_what_leaves_counts_below_a_hard_cap_until_it_has_gone() -> None:
     assert started(made.decide(4.0)) == []
     end(made, "low", 8)
     assert started(made.decide(5.0)) == ["second"]
+
+
+@pytest.mark.parametrize("explain", [True, False])
+def test_who_is_older_and_ranks_lower_does_not_keep_it_from_looking_for_victims(explain: bool) -> None:
+    made = tree(Scheduler(Config(explain=explain, backfill=Backfill.NONE)), Queue("q", order=QueueOrder.FIFO))
+    made.apply(node("a"))
+    running(made, in_queue("q", gang("low", count=8)))
+    made.apply(GangSubmitted(in_queue("q", gang("older", count=8))))
+    assert ended(made.decide(1.0)) == []
+    made.apply(GangSubmitted(in_queue("q", gang("high", count=8, submitted=1.0, priority=1))))
+    decisions = made.decide(2.0)
+    assert (ended(decisions), started(decisions)) == (["low"], ["high"])
 
 
 @pytest.mark.parametrize("rules", [capped("p", 4), capped("p", max_gangs=1)], ids=["capability", "maxGangs"])

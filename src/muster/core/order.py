@@ -114,7 +114,7 @@ class Line:
 
     def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> bool:
         """Where it belongs as it is now, wherever it stood. False if it stands there already."""
-        kind = self._kind(state)
+        kind = self._kind(state, order)
         # Of equal length: while a queue's order changes, its gangs stand there with keys of either kind.
         key: _Key = (0, *state.rank[1:]) if order is QueueOrder.FIFO else state.rank
         if self._standing.get(state.id) == (kind, key):
@@ -137,16 +137,20 @@ class Line:
         if not entries:
             del self.files[kind]
 
-    def _kind(self, state: GangState) -> Hashable:
+    def _kind(self, state: GangState, order: QueueOrder) -> Hashable:
         """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
 
         Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether
-        victims can be found, on its rank too; whether it may pass somebody, on how long it runs.
+        victims can be found, on its priority too, which a queue of order fifo does not go by; whether it may
+        pass somebody, on how long it runs.
         """
         gang = state.gang
         if not state.plain or gang is None:
             return state.id
+        kind: tuple[Hashable, ...]
         kind = state.want, gang.namespace, gang.user, gang.preempts, state.begun
+        if order is QueueOrder.FIFO:
+            kind = *kind, gang.priority
         return kind if self._duration is None else (*kind, self._duration(gang))
 
 
