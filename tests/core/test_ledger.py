@@ -1,6 +1,7 @@
 import numpy as np
 
-from muster.core.gang import NodeName
+from muster.core.events import Presence
+from muster.core.gang import NodeName, Operator, PodTerm, Requirement
 from muster.core.ledger import Ledger
 from muster.core.nodes import Nodes
 from tests.core.words import GPU, amounts, node
@@ -42,6 +43,24 @@ def test_an_inner_commit_is_undone_by_the_outer_rollback() -> None:
     assert free(nodes) == [8, 4, 8]
     ledger.rollback(outer)
     assert free(nodes) == [8, 8, 8]
+
+
+def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
+    _, ledger = made()
+    alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), ("ns",))
+    lone, other = Presence("ns", apart=(alike,)), Presence("ns", (("app", "x"),))
+    before = ledger.presences.carried, ledger.presences.carriers
+    mark = ledger.mark()
+    ledger.take(NodeName("a"), (), presence=lone)
+    ledger.take(NodeName("b"), (), presence=lone)
+    assert ledger.presences.keeping_off(other) == {alike}
+    tried = ledger.presences.carried
+    ledger.rollback(mark)
+    assert (ledger.presences.carried, ledger.presences.carriers) == before
+    assert ledger.presences.keeping_off(other) == set()
+    ledger.take(NodeName("a"), (), presence=lone)
+    assert ledger.presences.keeping_off(other) == {alike}
+    assert ledger.presences.carried not in (before[0], tried)
 
 
 def test_what_is_committed_lasts() -> None:

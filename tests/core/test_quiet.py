@@ -1,4 +1,4 @@
-"""Cycles that look only at newcomers decide what those decide that look at everybody."""
+"""Cycles that look only at newcomers decide what others do that look at everybody, or tell why they wait."""
 
 import random
 from dataclasses import replace
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
-from muster.core.decisions import Assign, Decision, Evict, Reserve
+from muster.core.decisions import Assign, Decision, Evict, Reserve, Wait
 from muster.core.events import (
     Event,
     GangRemoved,
@@ -70,6 +70,7 @@ class Story:
         self.random = random.Random(seed)
         self.core, self.watchful = Scheduler(config), Scheduler(config)
         self.watchful._quiet.lasts = lambda now: False  # type: ignore[method-assign]
+        self.telling = Scheduler(replace(config, explain=True))
         self.now = 0.0
         self.gangs: dict[GangId, Gang] = {}
         self.running: dict[GangId, list[Place]] = {}
@@ -83,6 +84,7 @@ class Story:
     def tell(self, event: Event) -> None:
         self.core.apply(event)
         self.watchful.apply(event)
+        self.telling.apply(event)
 
     def step(self) -> None:
         self.now += self.random.choice([0.0, 0.0, 1.0, 1.0, 1.0, 9.0])
@@ -95,6 +97,7 @@ class Story:
             self.come()
         decided = self.core.decide(self.now)
         assert decided == self.watchful.decide(self.now)
+        assert acts(decided) == acts(self.telling.decide(self.now))
         for decision in decided:
             self.obey(decision)
 
@@ -167,6 +170,10 @@ class Story:
                 self.tell(GangSubmitted(edited))
             case _:
                 pass
+
+
+def acts(decisions: list[Decision]) -> list[Decision]:
+    return [decision for decision in decisions if not isinstance(decision, Wait)]
 
 
 def bound(core: Scheduler, assign: Assign, at: float) -> list[PodsBound]:

@@ -24,10 +24,13 @@ from muster.core.gang import (
     Gather,
     Layer,
     NodeName,
+    Operator,
     Place,
     PodId,
     PodSet,
+    PodTerm,
     Queue,
+    Requirement,
     Strategy,
 )
 from muster.core.remedies.preempting import NOT
@@ -403,3 +406,16 @@ def test_whoever_is_over_his_share_learns_who_has_the_rest() -> None:
     (told,) = explanation.pod_sets
     assert (told.wanted, told.fits, told.limited_by) == (16, 12, {"quota": 2})
     assert explanation.blockers == ("small",)
+
+
+def test_who_starts_first_may_keep_it_off() -> None:
+    made = scheduler([node("n", gpu=4, labels={"rack": "r"})])
+    running(made, "first", n=4)
+    alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), None)
+    lone = gang("lone", of=replace(shape(gpu=2), apart=(alike,)))
+    kept_off = gang("other", PodSet("main", shape(gpu=2), 1, 1, (("app", "x"),)), submitted=1.0)
+    made.apply(GangSubmitted(replace(lone, namespace="ns")))
+    made.apply(GangSubmitted(replace(kept_off, namespace="ns")))
+    front, behind = (starting(wait.explanation) for wait in waits(made.decide(1.0)))
+    assert front == (Remedy("when first ends", "would start"),)
+    assert behind == ()

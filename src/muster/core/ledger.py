@@ -18,7 +18,7 @@ from muster.core.devices import Choose
 from muster.core.events import NOTHING, Presence
 from muster.core.gang import Amounts, NodeName
 from muster.core.nodes import Columns, Demand, Nodes
-from muster.core.presences import Presences, seen
+from muster.core.presences import Presences, Terms, seen
 from muster.names import GPU_SHARE
 
 #: How much had been tried.
@@ -32,6 +32,8 @@ class Charge(NamedTuple):
     demand: Demand
     times: int | npt.NDArray[np.int64]
     presence: Presence
+    #: anti-affinity that nobody was known to carry before
+    carried: Terms
 
 
 class Share(NamedTuple):
@@ -60,8 +62,9 @@ class Ledger:
     def rollback(self, mark: Mark) -> None:
         while len(self._trial) > mark:
             match self._trial.pop():
-                case Charge(where, demand, times, presence):
+                case Charge(where, demand, times, presence, carried):
                     self._charge(where, demand, -times, presence)
+                    self.presences.forget(carried)
                 case Share(node, share, device):
                     self._share(node, -share, device)
         self._marks -= 1
@@ -183,9 +186,9 @@ class Ledger:
         times: int | npt.NDArray[np.int64],
         presence: Presence,
     ) -> None:
-        self._charge(where, demand, times, presence)
+        carried = self._charge(where, demand, times, presence)
         if self._marks:
-            self._trial.append(Charge(where, demand, times, presence))
+            self._trial.append(Charge(where, demand, times, presence, carried))
         else:
             self.given += _gives(times)
 
@@ -201,18 +204,18 @@ class Ledger:
         demand: Demand,
         times: int | npt.NDArray[np.int64],
         presence: Presence,
-    ) -> None:
-        if presence is not NOTHING:
-            self.presences.note(where, times, presence)
-        if isinstance(times, int):
-            if isinstance(where, int):
-                self.nodes.charge(where, demand, times)
-            else:
-                assert isinstance(where, str)
-                self.nodes.charge_elsewhere(where, demand, times)
-            return
-        assert isinstance(where, np.ndarray)
-        self.nodes.charge_many(where, demand, times)
+    ) -> Terms:
+        """Returns anti-affinity that nobody was known to carry before."""
+        carried = self.presences.note(where, times, presence) if presence is not NOTHING else ()
+        if not isinstance(times, int):
+            assert isinstance(where, np.ndarray)
+            self.nodes.charge_many(where, demand, times)
+        elif isinstance(where, int):
+            self.nodes.charge(where, demand, times)
+        else:
+            assert isinstance(where, str)
+            self.nodes.charge_elsewhere(where, demand, times)
+        return carried
 
 
 def _gives(times: int | npt.NDArray[np.int64]) -> bool:

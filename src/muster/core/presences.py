@@ -10,7 +10,7 @@ Entries name columns, which are good until columns move; the account behind the 
 also keeps pods on nodes that have no column.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -98,6 +98,8 @@ class _Answer:
     known: bytearray = field(default_factory=bytearray)
 
 
+#: Anti-affinity that pods carry.
+Terms = tuple[PodTerm, ...]
 _Where = int | Columns | NodeName
 _Times = int | npt.NDArray[np.int64]
 
@@ -117,8 +119,11 @@ class Presences:
         self._answers: dict[Question, _Answer] = {}
         self._carried = _Carried()
 
-    def note(self, where: _Where, times: _Times, presence: Presence) -> None:
-        """`times` more (or fewer) of these pods on a node, by column or name, or on several distinct ones."""
+    def note(self, where: _Where, times: _Times, presence: Presence) -> Terms:
+        """`times` more (or fewer) of these pods on a node, by column or name, or on several distinct ones.
+
+        Returns what they carry that was not known before, to be forgotten if they were there for a trial.
+        """
         if self._names is not self._nodes.names or len(self._log) >= BOUND:
             self._begin_afresh()
         presence = seen(presence)
@@ -127,9 +132,13 @@ class Presences:
             number = self._numbers[presence] = len(self._presences)
             self._presences.append(presence)
             self._on.append({})
-            for term in presence.apart:
-                self._carried.add(term)
         self._log.append((number, where, times))
+        return tuple([term for term in presence.apart if self._carried.add(term)]) if presence.apart else ()
+
+    def forget(self, terms: Terms) -> None:
+        """Nobody carries these after all: what was noted last is undone."""
+        for term in terms:
+            self._carried.remove(term)
 
     def count(self, question: Question) -> Ints:
         """How many pods that answer the question each column has, int32. Read it, do not keep it."""
@@ -156,13 +165,13 @@ class Presences:
 
     @property
     def carried(self) -> int:
-        """Grows when anti-affinity turns up that was not known before."""
-        return self._carried.arrived
+        """Another when anti-affinity turns up that was not known; what it was once that is forgotten."""
+        return self._carried.as_of
 
     @property
     def carriers(self) -> object:
         """Another whenever `keeping_off` may say something else."""
-        return self._carried, self._carried.arrived
+        return self._carried, self._carried.as_of
 
     def _recount(self, answer: _Answer) -> None:
         self._fold()
@@ -198,8 +207,7 @@ class Presences:
         self._presences = [presence for presence, _ in kept]
         self._on = [on for _, on in kept]
         self._numbers = {presence: number for number, presence in enumerate(self._presences)}
-        terms = dict.fromkeys(term for presence in self._presences for term in presence.apart)
-        self._carried = _Carried(terms, self._carried.arrived)
+        self._carried = self._carried.only({term for presence in self._presences for term in presence.apart})
 
 
 def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
@@ -214,27 +222,49 @@ class _Carried:
     A term that wants a label is looked for only where the label is.
     """
 
-    def __init__(self, terms: Iterable[PodTerm] = (), arrived: int = 0) -> None:
-        self._terms: dict[PodTerm, None] = {}
+    def __init__(self, terms: Mapping[PodTerm, int] | None = None, arrived: int = 0) -> None:
+        """`terms`, by number in the order of their arrival, of so many that have ever `arrived`."""
+        self._terms: dict[PodTerm, int] = {}
         self._by_label: dict[tuple[str, str | None], dict[PodTerm, None]] = {}
         self._others: dict[PodTerm, None] = {}
         self._known: dict[Presence, frozenset[PodTerm]] = {}
-        self.arrived = 0
-        for term in terms:
-            self.add(term)
-        self.arrived = arrived
+        self._arrived = arrived
+        #: the number of the last one: all that arrived later is forgotten
+        self.as_of = 0
+        for term, number in (terms or {}).items():
+            self._enter(term, number)
 
-    def add(self, term: PodTerm) -> None:
+    def only(self, terms: Set[PodTerm]) -> "_Carried":
+        """Without all others."""
+        kept = {term: number for term, number in self._terms.items() if term in terms}
+        return _Carried(kept, self._arrived)
+
+    def add(self, term: PodTerm) -> bool:
+        """Whether it was not known."""
         if term in self._terms:
+            return False
+        self._arrived += 1
+        self._enter(term, self._arrived)
+        return True
+
+    def remove(self, term: PodTerm) -> None:
+        if self._terms.pop(term, None) is None:
             return
-        self._terms[term] = None
-        self.arrived += 1
+        self.as_of = next(reversed(self._terms.values()), 0)
         self._known.clear()
+        for where in self._where(term):
+            del where[term]
+
+    def _enter(self, term: PodTerm, number: int) -> None:
+        self._terms[term] = self.as_of = number
+        self._known.clear()
+        for where in self._where(term):
+            where[term] = None
+
+    def _where(self, term: PodTerm) -> list[dict[PodTerm, None]]:
+        """By which labels it is found."""
         wanted = _wanted(term.labels)
-        for label in wanted:
-            self._by_label.setdefault(label, {})[term] = None
-        if not wanted:
-            self._others[term] = None
+        return [self._by_label.setdefault(label, {}) for label in wanted] or [self._others]
 
     def selecting(self, presence: Presence) -> frozenset[PodTerm]:
         if not self._terms:

@@ -76,6 +76,7 @@ class Rehearsal:
         """`in_order`: the turns of a cycle as they are taken."""
         self._ledger, self._slots, self._pods = cluster.ledger, cluster.slots, cluster.pods
         self._fit, self._ends, self._queues = cluster.fit, cluster.ends, cluster.queues
+        self._wants = cluster.wants
         self._admission, self._lines = admission, lines
         self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
         self._starts, self._settlement, self._in_order = starts, settlement, in_order
@@ -344,6 +345,8 @@ class Rehearsal:
         if state.id in departures or any(not promise.told for promise in state.holds.values()):
             self._unsure()
             return None
+        if self._wants.newly_concerned(state):
+            raise _Unsure  # somebody who keeps it off has started here: it wants something else now
         vacant = turn.offer.vacant
         if last and not (state.begun or self._preempts):
             vacant = [()] * len(want.parts)  # that it starts is asked, not which place goes where
