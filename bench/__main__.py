@@ -31,6 +31,8 @@ GOALS: Final[dict[str, tuple[str, float]]] = {
     "replay KTH-SP2, easy, s": ("≤", 8),
     "replay RICC-2010, pack, s": ("≤", 240),
     "replay RICC-2010, pack, MB": ("≤", 1024),
+    "replay RICC-2010, easy, s": ("≤", 240),
+    "replay RICC-2010, easy, MB": ("≤", 1024),
     "exact: 1,000 regular nodes, fits: cached, ms": ("≤", 50),
     "exact: 1,000 regular nodes, subtle no: cached, ms": ("≤", 10),
     "exact: 10,000 regular nodes, fits: cached, ms": ("≤", 50),

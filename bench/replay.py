@@ -22,6 +22,7 @@ REPLAYS: Final = (
     ("KTH-SP2", "KTH-SP2-1996-2.swf.gz", "pack"),
     ("KTH-SP2", "KTH-SP2-1996-2.swf.gz", "easy"),
     ("RICC-2010", "RICC-2010-2.swf.gz", "pack"),
+    ("RICC-2010", "RICC-2010-2.swf.gz", "easy"),
 )
 
 

@@ -10,9 +10,21 @@ from hypothesis import strategies as st
 from muster.core.backfill.earliest import Earliest
 from muster.core.backfill.timetable import Timetable
 from muster.core.decisions import Decision
-from muster.core.events import LayersChanged
-from muster.core.gang import Code, Gang, GangId, Layer, Operator, PodSet, PodTerm, Requirement, Shape
+from muster.core.events import LayersChanged, QueueChanged
+from muster.core.gang import (
+    Code,
+    Gang,
+    GangId,
+    Layer,
+    Operator,
+    PodSet,
+    PodTerm,
+    Queue,
+    Requirement,
+    Shape,
+)
 from muster.core.wants import Wants
+from muster.names import GPU
 from tests.core.test_backfill import Cluster, lasting, reserves, told
 from tests.core.words import assigns, node, shape, started, where
 
@@ -107,16 +119,26 @@ def test_nobody_has_a_domain_alone_of_which_a_reservation_needs_a_part() -> None
     assert started(cluster.decide(3.0)) == ["other"]
 
 
+def test_what_its_queue_has_cut_off_the_reserved_gang_stays_off() -> None:
+    cluster = halls(50.0, 50.0)
+    cluster.core.apply(QueueChanged(Queue("p", capability=((GPU, 3),))))
+    head, web = PAIRS["who keeps away from it"]
+    more = PodSet("more", ONE, 4, 0, labels=(("app", "head"),))
+    head = replace(head, pod_sets=(*head.pod_sets, more), queue="p", preempts=False)
+    assert [(one.gang, where(one)) for one in assigns(pass_(cluster, head, web))] == [("web", ["b"])]
+    cluster.end("on-c", 50.0)
+    assert started(cluster.decide(50.0)) == ["head"]
+
+
 class Bearable(Cluster):
     """Looks after each cycle whether the head could still start in time, with all who have passed it."""
 
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
-            want = Wants(there.ledger.presences).anew(there.gangs[head.gang])
-            assert want is not None
+            claim = Wants(there.ledger.presences).anew(head.claim)
             earliest = Earliest(there.ledger, there.fit, there.ends, Timetable(there.ledger, there.ends))
-            found = earliest.find(head.claim._replace(want=want), inf, now)
+            found = earliest.find(claim, inf, now)
             assert found is not None
             assert found.at <= max(head.at, now)
         return decisions

@@ -13,7 +13,7 @@ from muster.core.constraints.concern import Concern, concern
 from muster.core.events import Presence
 from muster.core.gang import Gang, Place, PodSet, PodTerm
 from muster.core.gangs import GangState, indices, presence
-from muster.core.placement import Part, Rules, Want
+from muster.core.placement import Claim, Part, Rules, Want
 from muster.core.presences import Presences, selects
 
 #: A want, the indices of each part's vacant places, and what other pods see of each pod set's pods.
@@ -61,10 +61,14 @@ class Wants:
         if lack is not None:
             state.want, state.vacant, state.presences = lack
 
-    def anew(self, state: GangState) -> Want | None:
-        """What it wants on the ledger as it is, in a trial: there may be somebody who keeps it off."""
-        lack = self._lack(state, state.gang) if state.gang is not None else None
-        return None if lack is None else lack[0]
+    def anew(self, claim: Claim) -> Claim:
+        """The same claim on the ledger as it is, in a trial: somebody may have come who keeps it off."""
+        parts = []
+        for part in claim.want.parts:
+            who = claim.presences[part.pod_set]
+            apart = part.concern.apart | self._presences.keeping_off(who)
+            parts.append(replace(part, concern=concern(part.shape, who, apart)))
+        return claim._replace(want=self.of(tuple(parts), claim.want.need, claim.want.rules))
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """What a gang wants that has nothing yet, and so does every other of its kind."""

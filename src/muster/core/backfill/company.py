@@ -21,7 +21,7 @@ from muster.core.placement import Claim, Want
 class Company:
     def __init__(self, cluster: Cluster, timetable: Timetable) -> None:
         self._ledger, self._fit, self._ends = cluster.ledger, cluster.fit, cluster.ends
-        self._gangs, self._wants, self._timetable = cluster.gangs, cluster.wants, timetable
+        self._wants, self._timetable = cluster.wants, timetable
 
     def matters(self, each: Reservation, claim: Claim) -> bool:
         """Whether those who are placed by this claim may keep the reserved gang off nodes that have room."""
@@ -42,8 +42,7 @@ class Company:
     def _fits(self, each: Reservation, passer: Claim, columns: Columns, now: float) -> bool:
         theirs = each.claim
         if _keeps_off(passer):  # it has not been known so far that he keeps it off
-            want = self._wants.anew(self._gangs[each.gang])
-            theirs = theirs if want is None else theirs._replace(want=want)
+            theirs = self._wants.anew(theirs)
         if _alone(passer.want):
             theirs = theirs.keeping_off(self._fit.exclusion.domains(passer.want, columns))
         saved, mark = self._timetable.save(), self._ledger.mark()
