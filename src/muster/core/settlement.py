@@ -73,7 +73,10 @@ class Settlement:
         carried = self._ledger.presences.carried
         if carried != self._carried:
             self._carried = carried
-            self._gangs.touched |= {s.id for s in self._gangs.values() if self._wants.newly_concerned(s)}
+            for state in self._gangs.values():
+                if self._wants.newly_concerned(state):
+                    self._gangs.touched.add(state.id)
+                state.carried = carried
 
     def settle(self) -> None:
         """Bring all that has been touched up to date."""

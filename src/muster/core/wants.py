@@ -112,7 +112,6 @@ class Wants:
         """Whether anti-affinity has turned up since `settle` that keeps pods of this gang off."""
         if state.want is None or state.carried == self._presences.carried:
             return False
-        state.carried = self._presences.carried
         return any(
             self._presences.keeping_off(state.presences[part.pod_set]) - part.concern.apart
             for part in state.want.parts
