@@ -9,12 +9,12 @@ served, and what somebody cannot use is lent. What must hold is the same: with l
 that end one after the other, each leaf comes to its entitlement and stays there, whatever its siblings use.
 """
 
-import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Final, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
@@ -79,11 +79,11 @@ class Saturated:
     def runs(self) -> dict[str, int]:
         return {leaf: len(names) for leaf, names in self.running.items()}
 
-    def owed(self, leaf: str) -> int:
-        """As many gangs as stay within the entitlement of the leaf and of every queue above it."""
+    def owed(self, queue: str, of: Shape | None = None) -> int:
+        """As many gangs as stay within the entitlement of the queue; of a leaf, those that it wants."""
         self.muster.settle()
-        asked = dict(counted(self.wanted[leaf].requests))
-        account = self.muster.queues.accounts[leaf]
+        asked = dict(counted((of or self.wanted[queue]).requests))
+        account = self.muster.queues.accounts[queue]
         return min(account.entitled[resource] // amount for resource, amount in asked.items())
 
 
@@ -150,43 +150,107 @@ def test_what_is_left_over_is_lent_in_turn() -> None:
     assert sorted(borrowers[:3]) == ["a", "b", "c"]
 
 
+class Plan(NamedTuple):
+    """Two levels of queues, whose leaves come one after the other."""
+
+    queues: Mapping[str, str]
+    weights: Mapping[str, int]
+    cpu: int
+    gpu: int
+    comes: Sequence[tuple[str, Shape]]
+
+    def grown(self) -> Saturated:
+        tree = Saturated(self.queues, cpu=self.cpu, gpu=self.gpu, weights=self.weights)
+        for leaf, of in self.comes:
+            tree.comes(leaf, of)
+        return tree
+
+
 @st.composite
-def trees(draw: st.DrawFn) -> Saturated:
-    """Two levels of queues, whose leaves have come one after the other."""
+def plans(draw: st.DrawFn) -> Plan:
     queues: dict[str, str] = {}
     for top in "abc"[: draw(st.integers(2, 3))]:
         queues[top] = "root"
         queues |= {f"{top}-{i}": top for i in range(draw(st.sampled_from([0, 2, 3])))}
     weights = {queue: draw(st.integers(1, 3)) for queue in queues}
-    tree = Saturated(queues, cpu=draw(st.integers(4, 8)), gpu=draw(st.integers(4, 8)), weights=weights)
-    for leaf in draw(st.permutations([queue for queue in queues if queue not in queues.values()])):
-        tree.comes(leaf, draw(st.sampled_from([CPU, GPU, GPU])))
-    return tree
+    cpu, gpu = draw(st.integers(4, 8)), draw(st.integers(4, 8))
+    leaves = draw(st.permutations([queue for queue in queues if queue not in queues.values()]))
+    return Plan(
+        queues, weights, cpu, gpu, [(leaf, draw(st.sampled_from([CPU, GPU, GPU]))) for leaf in leaves]
+    )
 
 
-@given(trees(), st.randoms(use_true_random=False))
+#: c-2 is entitled to 2 GPUs and uses one of them when c is lent one: it is c-2's, not a fourth for c-1
+SHORT: Final = Plan(
+    {"a": "root", "b": "root", "c": "root"} | {f"{top}-{i}": top for top in "bc" for i in range(3)},
+    {"c": 3},
+    cpu=4,
+    gpu=6,
+    comes=[("a", CPU), ("b-0", GPU), ("b-1", GPU), ("c-0", CPU), ("b-2", GPU), ("c-1", GPU), ("c-2", GPU)],
+)
+#: a-1 is entitled to a GPU, a-2 to less and has two, a to 1.75: c's turn is before a is lent one again
+IN_TURN: Final = Plan(
+    {"a": "root", "b": "root", "c": "root"} | {f"{top}-{i}": top for top in "abc" for i in range(3)},
+    {"a-0": 2, "a-1": 3, "a-2": 2, "c": 2, "c-0": 3, "c-2": 2},
+    cpu=7,
+    gpu=7,
+    comes=[(f"{top}-{i}", CPU if f"{top}-{i}" in ("a-0", "b-2") else GPU) for top in "abc" for i in range(3)],
+)
+
+
+@example(SHORT, [1, 3, 4])
+@example(IN_TURN, [3, 6, 1, 7, 4, 8, 3])
+@given(plans(), st.lists(st.integers(0, 8), min_size=12, max_size=12))
 @settings(max_examples=25, deadline=None)
-def test_every_leaf_comes_to_its_entitlement_and_stays_there(tree: Saturated, chance: random.Random) -> None:
+def test_every_leaf_comes_to_its_entitlement_and_stays_there(plan: Plan, order: list[int]) -> None:
+    """`order`: whose gang ends next, by its number among the leaves of which any runs."""
+    tree = plan.grown()
     tree.all_end()
-    for _ in range(12):
+    for end in order:
         owed = {leaf: tree.owed(leaf) for leaf in tree.running}
         more = {leaf: number - owed[leaf] for leaf, number in tree.runs.items()}
         for of in (CPU, GPU):
             alike = [leaf for leaf, wanted in tree.wanted.items() if wanted is of]
             lent = sum(more[leaf] for leaf in alike)
             assert 0 <= lent < max(len(alike), 1), "less than a gang for each cannot be divided evenly"
-            families = {leaf.split("-")[0] for leaf in alike}
-            for family in families:
+            for family in sorted({leaf.split("-")[0] for leaf in alike}):
                 siblings = {leaf: more[leaf] for leaf in alike if leaf.split("-")[0] == family}
                 assert sum(siblings.values()) >= 0, (tree.runs, owed)
-                short = [leaf for leaf, number in siblings.items() if number < 0]
-                if short:  # a sibling was lent what it lacks, and when that ends gives it back to it
-                    rich = max(siblings, key=lambda leaf: siblings[leaf])
-                    before = tree.runs
-                    tree.ends(rich)
-                    assert any(tree.runs[leaf] > before[leaf] for leaf in short), (before, tree.runs)
+                if min(siblings.values()) < 0:
+                    gives_back(tree, family, siblings)
                     break
-        tree.ends(chance.choice(sorted(leaf for leaf, names in tree.running.items() if names)))
+        names = sorted(leaf for leaf, running in tree.running.items() if running)
+        ends(tree, names[end % len(names)])
+
+
+def gives_back(tree: Saturated, family: str, more: Mapping[str, int]) -> None:
+    """Some of these siblings lack what others were lent: they get it when that ends.
+
+    Nobody of the family is before them. Another family is only if this one was lent something as a whole,
+    and lacks nothing: that is lent in turn.
+    """
+    more, of = dict(more), tree.wanted[next(iter(more))]
+    while True:
+        was_lent = sum(tree.runs[leaf] for leaf in more) - tree.owed(family, of)
+        rich = max(more, key=lambda leaf: more[leaf])
+        more[rich] -= 1
+        if ends(tree, rich) in more:
+            return
+        assert was_lent > 0, tree.runs
+
+
+def ends(tree: Saturated, leaf: str) -> str | None:
+    """The oldest gang of this leaf ends. Nobody starts one on what is lent while a sibling lacks one."""
+    before = tree.runs
+    before[leaf] -= 1
+    tree.ends(leaf)
+    started = [name for name, number in tree.runs.items() if number > before[name]]
+    for name in started:
+        family, of = name.split("-")[0], tree.wanted[name]
+        alike = [other for other in before if other.split("-")[0] == family and tree.wanted[other] is of]
+        short = [other for other in alike if before[other] < tree.owed(other)]
+        assert name in short or not short, (name, before)
+    return started[0] if started else None
 
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.integers(1, 24))

@@ -493,7 +493,7 @@ FAULTS: Final = (
         "who is over his own share takes back from others",
         "reclaim",
         "core/queues/__init__.py",
-        "            if self._exceeds(account, demand):",
+        "            if self.exceeds(account, demand):",
         "            if False:",
         ("tests/core/test_queues.py", "tests/core/test_queue_examples.py"),
     ),
@@ -591,6 +591,14 @@ FAULTS: Final = (
         "core/admission.py",
         "return self._cut(want, room) if _fits(least, room) else None",
         "return want",
+        ("tests/core/test_fairness.py",),
+    ),
+    Fault(
+        "a sibling is lent what a leaf below its entitlement waits for",
+        "fairness",
+        "core/order.py",
+        "            beyond = queues.exceeds(account, least)",
+        "            beyond = True",
         ("tests/core/test_fairness.py",),
     ),
     Fault(

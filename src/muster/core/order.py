@@ -8,8 +8,10 @@
    Of an elastic gang only what stays within counts: its minimum, and as much more as is left.
 3. What would carry a queue over its entitlement: gangs, and the rest of elastic ones. Everything that may
    start within entitlement has been tried by then, so what is still free is capacity that nobody who waits
-   can use within entitlement, and is lent. First the queue whose last such start is longest ago (never:
-   first), then the least share that the start would lead to, then priority, then name; level by level, too.
+   can use within entitlement, and is lent. First a queue that would itself stay within its entitlement (one
+   above or below it would not): what a sibling was lent of it comes back to it. Then the queue whose last
+   such start is longest ago (never: first), then the least share that the start would lead to, then
+   priority, then name; level by level, too.
 4. Gangs whose hold has just run out: everyone else has had the chance to use it first. Those that have
    nothing else are new to their queue again.
 
@@ -294,13 +296,14 @@ class Turns:
     def _beyond(self) -> Iterator[Turn]:
         queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
 
-        def key(account: Account, walk: Walk) -> tuple[int, float, int, str]:
+        def key(account: Account, walk: Walk) -> tuple[bool, int, float, int, str]:
             head = walk.head
             assert head is not None
             (_, state), _, file = head
             assert file.want is not None
             least = queues.demand(file.want)[0]
-            return account.carried_over, account.share(least), state.rank[0], account.name
+            beyond = queues.exceeds(account, least)
+            return beyond, account.carried_over, account.share(least), state.rank[0], account.name
 
         over = {account: heads for account, heads in self._over.items() if heads}
         if not over:

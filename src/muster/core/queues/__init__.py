@@ -400,7 +400,7 @@ class Queues:
         for account in mine.path:
             if account in shared:
                 break
-            if self._exceeds(account, demand):
+            if self.exceeds(account, demand):
                 return False
         for account in theirs.path:
             if account in shared:
@@ -412,7 +412,7 @@ class Queues:
                 return False
         return True
 
-    def _exceeds(self, account: Account, demand: Amounts) -> bool:
+    def exceeds(self, account: Account, demand: Amounts) -> bool:
         """Whether the demand would carry this one queue over its entitlement."""
         everything = self.root.entitled
         return any(
