@@ -100,11 +100,13 @@ def test_a_reader_that_goes_is_no_error(tmp_path: Path, words: str) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_said(tmp_path: Path, unbuffered: str) -> None:
+    """Once: what a buffer still holds is not tried again at the interpreter's end."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "muster", "list"],
-            env={**os.environ, "MUSTER_HOME": str(tmp_path / "home")},
+            env={**os.environ, "MUSTER_HOME": str(tmp_path / "home"), "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,7 +7,7 @@ when it runs.
 import gc
 import os
 import sys
-from typing import Final
+from typing import Final, TextIO
 
 import typer
 
@@ -110,6 +110,7 @@ def main() -> None:
         if known is None:
             raise
         print(known, file=sys.stderr)
+        _try_no_more()
         sys.exit(known.exit_code)
     finally:
         gc.freeze()  # the interpreter would look for cycles once more, for 60 ms, and then end anyway
@@ -117,8 +118,21 @@ def main() -> None:
 
 def _say_no_more() -> None:
     """What is still to be written goes nowhere: nobody reads it, and there is nobody to tell."""
+    _to_nowhere(sys.__stdout__, sys.__stderr__)
+
+
+def _try_no_more() -> None:
+    """The interpreter's end would try again to write what cannot be written, and complain once more."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _to_nowhere(sys.__stdout__)
+
+
+def _to_nowhere(*streams: TextIO | None) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.__stdout__, sys.__stderr__):
+    for stream in streams:
         if stream is not None:
             os.dup2(nowhere, stream.fileno())
 
