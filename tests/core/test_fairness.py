@@ -194,7 +194,10 @@ IN_TURN: Final = Plan(
     {"a-0": 2, "a-1": 3, "a-2": 2, "c": 2, "c-0": 3, "c-2": 2},
     cpu=7,
     gpu=7,
-    comes=[(f"{top}-{i}", CPU if f"{top}-{i}" in ("a-0", "b-2") else GPU) for top in "abc" for i in range(3)],
+    comes=[
+        *[("b-2", CPU), ("a-0", CPU)],
+        *((leaf, GPU) for leaf in ("c-2", "a-2", "b-1", "a-1", "c-1", "b-0", "c-0")),
+    ],
 )
 
 
