@@ -93,7 +93,7 @@ class Admission:
         if message := self._uncreated(state):
             state.refusal = self._tell(Code.QUOTA_EXCEEDED, message)
             return None
-        if account is None:
+        if account is None or account.free:
             return self.offer(state, state.want)
         asked, held = self._queues.asked(state, state.want), given_up(state)
         room = {r: n + held.get(r, 0) for r, n in self._queues.room(account, borrow=False).items()}

@@ -230,10 +230,13 @@ class Turns:
     def __iter__(self) -> Iterator[Turn]:
         if not self._lines:
             return
-        begun = [state for state in self._lines.begun if not self._is_last(state)]
-        yield from self._to_finish(sorted(begun, key=lambda state: not state.planned))
+        if self._lines.begun:
+            begun = [state for state in self._lines.begun if not self._is_last(state)]
+            yield from self._to_finish(sorted(begun, key=lambda state: not state.planned))
         yield from self._within()
-        yield from self._beyond()
+        over = {account: heads for account, heads in self._over.items() if heads}
+        if over:
+            yield from self._beyond(over)
         for state in sorted(self._last, key=lambda state: state.rank):
             yield from self._to_finish([state]) if state.begun else self._anew(state)
         for state in self._lines.gated:
@@ -261,8 +264,7 @@ class Turns:
             self._bar(barred[name])
         if not walks:
             return
-        race = _Race(queues.root, walks, lambda account, walk: (account.share(), account.name))
-        while (walk := race.first()) is not None:
+        for walk in _Race(queues.root, walks, lambda account, walk: (account.share(), account.name)):
             moves = queues.moves
             answers: dict[File, Want | Full | Explanation | None] = {}
             account, over = walk.account, self._over.setdefault(walk.account, [])
@@ -291,9 +293,8 @@ class Turns:
                     over.append((rest.entries[0], 0, rest))
                 if queues.moves != moves:
                     break
-            race.moved(walk)
 
-    def _beyond(self) -> Iterator[Turn]:
+    def _beyond(self, over: Mapping[Account, list["_Head"]]) -> Iterator[Turn]:
         queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
 
         def key(account: Account, walk: Walk) -> tuple[bool, int, float, int, str]:
@@ -305,12 +306,8 @@ class Turns:
             beyond = queues.exceeds(account, least)
             return beyond, account.carried_over, account.share(least), state.rank[0], account.name
 
-        over = {account: heads for account, heads in self._over.items() if heads}
-        if not over:
-            return
         walks = {account: self._walk_over(account, heads) for account, heads in over.items()}
-        race = _Race(queues.root, walks, key)
-        while (walk := race.first()) is not None:
+        for walk in _Race(queues.root, walks, key):
             head, moves = walk.head, queues.moves
             assert head is not None
             first, priority = head[2], head[0][1].rank[0]
@@ -328,7 +325,6 @@ class Turns:
                             queues.overshot(walk.account)
                             break
                 head = walk.head
-            race.moved(walk)
 
     def _anew(self, state: GangState) -> Iterator[Turn]:
         """Its hold has run out, and it has nothing else: its queue treats it like any other."""
@@ -451,37 +447,38 @@ class Walk:
 class _Race:
     """Which queue is next: at each level of the tree the one with the least key, down to a leaf.
 
-    A heap per level. Keys change only on the path of the walk that is first, so each change costs one
-    replacement per level. Who is alone is first as long as he goes on.
+    A heap per level. Whoever takes a walk from here may change its head, and what its queues use, before he
+    takes the next: keys change only on the path of that walk, so it costs one replacement per level. Who is
+    alone is first as long as he goes on.
     """
 
     def __init__(
         self, root: Account, walks: Mapping[Account, Walk], key: Callable[[Account, Walk], tuple[Any, ...]]
     ) -> None:
-        self._root, self._key = root, key
-        self._walks = {account: walk for account, walk in walks.items() if walk.head is not None}
-        self._alone = next(iter(self._walks.values())) if len(self._walks) == 1 else None
+        self._root, self._walks, self._key = root, walks, key
         #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two are equal
-        self._heaps: dict[Account, list[tuple[Any, Account]]] = {root: []}
-        if self._alone is not None:
+        self._heaps: dict[Account, list[tuple[Any, Account]]] = {}
+
+    def __iter__(self) -> Iterator[Walk]:
+        walks = {account: walk for account, walk in self._walks.items() if walk.head is not None}
+        if len(walks) == 1:
+            (walk,) = walks.values()
+            while walk.head is not None:
+                yield walk
             return
         below: dict[Account, list[Account]] = {}
-        for account in self._walks:
-            for child, parent in pairwise((*account.path, root)):
+        for account in walks:
+            for child, parent in pairwise((*account.path, self._root)):
                 if child in (children := below.setdefault(parent, [])):
                     break
                 children.append(child)
-        self._grow(root, below)
+        self._grow(self._root, below)
+        while (first := self._first(self._root)) is not None:
+            yield first
+            self._moved(first)
 
-    def first(self) -> Walk | None:
-        if self._alone is not None:
-            return self._alone if self._alone.head is not None else None
-        return self._first(self._root)
-
-    def moved(self, walk: Walk) -> None:
+    def _moved(self, walk: Walk) -> None:
         """The head of the first walk, or what its queues use, has changed."""
-        if self._alone is not None:
-            return
         for child, parent in pairwise((*walk.account.path, self._root)):
             heap = self._heaps[parent]
             best = self._first(child)

@@ -23,7 +23,7 @@ from muster.core.admission import Admission
 from muster.core.backfill import Backfill, Reservations
 from muster.core.backfill.passing import shortest_first
 from muster.core.cluster import Cluster
-from muster.core.decisions import Assign, Decision, Explanation
+from muster.core.decisions import Decision, Explanation
 from muster.core.eligibility import Eligibility
 from muster.core.ends import expected, promised
 from muster.core.events import Event
@@ -130,9 +130,7 @@ class Scheduler:
         # 3. What each lacks, and each queue may use
         self._settlement.touch_concerned()
         self._settlement.settle()
-        if (
-            self._lines or self.config.explain
-        ):  # who is not told why may not be told who may have what, either
+        if self.config.explain or (self._lines and not self.queues.undivided):
             self.queues.entitle()
         # 4. Each gang in its turn
         self._misfits.begin()
@@ -158,7 +156,8 @@ class Scheduler:
         self.served = [*turns.served.values()]
         self._lines.newcomers.clear()
         # 5. Who has started, who was evicted
-        self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
+        if self.preemption.departures:
+            self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
         self._settlement.settle()
         # 6. Why the others wait
         waits = []
@@ -166,7 +165,7 @@ class Scheduler:
             waits = self._explainer.explain(self.served, self._misfits.verdicts, now)
         reserves = self.reservations.end()
         self._quiet.note(self.served)
-        self._misfits.end(started=any(isinstance(decision, Assign) for decision in placed))
+        self._misfits.end(started=bool(placed))
         return [*releases, *placed, *reserves, *waits]
 
     def settle(self) -> None:

@@ -81,11 +81,12 @@ class Settlement:
     def settle(self) -> None:
         """Bring all that has been touched up to date."""
         gangs, touched, kept = self._gangs, self._gangs.touched, self._gangs.kept
-        touched |= self._preemption.settle(touched | kept) & gangs.keys()
+        touched |= self._preemption.settle(touched, kept) & gangs.keys()
         if not (touched or kept):
             return
         for gang in touched | kept:
             state = gangs[gang]
+            self._preemption.note(state)
             if gang not in touched:
                 self._account_for_pods(state)
             elif gang not in self._accounted:

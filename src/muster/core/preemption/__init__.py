@@ -86,29 +86,31 @@ class Preemption:
         """Something has changed that decides about victims."""
         self._hopeless.clear()
 
-    def settle(self, touched: Iterable[GangId]) -> set[GangId]:
-        """Bring up to date who runs and who leaves. Returns gangs that are no victims any more."""
-        for gang in touched:
-            state, new = self._gangs.get(gang), None
-            if state is not None and state.gang is not None and state.pods and state.gang.preemptible:
-                new = state.gang.queue, state.gang.priority
-            old = self._counted.get(gang)
-            if new == old:
-                continue
-            if old is not None:
-                queue, priority = old
-                self._running[queue][priority] -= 1
-                if not self._running[queue][priority]:
-                    del self._running[queue][priority]
-                del self._counted[gang]
-            if new is not None:
-                queue, priority = new
-                self._running[queue][priority] += 1
-                self._counted[gang] = new
-        over = self.departures.settle(touched)
+    def settle(self, *touched: Iterable[GangId]) -> set[GangId]:
+        """Bring up to date who leaves. Returns gangs that are no victims any more."""
+        over = self.departures.settle(*touched)
         if over:
             self.forget()  # whoever was leaving may be a victim now
         return over
+
+    def note(self, state: GangState) -> None:
+        """A gang has changed: whether it runs, and as what."""
+        new = None
+        if state.pods and state.gang is not None and state.gang.preemptible:
+            new = state.gang.queue, state.gang.priority
+        old = self._counted.get(state.id)
+        if new == old:
+            return
+        if old is not None:
+            queue, priority = old
+            self._running[queue][priority] -= 1
+            if not self._running[queue][priority]:
+                del self._running[queue][priority]
+            del self._counted[state.id]
+        if new is not None:
+            queue, priority = new
+            self._running[queue][priority] += 1
+            self._counted[state.id] = new
 
     def end_forsaken(self) -> set[GangId]:
         """At the end of a cycle. Returns gangs that leave no longer, and may be victims again in the next."""

@@ -142,13 +142,13 @@ class Departures:
         if beneficiary in self._departures:
             self._over |= self._end(beneficiary)
 
-    def settle(self, touched: Iterable[GangId]) -> set[GangId]:
+    def settle(self, *touched: Iterable[GangId]) -> set[GangId]:
         """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
         over, self._over = self._over, set()
         if not self._departures:
             return over
-        for beneficiary in sorted(changed.union(touched)):
+        for beneficiary in sorted(changed.union(*touched)):
             departure = self._departures.get(beneficiary)
             if departure is None:
                 continue

@@ -85,7 +85,7 @@ class Queues:
         self.moves = self.divisions = 0
         #: count changes of rules, and of what some queue is entitled to
         self.plantings = self.rulings = 0
-        self._planted = self._entitled = False
+        self._planted = self._entitled = self._undivided = False
         self._capacity_as_of = (-1, -1)
 
     # The tree
@@ -137,6 +137,7 @@ class Queues:
             account.path = (account, *account.above())
             account.capped = any(above.caps or above.rules.max_gangs is not None for above in account.path)
             account.free = self.root.children == [account] and account.unruled and not account.capped
+        self._undivided = any(a.free and a.rules.order is not QueueOrder.FAIR for a in self.accounts.values())
         self._planted, self._entitled = True, False
         self.plantings += 1
         self._capacity_as_of = (-1, -1)
@@ -225,6 +226,11 @@ class Queues:
         return tuple((r, amount - held.get(r, 0)) for r, amount in least) if held else least
 
     # Entitlement
+
+    @property
+    def undivided(self) -> bool:
+        """One queue may have whatever there is: what it is entitled to decides nothing, and is only told."""
+        return self._planted and self._undivided
 
     def entitle(self) -> None:
         """Divide what there is among the queues, if anything has changed since."""
