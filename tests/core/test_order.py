@@ -10,8 +10,9 @@ from muster.core.admission import Admission, Full
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Code, GangId, Gate
 from muster.core.gangs import BackOff, GangState
+from muster.core.lines import Lines, first_claim
 from muster.core.nodes import Nodes
-from muster.core.order import Lines, Turns, first_claim
+from muster.core.order import Turns
 from muster.core.placement import Want
 from muster.core.presences import Presences
 from muster.core.queues import Queues

@@ -19,8 +19,8 @@ from muster.core.backfill.timetable import Reservation
 from muster.core.cluster import Cluster
 from muster.core.gang import QueueOrder
 from muster.core.gangs import GangState
+from muster.core.lines import Line, Lines
 from muster.core.misfits import Misfits
-from muster.core.order import Line, Lines
 from muster.core.preemption import Preemption
 from muster.core.queues.account import Account
 

@@ -31,9 +31,10 @@ from muster.core.explain import Explainer
 from muster.core.facts import Facts
 from muster.core.gang import GangId
 from muster.core.gangs import GangState
+from muster.core.lines import Lines
 from muster.core.misfits import Misfits
 from muster.core.nodes import Nodes
-from muster.core.order import Lines, Turn, Turns
+from muster.core.order import Turn, Turns
 from muster.core.packing import Order, Pack
 from muster.core.preemption import Preemption
 from muster.core.quiet import Quiet

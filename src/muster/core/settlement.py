@@ -15,8 +15,8 @@ from muster.core.cluster import Cluster
 from muster.core.decisions import Release
 from muster.core.gang import GangId
 from muster.core.gangs import GangState, give_back, stands, unwanted
+from muster.core.lines import Lines
 from muster.core.misfits import Misfits
-from muster.core.order import Lines
 from muster.core.preemption import Preemption
 
 

@@ -27,9 +27,10 @@ from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import Gang, GangId, NodeName, Place
 from muster.core.gangs import GangState
+from muster.core.lines import Lines
 from muster.core.misfits import Misfits
 from muster.core.nodes import Columns
-from muster.core.order import Lines, Standing, Turn, Turns
+from muster.core.order import Standing, Turn, Turns
 from muster.core.placement import Want, short_of_slots
 from muster.core.preemption import Preemption
 from muster.core.preemption.victims import Found

@@ -1,0 +1,162 @@
+"""Who lacks something, kept in the order in which it is served.
+
+The order is kept, not made: a gang is put in its place when its state changes, and a cycle walks along
+(`order.py`). In the line of a queue, gangs that want the same stand in one *file*, each file in order, and
+the walk merges the files (`race.py`). So one refusal passes over all who want the same, and a cycle costs as
+much as there are different wants, however many wait.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.core.gang import Gang, GangId, QueueOrder
+from muster.core.gangs import GangState
+from muster.core.placement import Want
+from muster.core.queues import Queues
+
+#: Rank or, in a queue of order fifo, age and id; no two of a line are equal.
+Key = tuple[Any, ...]  # Any: ranks and ages are never compared with each other
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    """Gangs of one kind in their order, answered alike: whether they may start, and whether they fit."""
+
+    want: Want | None
+    entries: list[tuple[Key, GangState]] = field(default_factory=list)
+
+
+#: The next of a file: its entry, the position of that, the file.
+Head = tuple[tuple[Key, GangState], int, File]
+
+
+class Line:
+    """Gangs that lack something, in the order in which they are served."""
+
+    def __init__(self, duration: Callable[[Gang], float] | None = None) -> None:
+        """`duration`: how long a gang runs, if answers depend on that, too."""
+        self._duration = duration
+        self.files: dict[Hashable, File] = {}
+        self._standing: dict[GangId, tuple[Hashable, Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._standing)
+
+    def __iter__(self) -> Iterator[GangState]:
+        if not self.files:
+            return iter(())
+        entries = (entry for file in self.files.values() for entry in file.entries)
+        return (state for _, state in sorted(entries))
+
+    def heads(self) -> "list[Head]":
+        """The first of each file."""
+        return [(file.entries[0], 0, file) for file in self.files.values()]
+
+    def heads_of(self, gangs: Iterable[GangId]) -> "list[Head]":
+        """The first of these in each file."""
+        first: dict[Hashable, Key] = {}
+        for kind, key in [self._standing[gang] for gang in gangs if gang in self._standing]:
+            first[kind] = min(key, first.get(kind, key))
+        heads = []
+        for kind, key in first.items():
+            file = self.files[kind]
+            position = bisect_left(file.entries, (key,))
+            heads.append((file.entries[position], position, file))
+        return heads
+
+    def key(self, gang: GangId) -> Key | None:
+        """Where it stands; None: not in this line."""
+        return self._standing[gang][1] if gang in self._standing else None
+
+    def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> bool:
+        """Where it belongs as it is now, wherever it stood. False if it stands there already."""
+        kind = self._kind(state, order)
+        # Of equal length: while a queue's order changes, its gangs stand there with keys of either kind.
+        key: Key = (0, *state.rank[1:]) if order is QueueOrder.FIFO else state.rank
+        if self._standing.get(state.id) == (kind, key):
+            return False
+        self.drop(state.id)
+        self._standing[state.id] = kind, key
+        file = self.files.get(kind)
+        if file is None:
+            file = self.files[kind] = File(state.want)
+        file.want = state.want
+        insort(file.entries, (key, state))
+        return True
+
+    def drop(self, gang: GangId) -> None:
+        kind, key = self._standing.pop(gang, (None, None))
+        if key is None:
+            return
+        entries = self.files[kind].entries
+        del entries[bisect_left(entries, (key,))]
+        if not entries:
+            del self.files[kind]
+
+    def _kind(self, state: GangState, order: QueueOrder) -> Hashable:
+        """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
+
+        Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether
+        victims can be found, on its priority too, which a queue of order fifo does not go by; whether it may
+        pass somebody, on how long it runs.
+        """
+        gang = state.gang
+        if not state.plain or gang is None:
+            return state.id
+        kind: tuple[Hashable, ...]
+        kind = state.want, gang.namespace, gang.user, gang.preempts, state.begun
+        if order is QueueOrder.FIFO:
+            kind = *kind, gang.priority
+        return kind if self._duration is None else (*kind, self._duration(gang))
+
+
+class Lines:
+    """Where every gang stands that lacks something: with those that have begun, or in its queue."""
+
+    def __init__(self, queues: Queues, duration: Callable[[Gang], float] | None = None) -> None:
+        """`duration`: as in `Line`."""
+        self._queues, self._duration = queues, duration
+        self.begun, self.gated = Line(), Line()
+        self.of_queue: dict[str, Line] = {}
+        self._where: dict[GangId, Line] = {}
+        #: who has come into a line, or stands elsewhere in it, since the last walk
+        self.newcomers: set[GangId] = set()
+
+    def __len__(self) -> int:
+        """How many lack anything."""
+        return len(self._where)
+
+    def put(self, state: GangState) -> None:
+        assert state.gang is not None
+        order = QueueOrder.PRIORITY
+        if state.want is None:
+            line = self.gated
+        elif first_claim(state):
+            line = self.begun
+        else:
+            name = state.gang.queue
+            known = self.of_queue.get(name)
+            line = self.of_queue.setdefault(name, Line(self._duration)) if known is None else known
+            account = self._queues.find(name)
+            order = account.rules.order if account is not None else order
+        before = self._where.get(state.id)
+        if before is not line:
+            if before is not None:
+                before.drop(state.id)
+            self._where[state.id] = line
+        if line.put(state, order):
+            self.newcomers.add(state.id)
+
+    def drop(self, gang: GangId) -> None:
+        line = self._where.pop(gang, None)
+        if line is not None:
+            line.drop(gang)
+
+
+def first_claim(state: GangState) -> bool:
+    """It has begun and lacks something of it."""
+    if not state.begun:
+        return False
+    return state.waits or bool(state.planned) or any(not hold.told for hold in state.holds.values())
