@@ -191,6 +191,24 @@ def test_a_gang_with_a_reservation_is_expected_at_its_time() -> None:
     assert behind.expected_start == ExpectedStart(None, "x gives no run time")
 
 
+def test_whether_ends_of_which_nobody_knows_would_help_is_tried_for_who_asks() -> None:
+    made = scheduler(free(4))
+    runs(made, gang("first", count=3))
+    submit(made, gang("all", count=4), 10.0)
+    submit(made, gang("behind", count=4, submitted=1.0), 10.0)
+    never = submit(made, gang("pair", count=2, of=shape(gpu=3), submitted=2.0), 10.0)
+    assert never.expected_start == ExpectedStart(None, "first gives no run time")
+
+    def expected(name: str) -> ExpectedStart | None:
+        asked = made.asked(GangId(name))
+        assert asked is not None
+        return asked.expected_start
+
+    assert expected("all") == ExpectedStart(None, "first gives no run time")
+    assert expected("behind") == ExpectedStart(None, "first and all give no run time")
+    assert expected("pair") == ExpectedStart(None, "no room was found for it even once all others have ended")
+
+
 def test_what_is_overdue_is_not_told_anew() -> None:
     made = scheduler(free(4))
     runs(made, replace(gang("first", count=3), estimate=5.0))

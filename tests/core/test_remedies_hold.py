@@ -280,8 +280,10 @@ def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
     rehearsal = core._explainer._remedies._rehearsal
     asked = [state for state in core.served if state.waits]
     for first in range(len(asked)):
-        for gang, outlook in rehearsal.outlooks(asked[first:], 10_000).items():
-            assert rehearsal.outlooks([core.gangs[gang]], 10_000) == {gang: outlook}
+        for beyond in (False, True):
+            for gang, outlook in rehearsal.outlooks(asked[first:], 10_000, beyond=beyond).items():
+                alone = rehearsal.outlooks([core.gangs[gang]], 10_000, beyond=beyond)
+                assert alone == {gang: outlook}
         for other in [state for state in core.gangs.values() if state.pods]:
             for gang, starts in rehearsal.starts_without(other, asked[first:], 10_000).items():
                 assert rehearsal.starts_without(other, [core.gangs[gang]], 10_000) == {gang: starts}

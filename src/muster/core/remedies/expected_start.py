@@ -1,7 +1,7 @@
 """When a gang is expected to start, and what that rests on: its reservation, else an outlook.
 
 It is expected, not promised: it holds if nobody who ranks higher comes and everybody ends as expected. Where
-it rests on ends that nobody knows, that is what is said.
+it rests on ends that nobody knows, that is what is said, and so is that no end helps.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from muster.core.remedies.question import Question
 
 #: Gangs that are named.
 NAMED: Final = 3
+NEVER: Final = "no room was found for it even once all others have ended"
 #: A part of the time that is left, by which an outlook may be off before it is told anew.
 NEAR: Final = 0.1
 
@@ -37,7 +38,7 @@ def expected_start(question: Question) -> ExpectedStart | None:
         return None
     if at == inf:
         gives = "gives" if len(endless) == 1 else "give"
-        return ExpectedStart(None, f"{_named(endless)} {gives} no run time") if endless else None
+        return ExpectedStart(None, f"{_named(endless)} {gives} no run time" if endless else NEVER)
     start = ExpectedStart(at, _basis(question, [each for each in ended if each[1] & nodes]))
     return _as_told(question, start, near=reserved is None)
 

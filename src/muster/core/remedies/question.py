@@ -145,7 +145,8 @@ class Question:
                 each for each in self.asked if each.id not in known and self.reservations.of(each.id) is None
             ]
             with self._counted():
-                known |= self.rehearsal.outlooks(asked, FAR * self.patience * len(asked))
+                most = FAR * self.patience * len(asked)
+                known |= self.rehearsal.outlooks(asked, most, beyond=self.patience > 1)
         return known[self.state.id]
 
     @contextmanager

@@ -43,7 +43,10 @@ PLACES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """When a gang would start. `at` is infinite if that takes ends of which nobody knows when they come."""
+    """When a gang would start. `at` is infinite if that takes ends of which nobody knows when they come.
+
+    So it is, too, if it has not started when all have ended: then nobody is `endless`.
+    """
 
     at: float
     #: who would have ended by then, in that order, and on which nodes each was
@@ -156,25 +159,31 @@ class Rehearsal:
             self._preempts = False
         return self._found if starts else None
 
-    def outlooks(self, asked: Sequence[GangState], most: int) -> dict[GangId, Outlook | None]:
+    def outlooks(
+        self, asked: Sequence[GangState], most: int, *, beyond: bool
+    ) -> dict[GangId, Outlook | None]:
         """When they start if everybody ends as expected and nobody comes; None: that is not found out.
 
         `asked` in serving order. One future is played for all of them; those for whom it would be another one
-        than for the first are left out.
+        than for the first are left out. `beyond`: in the end what gives no run time ends as well, to see
+        whether that would help; it takes as long as there are gangs.
         """
         found: dict[GangId, Outlook | None] = {asked[0].id: None}
         left = {state.id: state for state in asked}
         ended: list[tuple[GangId, frozenset[NodeName]]] = []
+        endless: tuple[GangId, ...] = ()
         self._anew = True
         self._started.clear()
         with self._undone(most, strict=False, freed=True):
             while left and self.trials < self._last:
                 now, ending = self._next_ends()
                 if now == inf:
-                    endless = tuple(each.id for each in ending)
-                    never = Outlook(inf, tuple(ended), endless=endless) if endless else None
-                    found.update(dict.fromkeys(left, never))
-                    break
+                    now = self._settlement.now
+                    endless += tuple(each.id for each in ending)
+                    if not ending or not beyond:
+                        never = Outlook(inf, tuple(ended), endless=endless if ending else ())
+                        found.update(dict.fromkeys(left, never if ended or endless else None))
+                        break
                 for each in ending:
                     ended.append((each.id, frozenset(each.nodes)))
                     self._end(each)
@@ -190,13 +199,13 @@ class Rehearsal:
                     for gang, where in self._play(left):
                         names = self._ledger.nodes.names
                         nodes = frozenset(names[column] for column in where.tolist())
-                        found[gang] = Outlook(now, tuple(ended), nodes)
+                        found[gang] = Outlook(inf if endless else now, tuple(ended), nodes, endless)
                 except _Unsure:
                     break
                 left = {gang: state for gang, state in left.items() if found.get(gang) is None}
         first = asked[0].id
         if found[first] is None and first not in left:  # others came before it in a later turn
-            return self.outlooks(asked[:1], most)
+            return self.outlooks(asked[:1], most, beyond=beyond)
         return found
 
     def _next_ends(self) -> tuple[float, list[GangState]]:
