@@ -260,6 +260,15 @@ def test_annotations(annotation: str, value: str, part: str) -> None:
     assert part in error
 
 
+def test_a_mark_may_be_a_label() -> None:
+    obj = jobset()
+    obj["metadata"]["labels"] = {"muster.dev/deadline": "soon", "muster.dev/restart-budget": "few"}
+    assert [error.partition(": ")[0] for error in errors(obj)] == [
+        "metadata.labels.muster.dev/deadline",
+        "metadata.labels.muster.dev/restart-budget",
+    ]
+
+
 def test_exclusive_placement_of_one_group() -> None:
     obj = jobset()
     key = "alpha.jobset.sigs.k8s.io/exclusive-topology"

@@ -20,7 +20,7 @@ from muster.app.jobs import (
     scoped,
     views,
 )
-from muster.app.pods import failure_message, first_failure, label, pod_order, told_to_end
+from muster.app.pods import failure_message, first_failure, label, pod_order, pod_reason, told_to_end
 from tests.app.objects import T0, at, labels, pod
 
 
@@ -174,6 +174,12 @@ def test_a_failures_message_is_its_containers_else_its_pods() -> None:
 
 def three() -> list[JobView]:
     return views(Objects(jobs=[job("train-1"), job("train-2"), job("other")]))
+
+
+def test_the_reason_of_a_pod_that_was_ended_is_who_ended_it_not_how_its_container_took_it() -> None:
+    failed = pod(phase="Failed", code=137)
+    late = msgspec.structs.replace(failed.status, reason="DeadlineExceeded", message="too long")
+    assert pod_reason(msgspec.structs.replace(failed, status=late)) == "DeadlineExceeded too long"
 
 
 def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:

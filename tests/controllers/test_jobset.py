@@ -33,9 +33,15 @@ class World:
     def __post_init__(self) -> None:
         self.memory = Memory(lambda: self.now)
 
-    def submit(self, *replicated: Object, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+    def submit(
+        self,
+        *replicated: Object,
+        annotations: dict[str, str] | None = None,
+        labels: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
         obj = {
-            "metadata": {"name": "js", "annotations": annotations or {}},
+            "metadata": {"name": "js", "annotations": annotations or {}, "labels": labels or {}},
             "spec": {"replicatedJobs": list(replicated) or [group("w", replicas=2)], **spec},
         }
         self.memory.create(JOBSET, "ns", rules.default(obj))
@@ -681,6 +687,16 @@ class TestDeadline:
         assert "10m" in world.found("Failed").message
         assert world.jobs == []
 
+    def test_a_label_says_it_as_well(self, world: World) -> None:
+        world.submit(group("w"), labels={names.DEADLINE: "10m"})
+        world.settle()
+        world.pod("js-w-0", "p", "Running", running={"startedAt": world.now.isoformat()})
+        world.settle()
+        world.passes(minutes=10)
+        world.settle()
+        assert world.found("Failed").reason == "DeadlineExceeded"
+        assert "10m" in world.found("Failed").message
+
     def test_suspended_time_is_not_the_jobs(self, world: World) -> None:
         world.submit(group("w"), annotations={names.DEADLINE: "10m"})
         world.settle()
@@ -780,6 +796,13 @@ class TestRestartBudget:
         assert failed.message.startswith("3 failures over all jobs, muster.dev/restart-budget allows 2")
         assert "exited with code 3" in failed.message
         assert world.jobs == []
+
+    def test_a_label_says_it_as_well(self, world: World) -> None:
+        world.submit(labels={names.RESTART_BUDGET: "0"}, failurePolicy={"maxRestarts": 9})
+        world.settle()
+        world.status("js-w-0", failed=1)
+        world.settle()
+        assert world.found("Failed").message.startswith("1 failures over all jobs")
 
     def test_a_failure_counts_before_the_job_has_added_it_up(self, world: World) -> None:
         world.submit(annotations={names.RESTART_BUDGET: "1"}, failurePolicy={"maxRestarts": 0})

@@ -93,7 +93,7 @@ def test_a_pod_set_keeps_its_name_when_another_shape_comes() -> None:
         (
             2,
             [grouped("a"), grouped("b", spec=pod_spec(schedulingGates=[{"name": "x/y"}]))],
-            Gate(Code.GATED, "1 of its pods have scheduling gates; 2 must have none"),
+            Gate(Code.GATED, "scheduling gates keep 1 of its 2 pods; 2 must have none"),
         ),
         (1, [grouped("a"), grouped("b", spec=pod_spec(schedulingGates=[{"name": "x/y"}]))], None),
         (

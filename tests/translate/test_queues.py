@@ -83,6 +83,17 @@ def test_status() -> None:
     }
 
 
+def test_parts_of_gpus_are_written_as_parts_of_cpus_are() -> None:
+    muster = Scheduler()
+    muster.apply(node("n", gpu=8, pods=None))
+    shared = PodSet("main", shape(share=250, cpu=250), 5, 5)
+    muster.apply(GangSubmitted(gang("g", shared, minimum=5)))
+    muster.decide(0.0)
+    account = muster.queues.find("default")
+    assert account is not None
+    assert status_of(account, muster.queues)["used"] == {"cpu": "1.25", GPU: "1.25", "pods": "5"}
+
+
 def test_a_condition_keeps_its_time() -> None:
     muster = Scheduler()
     muster.apply(queue_changed(queue(parent="nowhere")))

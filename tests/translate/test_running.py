@@ -111,6 +111,7 @@ def test_of_a_jobset_the_longest_of_its_jobs_or_what_is_left_of_its_deadline() -
     assert limit(Dialect.JOBSET, "s", jobset(jobs=both)) == 90
     assert limit(Dialect.JOBSET, "s", jobset(jobs=both | {"c": {}})) is None
     assert limit(Dialect.JOBSET, "s", jobset(jobs=both, annotations={names.DEADLINE: "1m"})) == 60
+    assert limit(Dialect.JOBSET, "s", jobset(jobs=both, labels={names.DEADLINE: "1m"})) == 60
     used = {names.DEADLINE: "1h", names.TIME_USED: "600.5"}
     assert limit(Dialect.JOBSET, "s", jobset(annotations=used)) == 2999.5
     assert limit(Dialect.JOBSET, "s", jobset(annotations={names.DEADLINE: "1m", names.TIME_USED: "90"})) == 0

@@ -59,6 +59,7 @@ RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
         (jobset(RULE), None, "warning", 5, "feature gate RestartJob"),
         (jobset(annotations="muster.dev/deadline: 6h"), None, "warning", 3, "limit of 6h"),
         (jobset(annotations="muster.dev/deadline: 0s"), None, "error", 3, "no time at all"),
+        (jobset(annotations="}, labels: {muster.dev/deadline: 0s"), None, "error", 3, "no time at all"),
         (manifest("restartPolicy: {backoffLimit: 5}"), "independent", "warning", 4, "upstream's cannot"),
         (manifest("restartPolicy: {backoffLimit: 5}", "count: 1"), None, None, 0, ""),
         (manifest("restartPolicy: {backoffLimit: 5}"), "gang", None, 0, ""),

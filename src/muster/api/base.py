@@ -127,6 +127,11 @@ def controller_of(resource: Resource) -> OwnerReference | None:
     return None
 
 
+def mark(meta: ObjectMeta, key: str) -> str | None:
+    """What people have written on an object, as a label or an annotation; a label wins."""
+    return meta.labels.get(key, meta.annotations.get(key))
+
+
 def condition(conditions: list[Condition], type_: str) -> Condition | None:
     """The condition of this type, if there."""
     for found in conditions:

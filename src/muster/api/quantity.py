@@ -73,10 +73,15 @@ def capacity(resource: str, quantity: str | int | float) -> int:
 def show(resource: str, amount: int) -> str:
     """An amount in integer units as people write it: 1500 milli-CPU are "1.5", 2048 MiB "2Gi"."""
     if resource == "cpu":
-        return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
+        return thousandths(amount)
     if unit(resource) == 2**20:
         for suffix, size in (("Ti", 2**20), ("Gi", 2**10)):
             if amount and amount % size == 0:
                 return f"{amount // size}{suffix}"
         return f"{amount}Mi"
     return str(amount)
+
+
+def thousandths(amount: int) -> str:
+    """Of one CPU, or of one GPU where pods share them."""
+    return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")

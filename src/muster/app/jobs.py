@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, Object, ObjectMeta, Resource, condition, controller_of
+from muster.api.base import Condition, Kind, Object, ObjectMeta, Resource, condition, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
@@ -27,7 +27,6 @@ from muster.app.pods import first_failure
 from muster.kube.client import Client
 from muster.kube.listing import every
 from muster.names import ADMISSION
-from muster.translate.marks import mark
 
 
 class UnknownJob(LookupError):

@@ -49,14 +49,14 @@ def exit_code(pod: Pod) -> int | None:
 
 
 def pod_reason(pod: Pod) -> str:
-    """Why a pod waits or failed, in a few words."""
+    """Why a pod waits or failed, in a few words: what is said of the pod as a whole, else of a container."""
+    if pod.status.reason:
+        return f"{pod.status.reason} {pod.status.message}".strip()
     for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
         if status.state.waiting and status.state.waiting.reason:
             return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
         if status.state.terminated and status.state.terminated.exit_code:
             return status.state.terminated.message or status.state.terminated.reason
-    if pod.status.reason:
-        return f"{pod.status.reason} {pod.status.message}".strip()
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return scheduled.message if scheduled and scheduled.status == "False" else ""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster import names
 from muster.api import kinds
-from muster.api.base import Object, controller_of
+from muster.api.base import Object, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.rules.metadata import labels
 from muster.app.jobs import JobView
@@ -21,7 +21,6 @@ from muster.kube.errors import NotFound
 from muster.kube.listing import every
 from muster.runtime.performing import perform
 from muster.runtime.writes import EvictPod
-from muster.translate.marks import mark
 from muster.translate.priority import SYSTEM
 
 _OWNERS: Final = (kinds.JOBSET, kinds.JOB)

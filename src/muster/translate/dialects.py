@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from muster import names
-from muster.api.base import Kind, Object, Resource, controller_of
+from muster.api.base import Kind, Object, Resource, controller_of, mark
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import (
     PersistentVolume,
@@ -231,7 +231,7 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
 def _same_marks(old: Resource, new: Resource) -> bool:
     """Whether a Job or JobSet still says of its independent pods what it said before."""
     return all(
-        marks.mark(old.metadata, key) == marks.mark(new.metadata, key)
+        mark(old.metadata, key) == mark(new.metadata, key)
         for key in (names.QUEUE, names.HOLD, names.PRIORITY)
     )
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from muster import names
-from muster.api.base import Kind, Resource, controller_of
+from muster.api.base import Kind, Resource, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
@@ -80,7 +80,7 @@ def owner_of(resource: Job | JobSet, kind: Kind[Any]) -> Owner:  # Any: Job or J
         uid=meta.uid,
         resource_version=meta.resource_version,
         suspended=resource.spec.suspend,
-        admission=marks.mark(meta, names.ADMISSION) == "gang",
+        admission=mark(meta, names.ADMISSION) == "gang",
     )
 
 

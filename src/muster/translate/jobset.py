@@ -11,7 +11,7 @@ from typing import Final
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, is_true
+from muster.api.base import Object, is_true, mark
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
     CONTROLLER_UID,
@@ -136,12 +136,14 @@ def _left(jobset: JobSet, filled: Filled) -> float | None:
     Its clock runs over restarts: what has passed before these pods were bound is no longer theirs. A value
     that cannot be read is refused elsewhere.
     """
-    said = jobset.metadata.annotations
+    deadline, said = mark(jobset.metadata, names.DEADLINE), jobset.metadata.annotations
+    if deadline is None:
+        return None
     try:
-        left = duration.parse(said[names.DEADLINE]) - float(said.get(names.TIME_USED, "0"))
+        left = duration.parse(deadline) - float(said.get(names.TIME_USED, "0"))
         began = said.get(names.RUNNING_SINCE)
         since = datetime.fromisoformat(began).timestamp() if began else 0.0
-    except (KeyError, ValueError):
+    except ValueError:
         return None
     starts = [bound_at(member.pod) for member in filled.members.values() if member.pod.spec.node_name]
     if since and starts:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster import names
-from muster.api.base import ObjectMeta
+from muster.api.base import ObjectMeta, mark
 from muster.core.devices import WHOLE
 from muster.core.gang import Code, Gate
 from muster.translate.world import World
@@ -20,10 +20,6 @@ KEEP: Final = "keep"
 RECREATE: Final = "recreate"
 #: Shared devices of one node; a higher number on a pod is nothing that muster has written.
 MOST_DEVICES: Final = 256
-
-
-def mark(meta: ObjectMeta, key: str) -> str | None:
-    return meta.labels.get(key, meta.annotations.get(key))
 
 
 def queue(owners: Iterable[ObjectMeta], pods: Iterable[ObjectMeta]) -> tuple[str, Gate | None]:

@@ -13,13 +13,12 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api.base import ObjectMeta
+from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.core.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
 from muster.core.nodes import UNLIMITED
 from muster.core.topology.rules import resolve
-from muster.translate.marks import mark
 from muster.translate.world import World
 
 _STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}

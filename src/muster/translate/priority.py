@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster import names
-from muster.api.base import ObjectMeta
+from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import PodSpec
 from muster.core.gang import Code, Gate
-from muster.translate.marks import mark
 from muster.translate.world import World
 
 #: The classes that every cluster has, whether they are written out or not.

@@ -83,15 +83,9 @@ def conditions(account: Account, before: list[Condition], now: datetime) -> list
 def _quantities(amounts: dict[str, int]) -> Object:
     """As people write them. What nobody limits (pods of a node that names none) is left out."""
     return {
-        GPU if resource == GPU_SHARE else resource: _thousandths(amount)
+        GPU if resource == GPU_SHARE else resource: quantity.thousandths(amount)
         if resource == GPU_SHARE
         else quantity.show(resource, amount)
         for resource, amount in sorted(amounts.items())
         if amount < 2**31 - 1
     }
-
-
-def _thousandths(amount: int) -> str:
-    """GPUs, of which the core counts thousandths."""
-    whole, rest = divmod(amount, 1000)
-    return str(whole) if not rest else f"{amount}m"

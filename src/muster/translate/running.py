@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from muster import names
 from muster.api import duration
-from muster.api.base import ObjectMeta, controller_of
+from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.core.gang import Code, Gang, Gate
-from muster.translate.marks import mark
 
 T = TypeVar("T")
 

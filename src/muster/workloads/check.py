@@ -87,19 +87,19 @@ def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
 def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
     """Promises that hold under muster's JobSet controller only."""
     for item in _primary(job, "JobSet"):
-        annotations = item.object["metadata"].get("annotations", {})
-        budget = annotations.get(names.RESTART_BUDGET, "0")
+        at, budget = _mark(item, names.RESTART_BUDGET)
         jobs = sum(r.get("replicas", 1) for r in item.object["spec"].get("replicatedJobs", []))
         if budget not in ("", "0") and jobs > 1:
             yield item.report(
-                ("metadata", "annotations", names.RESTART_BUDGET),
+                at,
                 f"{budget} failures over all {jobs} jobs together is counted by muster's JobSet controller; "
                 f"upstream's cannot, and would permit {budget} to each job",
                 Severity.WARNING,
             )
-        if limit := annotations.get(names.DEADLINE):
+        at, limit = _mark(item, names.DEADLINE)
+        if limit:
             yield item.report(
-                ("metadata", "annotations", names.DEADLINE),
+                at,
                 f"the limit of {limit} over all restarts is kept by muster's JobSet controller; "
                 f"upstream's knows no limit for a whole JobSet",
                 Severity.WARNING,
@@ -150,10 +150,16 @@ def _groups_of_kubernetes(job: JobFile) -> Iterator[Finding]:
 
 def _deadlines(job: JobFile) -> Iterator[Finding]:
     for item in _primary(job, "JobSet"):
-        value = item.object["metadata"].get("annotations", {}).get(names.DEADLINE)
-        if value is not None and duration.parse(value) == 0:
-            message = "is no time at all: the job would fail as soon as it runs"
-            yield item.report(("metadata", "annotations", names.DEADLINE), message, Severity.ERROR)
+        at, value = _mark(item, names.DEADLINE)
+        if value and duration.parse(value) == 0:
+            yield item.report(at, "is no time at all: the job would fail as soon as it runs", Severity.ERROR)
+
+
+def _mark(item: Item, key: str) -> tuple[Path, str]:
+    """Where a mark stands, and what it says; nothing, if there is none."""
+    metadata = item.object["metadata"]
+    where = "labels" if key in metadata.get("labels", {}) else "annotations"
+    return ("metadata", where, key), metadata.get(where, {}).get(key, "")
 
 
 _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (

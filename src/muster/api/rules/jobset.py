@@ -15,7 +15,7 @@ from typing import Final
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object
+from muster.api.base import Object, mark
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import FieldError, InvalidObject, Path, convert
@@ -166,19 +166,21 @@ def _job(template: JobTemplate, at: Path) -> list[FieldError]:
 
 def _annotations(jobset: JobSet) -> list[FieldError]:
     errors = []
-    at: Path = ("metadata", "annotations")
-    deadline = jobset.metadata.annotations.get(names.DEADLINE)
+    deadline = mark(jobset.metadata, names.DEADLINE)
     if deadline is not None:
         try:
             duration.parse(deadline)
         except ValueError as error:
-            errors.append(FieldError((*at, names.DEADLINE), f"Invalid value: {error}"))
-    budget = jobset.metadata.annotations.get(names.RESTART_BUDGET)
+            errors.append(FieldError(_at(jobset, names.DEADLINE), f"Invalid value: {error}"))
+    budget = mark(jobset.metadata, names.RESTART_BUDGET)
     if budget is not None and not (budget.isdecimal() and len(budget) < 10):
-        errors.append(
-            _invalid((*at, names.RESTART_BUDGET), budget, 'write a number of failures, such as "5"')
-        )
+        at = _at(jobset, names.RESTART_BUDGET)
+        errors.append(_invalid(at, budget, 'write a number of failures, such as "5"'))
     return errors
+
+
+def _at(jobset: JobSet, key: str) -> Path:
+    return "metadata", "labels" if key in jobset.metadata.labels else "annotations", key
 
 
 def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, condition, is_true
+from muster.api.base import Object, condition, is_true, mark
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -46,8 +46,8 @@ def due(jobset: JobSet) -> datetime | None:
 
 def over_budget(jobset: JobSet) -> tuple[int, int] | None:
     """(failures, budget) if the Jobs have failed more often than they may."""
-    budget = jobset.metadata.annotations.get(names.RESTART_BUDGET, "")
-    if not budget.isdecimal():
+    budget = mark(jobset.metadata, names.RESTART_BUDGET)
+    if budget is None or not budget.isdecimal():
         return None
     failures = sum(_counted(jobset).values())
     return (failures, int(budget)) if failures > int(budget) else None
@@ -55,10 +55,9 @@ def over_budget(jobset: JobSet) -> tuple[int, int] | None:
 
 def awaits_first_pod(jobset: JobSet) -> bool:
     """Whether the deadline's clock starts with the next pod that runs."""
-    annotations = jobset.metadata.annotations
     return (
-        names.DEADLINE in annotations
-        and names.RUNNING_SINCE not in annotations
+        mark(jobset.metadata, names.DEADLINE) is not None
+        and names.RUNNING_SINCE not in jobset.metadata.annotations
         and not jobset.spec.suspend
         and not is_true(jobset.status.conditions, "Suspended")
         and not jobset.status.terminal_state
@@ -98,7 +97,7 @@ def _ran_at(pod: Pod, resumed: datetime) -> datetime | None:
 
 
 def _failures(jobset: JobSet, jobs: list[Job]) -> dict[str, str | None]:
-    if names.RESTART_BUDGET not in jobset.metadata.annotations:
+    if mark(jobset.metadata, names.RESTART_BUDGET) is None:
         return {}
     counted = _counted(jobset)
     seen = {job.metadata.uid: failures for job in jobs if (failures := _failed(job))}
@@ -124,9 +123,10 @@ def _counted(jobset: JobSet) -> dict[str, int]:
 
 def _deadline(jobset: JobSet) -> int | None:
     """In seconds; None if there is none that can be read, which admission refuses."""
+    deadline = mark(jobset.metadata, names.DEADLINE)
     try:
-        return duration.parse(jobset.metadata.annotations[names.DEADLINE])
-    except (KeyError, ValueError):
+        return duration.parse(deadline) if deadline is not None else None
+    except ValueError:
         return None
 
 

@@ -8,6 +8,7 @@ counter, the next replaces the Jobs that this made stale.
 from datetime import datetime, timedelta
 
 from muster import names
+from muster.api.base import mark
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import CONTROLLER, JobSet
 from muster.api.kinds import JOB, JOBSET
@@ -107,5 +108,5 @@ def _over_budget(failures: int, budget: int, observed: Observed, jobs: attempts.
 
 
 def _deadline(jobset: JobSet) -> str:
-    limit = jobset.metadata.annotations[names.DEADLINE]
+    limit = mark(jobset.metadata, names.DEADLINE)
     return f"the jobset ran for {limit} without finishing, which is all that {names.DEADLINE} allows"

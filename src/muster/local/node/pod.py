@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from muster.api.base import Object
+from muster.api.base import Object, mark
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
 from muster.local.node import processes, shim, status, volumes
 from muster.local.node.environment import (
@@ -40,7 +40,7 @@ from muster.local.node.probes import Probes
 from muster.local.node.reporting import StatusWriter, confirm_deletion
 from muster.local.node.status import TOO_LONG, Observed, Verdict
 from muster.names import GPU_SHARE
-from muster.translate.marks import gpu_device, mark
+from muster.translate.marks import gpu_device
 
 log = logging.getLogger(__name__)
 

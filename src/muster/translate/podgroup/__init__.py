@@ -11,7 +11,7 @@ waits: MembersMissing.
 from collections.abc import Iterable
 
 from muster import names
-from muster.api.base import controller_of
+from muster.api.base import controller_of, mark
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.core.gang import Gang, GangId
@@ -107,9 +107,9 @@ def _name(group: PodGroup) -> ganggroup.Name:
 
 def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool:
     """Each member without a controller says so; one that says nothing is as its group says."""
-    default = marks.mark(group.metadata, names.ON_PARTIAL) if group is not None else None
+    default = mark(group.metadata, names.ON_PARTIAL) if group is not None else None
     return all(
-        (marks.mark(member.pod.metadata, names.ON_PARTIAL) or default) == marks.RECREATE
+        (mark(member.pod.metadata, names.ON_PARTIAL) or default) == marks.RECREATE
         for member in members
         if controller_of(member.pod) is None
     )

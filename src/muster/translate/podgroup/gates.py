@@ -87,7 +87,6 @@ def _missing(key: GroupKey, group: PodGroup | None, pods: Pods, wanted: int) -> 
     if there >= wanted:
         return None
     if there + len(pods.gated) >= wanted:
-        return Gate(
-            Code.GATED, f"{len(pods.gated)} of its pods have scheduling gates; {wanted} must have none"
-        )
+        gated = f"{len(pods.gated)} of its {there + len(pods.gated)} pods"
+        return Gate(Code.GATED, f"scheduling gates keep {gated}; {wanted} must have none")
     return Gate(Code.MEMBERS_MISSING, f"{there} of {wanted} pods exist")
