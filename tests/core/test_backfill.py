@@ -7,7 +7,7 @@ import pytest
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Reserve
 from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsEnded
-from muster.core.gang import Code, Gang, GangId, NodeName, Place, Shape
+from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodSet, Shape
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
 
@@ -15,6 +15,11 @@ from tests.core.words import assigns, bind, gang, node, pod, shape, started, wai
 def lasting(name: str, count: int, seconds: float | None, *, gpu: int = 1, at: float = 0.0) -> Gang:
     """A gang of `count` pods with that limit."""
     return replace(gang(name, count=count, of=shape(gpu=gpu), submitted=at), limit=seconds)
+
+
+def sharing(name: str, count: int, seconds: float, *, share: int, at: float = 0.0) -> Gang:
+    """The same, of pods that take so many thousandths of a GPU."""
+    return replace(gang(name, count=count, of=shape(share=share), submitted=at), limit=seconds)
 
 
 class Cluster:
@@ -296,6 +301,41 @@ def test_promises_of_shares_beside_each_other_are_kept() -> None:
     assert started(cluster.decide(32.0)) == ["one", "two"]
 
 
+def test_two_halves_of_different_gpus_are_no_room_for_a_share() -> None:
+    config = Config(backfill=Backfill.CONSERVATIVE)
+    cluster = Cluster(*(node(name, gpu=2) for name in "abc"), config=config)
+    one, two = (sharing(name, 4, 30.0, share=550, at=2.0) for name in ("one", "two"))
+    cluster.submit(lasting("first", 6, 30.0), one, two)
+    assert reserves(cluster.decide(2.0)) == [("one", 32.0, {"a", "b"}), ("two", 62.0, {"a", "b"})]
+    cluster.end("first", 32.0)
+    assert started(cluster.decide(32.0)) == ["one"]
+    cluster.end("one", 62.0)
+    assert started(cluster.decide(62.0)) == ["two"]
+
+
+def test_a_share_passes_if_it_leaves_enough_on_the_very_gpu() -> None:
+    cluster = Cluster(node("a", gpu=2))
+    cluster.submit(sharing("brief", 2, 10.0, share=700), sharing("head", 2, 10.0, share=800, at=1.0))
+    large, small = (PodSet("main", shape(share=share), 1, 1) for share in (300, 200))
+    other = PodSet("other", shape(cpu=1000), 1, 1)
+    for i, sets in enumerate([(large,), (large, other), (small,), (small, other)]):
+        cluster.submit(replace(gang(f"passer-{i}", *sets, submitted=2.0 + i), limit=30.0))
+    decisions = cluster.decide(2.0)
+    assert reserves(decisions) == [("head", 12.0, {"a"})]
+    assert started(decisions) == ["brief", "passer-2", "passer-3"]  # though 400 are left of both together
+
+
+def test_two_who_share_a_gpu_take_one_of_it() -> None:
+    cluster = Cluster(node("a", gpu=2), config=Config(backfill=Backfill.CONSERVATIVE))
+    cluster.submit(lasting("first", 2, 30.0), lasting("whole", 1, 10.0, at=3.0))
+    cluster.submit(sharing("more", 1, 10.0, share=550, at=1.0), sharing("less", 1, 20.0, share=450, at=2.0))
+    assert [(gang, at) for gang, at, _ in reserves(cluster.decide(2.0))] == [
+        *(("more", 32.0), ("less", 32.0), ("whole", 32.0))
+    ]
+    cluster.end("first", 32.0)
+    assert started(cluster.decide(32.0)) == ["more", "less", "whole"]
+
+
 def test_a_share_keeps_no_gpu_open_that_a_reservation_needs_whole() -> None:
     cluster = Cluster(node("a", gpu=3))
     brief = replace(gang("brief", of=shape(share=550), submitted=0.0), limit=10.0)
@@ -332,16 +372,15 @@ def test_a_share_goes_elsewhere_if_it_would_keep_a_reserved_gpu_open() -> None:
 
 def test_shares_keep_no_more_gpus_open_than_a_reservation_spares() -> None:
     cluster = Cluster(node("a", gpu=4))
-    brief = replace(gang("brief", count=2, of=shape(share=550)), limit=10.0)
-    one, two = (
-        gang(name, count=n, of=shape(share=450), submitted=2.0) for name, n in (("one", 1), ("two", 2))
-    )
-    cluster.submit(brief, lasting("wide", 3, 10.0, at=1.0), replace(two, limit=30.0))
+    brief = sharing("brief", 2, 10.0, share=550)
+    cluster.submit(brief, lasting("wide", 3, 10.0, at=1.0), sharing("three", 3, 30.0, share=450, at=2.0))
     decisions = cluster.decide(2.0)
     assert started(decisions) == ["brief"]
     assert reserves(decisions) == [("wide", 12.0, {"a"})]
-    cluster.submit(replace(one, limit=30.0))
-    assert started(cluster.decide(2.0)) == ["one"]
+    cluster.submit(sharing("two", 2, 30.0, share=450, at=3.0))
+    assert started(cluster.decide(2.0)) == ["two"]
+    # Beside one of `brief` each they would keep two GPUs from `wide`, which can spare one.
+    assert cluster.core.nodes.devices.used(NodeName("a")) == [550, 550, 900]
 
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])

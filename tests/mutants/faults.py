@@ -46,6 +46,7 @@ def outdated(faults: Sequence[Fault]) -> list[str]:
 
 _EVENTS: Final = ("tests/core/test_invariants.py",)
 _BACKFILL: Final = ("tests/sim/test_backfill.py",)
+_SHARES: Final = ("tests/core/test_backfill.py", "tests/core/test_shared_reservations.py")
 _REMEDIES: Final = ("tests/core/test_remedies.py",)
 
 FAULTS: Final = (
@@ -284,10 +285,34 @@ FAULTS: Final = (
     Fault(
         "a share passes that keeps a reserved GPU open",
         "waiting bound",
-        "core/backfill/__init__.py",
-        "            if others and others <= left[node, number]:",
-        "            if False:",
-        ("tests/core/test_backfill.py",),
+        "core/backfill/timetable.py",
+        "                    use[gpus, at] += not other.shared[device]",
+        "                    pass",
+        _SHARES,
+    ),
+    Fault(
+        "a share passes that a reserved one needs the room of",
+        "waiting bound",
+        "core/backfill/timetable.py",
+        "                if any(other.shared[device] + share > WHOLE for",
+        "                if False and any(other.shared[device] + share > WHOLE for",
+        _SHARES,
+    ),
+    Fault(
+        "open GPUs are left to shares that would keep them from a reservation",
+        "waiting bound",
+        "core/backfill/timetable.py",
+        "closed[: max(len(closed) + free - gpus, 0)]",
+        "closed[:0]",
+        _SHARES,
+    ),
+    Fault(
+        "reserved shares that do not know of each other",
+        "waiting bound",
+        "core/backfill/timetable.py",
+        "            instant.shared[device] = after",
+        "            pass",
+        _SHARES,
     ),
     Fault(
         "multiples of a layer are not looked at",

@@ -17,8 +17,8 @@ The amounts are kept by node name, as a column lasts only for one layout, and as
 for whole vectors of nodes at a time.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import chain, count
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +34,10 @@ WHOLE: Final = 1000
 #: Devices that are counted on one node; thousandths of so many still fit 32 bits.
 _MOST: Final = 2**20
 
+#: One device: its node and its number there.
+Device = tuple[NodeName, int]
+#: Of each device, for who takes none.
+NO_SHARES: Final[Mapping[Device, int]] = {}
 #: Which device of the column a pod of this demand and this share is to take.
 Choose = Callable[[int, "Demand", int], int]
 
@@ -58,17 +62,6 @@ class Devices:
         used = self._used.get(node, [])
         return used.index(0) if 0 in used else len(used)
 
-    def spread(self, node: NodeName, thousandths: int) -> Iterator[tuple[int, int]]:
-        """Devices that take so many thousandths together, and how many each: the fullest first, then new."""
-        used = self._used.get(node, [])
-        opened = sorted((WHOLE - amount, i) for i, amount in enumerate(used) if 0 < amount < WHOLE)
-        new = (i for i in count() if i >= len(used) or not used[i])
-        for left, device in chain(opened, ((WHOLE, i) for i in new)):
-            if thousandths <= 0:
-                return
-            yield device, min(left, thousandths)
-            thousandths -= left
-
     def take(self, node: NodeName, share: int, device: int) -> None:
         """Use a share of this device, be it more than there is: what is on record is charged as it is."""
         used = self._used.setdefault(node, [])
@@ -89,6 +82,18 @@ class Devices:
     def used(self, node: NodeName) -> list[int]:
         """Thousandths in use by shares, by number; 0 and beyond the end: not open."""
         return self._used.get(node, [])
+
+    def shared(self, columns: "Columns") -> Counter[Device]:
+        """Thousandths in use by shares on each open device of these nodes."""
+        shared = Counter[Device]()
+        for node in map(self._nodes.names.__getitem__, columns.tolist() if self._used else ()):
+            shared.update({(node, i): used for i, used in enumerate(self.used(node)) if used})
+        return shared
+
+    def opened(self, shares: Mapping[Device, int]) -> list[int]:
+        """Columns of the devices on which nobody but these has a share, one entry for each."""
+        column, used = self._nodes.column, self._used
+        return [column[node] for (node, i), share in shares.items() if used[node][i] == share]
 
     def left(self, columns: "Columns | None" = None) -> "Ints":
         """Numbers × columns: thousandths left on open devices, 0 on others."""

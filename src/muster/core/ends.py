@@ -11,8 +11,7 @@ queue waits for then. All of a gang's places are taken to be free at its end, no
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
@@ -26,7 +25,6 @@ from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState, Hold
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns
-from muster.names import GPU_SHARE
 
 #: Amounts in use, rows of the ledger × columns.
 Used = npt.NDArray[np.int64]
@@ -180,16 +178,6 @@ class Ends:
                 columns = sums.nonzero()[0]
                 times = sums[columns].astype(np.int64)
             ledger.take_at(columns, nodes.demand(requests), -times, presence)
-
-    def left_on(self, at: float, nodes: Collection[NodeName]) -> Counter[tuple[NodeName, int]]:
-        """By device of these nodes: thousandths that those use who end by then."""
-        left = Counter[tuple[NodeName, int]]()
-        for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]:
-            state = self._states[gang]
-            if not state.nodes.keys().isdisjoint(nodes):
-                for node, requests, device, _ in self._of(state).shares:
-                    left[node, device] += dict(requests)[GPU_SHARE]
-        return left
 
     def leave(self, state: GangState, used: Used) -> None:
         """Take what this gang uses off these amounts, rows of the ledger × columns, in a trial."""

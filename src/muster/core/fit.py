@@ -88,7 +88,7 @@ class Fit:
     def by_slots(self, want: Want) -> bool:
         """Whether it fits into one of its `grounds` exactly if there are slots enough."""
         shapes = {part.shape for part in want.parts}
-        if want.constrained or len(shapes) > 1 or any(shape.gpu_share for shape in shapes):
+        if want.constrained or want.sharing or len(shapes) > 1:
             return False
         return not self.gathering.multiplies(want) and not self.bars(want)
 

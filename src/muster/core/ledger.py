@@ -9,12 +9,13 @@ A share of a GPU is charged to one device of its node: whoever takes it is told 
 was taken since a mark, and names it when it is given back.
 """
 
+from collections import Counter
 from typing import NamedTuple, NewType
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.devices import Choose
+from muster.core.devices import Choose, Device
 from muster.core.events import NOTHING, Presence
 from muster.core.gang import Amounts, NodeName
 from muster.core.nodes import Columns, Demand, Nodes
@@ -167,6 +168,14 @@ class Ledger:
             elif entry.device in devices:
                 devices.remove(entry.device)
         return taken
+
+    def shared(self, mark: Mark) -> Counter[Device]:
+        """Thousandths that have been taken of each device since the mark, all together."""
+        taken = Counter[Device]()
+        for entry in self._trial[mark:]:
+            if isinstance(entry, Share):
+                taken[entry.node, entry.device] += entry.share
+        return +taken
 
     def _choose(self, node: NodeName, demand: Demand, share: int) -> int:
         column = self.nodes.column.get(node)

@@ -93,6 +93,8 @@ class Want:
     bound: bool = field(init=False)
     #: it fits exactly if there are slots enough: pods of one set, and nothing to mind but room
     fits_by_slots: bool = field(init=False)
+    #: some part asks for shares of GPUs
+    sharing: bool = field(init=False)
     #: a pod that comes can make room for it: by affinity towards it, or by evening out a spread
     sociable: bool = field(init=False)
 
@@ -101,6 +103,7 @@ class Want:
         put(self, "constrained", any(part.constrained for part in parts))
         put(self, "bound", rules is not None and rules.begun is not None)
         put(self, "fits_by_slots", len(parts) == 1 and rules is None and not self.constrained)
+        put(self, "sharing", any(part.shape.gpu_share for part in parts))
         put(self, "sociable", any(part.shape.near or part.shape.spread for part in parts))
 
 

@@ -20,7 +20,6 @@ after `drain_after` seconds: those who began first are waited for first, and of 
 there, what is free is kept free.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -34,11 +33,11 @@ from muster.core.backfill.earliest import Earliest
 from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
 from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Reserve
+from muster.core.devices import NO_SHARES
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
-from muster.core.gang import GangId, NodeName, Place
+from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
-from muster.core.ledger import Mark
 from muster.core.placement import Want
 
 _Placed = dict[Place, int] | Verdict
@@ -270,8 +269,8 @@ class Reservations:
             until = self._until(state)
             delayed = self._spoiled(claim, before, until)
             if delayed is None:
-                self._keep_open(before, until, mark)
-                delayed = self._timetable.start_unless(before, until)
+                shares = self._ledger.shared(mark) if claim.want.sharing else NO_SHARES
+                delayed = self._timetable.start_unless(before, shares, until)
         if delayed is None:
             self._ledger.commit(mark)
         else:
@@ -287,28 +286,10 @@ class Reservations:
         columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
         return self._company.spoiled(claim, columns, until, self._now)
 
-    def _keep_open(self, before: Amounts, until: float, mark: Mark) -> None:
-        """Count GPUs that were open before, and would be whole ones again but for the shares taken since."""
-        taken = self._ledger.devices(mark)
-        if not taken:
-            return
-        added = Counter[tuple[NodeName, int]]()
-        for (node, share), numbers in taken.items():
-            for number in numbers:
-                added[node, number] += share
-        at = max((each.at for each in self._timetable if each.at < until), default=self._now)
-        devices, left = self._nodes.devices, self._ends.left_on(at, {node for node, _ in added})
-        for (node, number), share in added.items():
-            others = devices.used(node)[number] - share
-            if others and others <= left[node, number]:
-                before[devices.row, self._nodes.column[node]] -= 1  # as if it were opened now
-
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
         """Placed on what reservations leave."""
         mark = self._ledger.mark()
-        charged = self._timetable.withhold(self._now, self._until(state))
-        if any(part.shape.gpu_share for part in claim.want.parts):
-            charged += self._timetable.withhold_open(self._until(state))
+        charged = self._timetable.withhold(self._now, self._until(state), sharing=claim.want.sharing)
         placed = self._fit.fit(claim)
         if isinstance(placed, Verdict):
             self._ledger.rollback(mark)
@@ -327,9 +308,10 @@ class Reservations:
         if self._fit.fit(claim._replace(preferred=there)) != there:
             self._ledger.rollback(mark)
             return None
+        shares = self._ledger.shared(mark)
         self._ledger.commit(mark)
         self._timetable.drop(state.id)
-        self._timetable.start(own.columns, own.use, self._until(state))
+        self._timetable.start(own.columns, own.use, shares, self._until(state))
         return there
 
     def _overrule(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
@@ -417,7 +399,9 @@ class Reservations:
             {place: names[column] for place, column in sorted(start.placed.items())},
             start.columns,
             start.use,
+            start.shares,
             start.spare,
+            start.shared,
             start.basis,
             self._now,
         )

@@ -49,7 +49,7 @@ class Company:
         self._timetable.drop(each.gang)
         by_then = takewhile(lambda end: end[0] <= each.at, self._ends.after(now))
         self._ends.give(state for _, state in by_then)
-        self._timetable.withhold(each.at, each.until)
+        self._timetable.withhold(each.at, each.until, sharing=theirs.want.sharing)
         fits = isinstance(self._fit.fit(theirs), dict)
         self._ledger.rollback(mark)
         self._timetable.restore(saved)

@@ -10,6 +10,7 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import takewhile
@@ -20,7 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster.core.backfill.timetable import Amounts, Timetable
-from muster.core.devices import WHOLE
+from muster.core.devices import NO_SHARES, WHOLE, Device
 from muster.core.ends import Ends
 from muster.core.fit import Claim, Fit
 from muster.core.gang import GangId, Place
@@ -44,9 +45,11 @@ class Start(NamedTuple):
     basis: tuple[GangId, ...]
     placed: Mapping[Place, int]
     columns: Columns
-    #: rows × columns: what it uses, and what else there is of them then
+    #: as those of a `Reservation`
     use: Amounts
+    shares: Mapping[Device, int]
     spare: Amounts
+    shared: Counter[Device]
 
 
 class Earliest:
@@ -104,7 +107,7 @@ class Earliest:
     ) -> Start | None:
         """Whether it fits on the ledger as it is at this instant, beside the reservations."""
         mark = self._ledger.mark()
-        charged = self._timetable.withhold(known, known + duration)
+        charged = self._timetable.withhold(known, known + duration, sharing=claim.want.sharing)
         placed = self._fit.fit(claim)
         if not isinstance(placed, dict) or not placed:
             self._ledger.rollback(mark)
@@ -112,10 +115,16 @@ class Earliest:
         self._timetable.return_(charged)
         columns = np.array(sorted({*placed.values()}), np.intp)
         together = self._nodes.used.take(columns, axis=1)
+        devices, shares = self._nodes.devices, NO_SHARES
+        if claim.want.sharing:
+            shares = self._ledger.shared(mark)
+        shared, opened = devices.shared(columns), columns.searchsorted(devices.opened(shares))
         self._ledger.rollback(mark)
         use = together - self._nodes.used.take(columns, axis=1)
+        np.subtract.at(use[devices.row], opened, 1)
         spare = self._nodes.capacities(columns) - together
-        return Start(end, known, tuple(state.id for state in ended), placed, columns, use, spare)
+        ids = tuple(state.id for state in ended)
+        return Start(end, known, ids, placed, columns, use, shares, spare, shared)
 
     def _shortage(self, want: Want) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""

@@ -10,19 +10,30 @@ looked at.
 What is spared is an amount per row of the ledger and column, below zero where too much is in use. It follows
 from the ledger and from the ends of what runs (`reckon`, `stands`), and says nothing of constraints between
 pods: those are looked at where places are chosen.
+
+Of shared GPUs sums per node would not do: two shares of 550 leave 450 twice, and no room for a third. A
+reservation therefore has its shares on devices, by number, and knows what will be in use on each device of
+its nodes then. Numbers of devices that close in between are used again, which does no harm: if no device by
+number has more than all of it in use at any time, and no more are open or in whole use than the node has,
+then all can be put on real ones. What a reservation *uses* of the row of GPUs is whole ones alone; a device
+that is open for shares is taken off what its node can spare once, whoever is on it. The sum of thousandths
+is kept like any other row, but is only an upper bound of what shares find.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import groupby
+from operator import or_
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.core.decisions import Explanation
-from muster.core.devices import WHOLE
+from muster.core.devices import WHOLE, Device
 from muster.core.ends import Ends
 from muster.core.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.ledger import Ledger, Share
@@ -32,6 +43,8 @@ from muster.core.slots import Vector
 
 #: Amounts, rows of the ledger × columns.
 Amounts = npt.NDArray[np.int64]
+#: What each can spare.
+Saved = tuple["Reservation", Amounts, Counter[Device]]
 #: What is charged for reservations: row, columns and amounts, or thousandths of a device.
 Withheld = tuple[int, Columns, Amounts] | Share
 
@@ -48,9 +61,12 @@ class Reservation:
     nodes: Mapping[Place, NodeName]
     #: ascending
     columns: Columns
-    #: what the gang will use of them, and what they can spare once it has begun
+    #: what the gang will use of them: of GPUs, whole ones; and thousandths of others
     use: Amounts
+    shares: Mapping[Device, int]
+    #: what they can spare once it has begun, and what is in use of their shared GPUs then
     spare: Amounts
+    shared: Counter[Device]
     #: who has to end for it; None: find out anew
     basis: tuple[GangId, ...] | None
     #: when it was made
@@ -70,9 +86,9 @@ class Reservation:
             self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
         return self._refusal
 
-    def can_spare(self, spare: Amounts) -> None:
+    def can_spare(self, spare: Amounts, shared: Counter[Device]) -> None:
         """This is what it can spare now."""
-        self.spare = spare
+        self.spare, self.shared = spare, shared
         self.beside.clear()
 
     @property
@@ -83,6 +99,14 @@ class Reservation:
             return "waits for longer and is expected to start any moment"
         when = f"{datetime.fromtimestamp(self.start, UTC):%Y-%m-%d %H:%M:%S} UTC"
         return f"waits for longer and is expected to start at {when}"
+
+
+class Instant(NamedTuple):
+    """What some nodes can spare at some time, and what is in use of their shared GPUs then."""
+
+    columns: Columns
+    spare: Amounts
+    shared: Counter[Device]
 
 
 class Timetable:
@@ -108,53 +132,64 @@ class Timetable:
         """As it was, into an empty timetable."""
         self._reservations[reservation.gang] = reservation
 
-    def save(self) -> list[tuple[Reservation, Amounts]]:
-        return [(each, each.spare.copy()) for each in self]
+    def save(self) -> list[Saved]:
+        return [(each, each.spare.copy(), each.shared.copy()) for each in self]
 
-    def restore(self, saved: Sequence[tuple[Reservation, Amounts]]) -> None:
-        self._reservations = {each.gang: each for each, _ in saved}
-        for each, spare in saved:
-            each.can_spare(spare)
+    def restore(self, saved: Sequence[Saved]) -> None:
+        self._reservations = {each.gang: each for each, _, _ in saved}
+        for each, spare, shared in saved:
+            each.can_spare(spare, shared)
 
     def add(self, new: Reservation) -> None:
         """What it can spare is known but for others here; what each of these uses is taken off."""
         for other in self:
             if other.at <= new.at < other.until:
-                self._take(new, other.columns, other.use)
+                self._take(new, other.columns, other.use, other.shares)
             if new.at <= other.at < new.until:
-                self._take(other, new.columns, new.use)
+                self._take(other, new.columns, new.use, new.shares)
         self._reservations[new.gang] = new
 
     def drop(self, gang: GangId) -> None:
         gone = self._reservations.pop(gang, None)
         if gone is None:
             return
+        shares = {device: -share for device, share in gone.shares.items()}
         for other in self:
             if gone.at <= other.at < gone.until:
-                self._take(other, gone.columns, -gone.use)
+                self._take(other, gone.columns, -gone.use, shares)
 
-    def start(self, columns: Columns, use: Amounts, until: float) -> None:
+    def start(self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float) -> None:
         """Somebody starts now, and stays until then."""
         for other in self:
             if other.at < until:
-                self._take(other, columns, use)
+                self._take(other, columns, use, shares)
 
-    def start_unless(self, before: Amounts, until: float) -> Reservation | None:
+    def start_unless(self, before: Amounts, shares: Mapping[Device, int], until: float) -> Reservation | None:
         """Somebody starts who has been placed since so much was in use, rows × columns, and stays until then.
 
-        Unless that delays somebody: then the first that is found.
+        `shares` of GPUs are what he has been placed on of each. Unless that delays somebody: then the first
+        that is found.
         """
+        gpus = self._nodes.devices.row
+        for column in self._nodes.devices.opened(shares):
+            before[gpus, column] += 1  # whether it is open anyway is another question at each time
         starting = []
         for other in self:
             if other.at < until:
                 use = self._nodes.used[: len(before)].take(other.columns, axis=1)
                 use -= before.take(other.columns, axis=1)
                 spare = self._spare(other)[: len(before)]
+                there = [*self._on(other.columns, shares)]
+                for at, device, _ in there:
+                    use[gpus, at] += not other.shared[device]
                 if (use > np.maximum(spare, 0)).any():
                     return other
-                starting.append((other, spare, use))
-        for other, spare, use in starting:
+                if any(other.shared[device] + share > WHOLE for _, device, share in there):
+                    return other
+                starting.append((other, spare, use, there))
+        for other, spare, use, there in starting:
             spare -= use
+            other.shared.update({device: share for _, device, share in there})
             other.beside.clear()
         return None
 
@@ -168,46 +203,39 @@ class Timetable:
             other.beside[vector.shape] = vector.position, pods
         return pods
 
-    def withhold(self, start: float, until: float) -> list[Withheld]:
+    def withhold(self, start: float, until: float, *, sharing: bool) -> list[Withheld]:
         """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
+
+        For somebody who asks for shares of GPUs (`sharing`) device by device: then nothing is left that he
+        could not have all the time, though by other numbers he might have more. For others open devices are
+        as good as whole ones.
 
         Returns what was charged.
         """
         standing = [each for each in self if each.until > start and each.at < until]
         if not standing:
             return []
-        if len(standing) == 1 and standing[0].at >= start:
-            (only,) = standing
-            return self._charge(self._needs(only), only.columns)
-        needed = np.zeros_like(self._nodes.used)
-        going_on = np.zeros_like(needed)
-        for other in standing:
-            if other.at < start:
-                going_on[: len(other.use), other.columns] += other.use
-            else:
-                mine = needed[:, other.columns]
-                needed[:, other.columns] = np.maximum(mine, self._needs(other))
-        np.maximum(needed, going_on, out=needed)
-        return self._charge(needed, np.arange(needed.shape[1]))
-
-    def withhold_open(self, until: float) -> list[Share]:
-        """Charge what is left on GPUs that reservations up to `until` need whole, and that close by then.
-
-        To be asked for after `withhold`. Returns what was charged.
-        """
-        charged: list[Share] = []
-        devices = self._nodes.devices
-        for other in self:
-            if other.at >= until:
-                continue
-            full = [c for c in other.columns.tolist() if self._nodes.free_at(devices.row, c) <= 0]
-            names = {self._nodes.names[column] for column in full}
-            left = self._ends.left_on(other.at, names)
-            for node in sorted(names):
-                for number, used in enumerate([*devices.used(node)]):
-                    if 0 < used < WHOLE and used <= left[node, number]:
-                        self._ledger.keep(share := Share(node, WHOLE - used, number))
-                        charged.append(share)
+        going_on = [each for each in standing if each.at < start]
+        instants = [
+            Instant(each.columns, self._spare(each), each.shared) for each in standing if each.at >= start
+        ]
+        if going_on or sharing:
+            instants.append(self._now(standing, going_on))
+        if len(instants) == 1:
+            columns, needed = instants[0].columns, np.maximum(self._needs(instants[0]), 0)
+        else:
+            columns, needed = np.arange(len(self._nodes)), np.zeros_like(self._nodes.used)
+            for each in instants:
+                needed[:, each.columns] = np.maximum(needed[:, each.columns], self._needs(each))
+        charged: list[Withheld] = []
+        if sharing:
+            gpus = needed[self._nodes.devices.row]
+            gpus += self._nodes.used[self._nodes.devices.row, columns]
+            charged += self._keep_shares(instants)
+            gpus -= self._nodes.used[self._nodes.devices.row, columns]  # those that have been opened now
+        charged += self._keep(needed, columns)
+        if sharing:
+            charged += self._shut(instants)
         return charged
 
     def return_(self, charged: Iterable[Withheld]) -> None:
@@ -219,30 +247,52 @@ class Timetable:
                 row, columns, amounts = each
                 self._ledger.take_at(columns, ((row, 1),), -amounts)
 
-    def _charge(self, amounts: Amounts, columns: Columns) -> list[Withheld]:
-        """Charge what is above zero. A GPU that is opened for a share is one of the whole ones as well."""
-        charged: list[Withheld] = []
-        rows = _rows_above_zero(amounts)
-        for row in rows:
-            if self._nodes.share(((row, 1),)):
-                gpus = self._nodes.devices.row
-                before = self._nodes.used[gpus, columns]
-                charged += self._charge_shares(columns, amounts[row])
-                amounts[gpus] -= self._nodes.used[gpus, columns] - before
-        for row in rows:
-            some = (amounts[row] > 0).nonzero()[0]
-            if len(some) and not self._nodes.share(((row, 1),)):
-                charged.append((row, columns[some], amounts[row, some]))
-                self._ledger.take_at(columns[some], ((row, 1),), amounts[row, some])
-        return charged
+    def _now(self, standing: Sequence[Reservation], going_on: Sequence[Reservation]) -> Instant:
+        """What can be spared on the ledger as it is of the nodes of all these, some of which have begun."""
+        columns = np.unique(np.concatenate([each.columns for each in standing]))
+        spare = self._nodes.capacities(columns) - self._nodes.used.take(columns, axis=1)
+        instant = Instant(columns, spare, self._nodes.devices.shared(columns))
+        for each in going_on:
+            self._subtract(instant, each.columns, each.use, each.shares)
+        return instant
 
-    def _charge_shares(self, columns: Columns, thousandths: Amounts) -> Iterator[Share]:
-        """Device by device."""
-        for column, amount in zip(columns.tolist(), thousandths.tolist(), strict=True):
-            node = self._nodes.names[column]
-            for device, some in [*self._nodes.devices.spread(node, amount)] if amount > 0 else ():
-                self._ledger.keep(share := Share(node, some, device))
+    def _keep_shares(self, instants: Sequence[Instant]) -> Iterator[Share]:
+        """Charge each device with the most that is in use of it at any of these instants."""
+        most = reduce(or_, (each.shared for each in instants))
+        for (node, device), most_used in sorted(most.items()):
+            used = self._nodes.devices.used(node)
+            if (more := most_used - (used[device] if device < len(used) else 0)) > 0:
+                self._ledger.keep(share := Share(node, more, device))
                 yield share
+
+    def _keep(self, amounts: Amounts, columns: Columns) -> Iterator[Withheld]:
+        """Charge all but shares of GPUs."""
+        for row in np.flatnonzero(amounts.any(axis=1)).tolist():
+            if not self._nodes.share(((row, 1),)):
+                some = amounts[row].nonzero()[0]
+                self._ledger.take_at(columns[some], ((row, 1),), amounts[row, some])
+                yield row, columns[some], amounts[row, some]
+
+    def _shut(self, instants: Sequence[Instant]) -> Iterator[Share]:
+        """Charge what is left on open devices that shares could keep open for longer than can be spared.
+
+        At an instant at which a device is closed, a share on it takes a whole GPU. As many such devices are
+        left as there are GPUs to spare then besides those that are free anyway: those with the most left, as
+        any share that would go on another goes on a free one as well.
+        """
+        devices, names = self._nodes.devices, self._nodes.names
+        for columns, spare, shared in instants:
+            for column, gpus in zip(columns.tolist(), spare[devices.row].tolist(), strict=True):
+                left = (
+                    Share(names[column], WHOLE - used, device)
+                    for device, used in enumerate(devices.used(names[column]))
+                    if 0 < used < WHOLE and not shared[names[column], device]
+                )
+                if closed := sorted(left):
+                    free = max(self._nodes.free_at(devices.row, column), 0)
+                    for share in closed[: max(len(closed) + free - gpus, 0)]:
+                        self._ledger.keep(share)
+                        yield share
 
     def reckon(self, now: float) -> None:
         """Find anew what all can spare. Those whose nodes are gone, or will be too full, are dropped."""
@@ -266,7 +316,10 @@ class Timetable:
                 there.append(each)
                 then[: len(each.use), each.columns] += each.use
             for each in beginning:
-                each.can_spare(self._nodes.capacities(each.columns) - then.take(each.columns, axis=1))
+                spare = self._nodes.capacities(each.columns) - then.take(each.columns, axis=1)
+                each.can_spare(spare, self._nodes.devices.shared(each.columns))
+                for other in there:
+                    self._subtract_shares(Instant(each.columns, spare, each.shared), other.shares)
         self._ledger.rollback(mark)
         for each in sorted(self, key=lambda each: each.at):
             if self._is_too_full(each):
@@ -292,13 +345,13 @@ class Timetable:
         spare -= nodes.used.take(each.columns, axis=1)
         spare += left.amounts.take(each.columns, axis=1)
         spare[: len(each.use)] -= each.use
-        each.can_spare(spare)
+        each.can_spare(spare, nodes.devices.shared(each.columns))
         return not self._is_too_full(each)
 
-    def _needs(self, each: Reservation) -> Amounts:
-        """Rows × columns of its nodes: so much more will be in use when it has begun than is now."""
+    def _needs(self, each: Instant) -> Amounts:
+        """Rows × columns of its nodes: so much more will be in use then than is now."""
         used = self._nodes.used.take(each.columns, axis=1)
-        needs: Amounts = self._nodes.capacities(each.columns) - used - self._spare(each)
+        needs: Amounts = self._nodes.capacities(each.columns) - used - each.spare
         return needs
 
     def _spare(self, each: Reservation) -> Amounts:
@@ -309,16 +362,47 @@ class Timetable:
             each.spare = np.concatenate((each.spare, new))
         return each.spare
 
-    def _take(self, other: Reservation, columns: Columns, use: Amounts) -> None:
-        """Somebody uses so much of these columns, too, when it begins."""
-        mine, theirs = _common(columns, other.columns)
-        if len(mine):
-            self._spare(other)[: len(use), theirs] -= use.take(mine, axis=1)
+    def _take(self, other: Reservation, columns: Columns, use: Amounts, shares: Mapping[Device, int]) -> None:
+        """Somebody uses so much of these columns, too, when it begins; no longer, if it is below zero."""
+        instant = Instant(other.columns, self._spare(other), other.shared)
+        if self._subtract(instant, columns, use, shares):
             other.beside.clear()
+
+    def _subtract(
+        self, instant: Instant, columns: Columns, use: Amounts, shares: Mapping[Device, int]
+    ) -> bool:
+        """Somebody uses so much then. False: nothing of these nodes."""
+        mine, theirs = _common(columns, instant.columns)
+        if not len(mine):
+            return False
+        instant.spare[: len(use), theirs] -= use.take(mine, axis=1)
+        self._subtract_shares(instant, shares)
+        return True
+
+    def _subtract_shares(self, instant: Instant, shares: Mapping[Device, int]) -> None:
+        gpus = instant.spare[self._nodes.devices.row]
+        for at, device, share in self._on(instant.columns, shares):
+            before, after = instant.shared[device], instant.shared[device] + share
+            instant.shared[device] = after
+            gpus[at] -= (after > 0) - (before > 0)
+
+    def _on(self, columns: Columns, shares: Mapping[Device, int]) -> Iterator[tuple[int, Device, int]]:
+        """Those of the shares that are on these nodes, and the position of the node."""
+        for device, share in shares.items():
+            column = self._nodes.column[device[0]]
+            at = int(columns.searchsorted(column))
+            if at < len(columns) and columns[at] == column:
+                yield at, device, share
 
     def _is_too_full(self, each: Reservation) -> bool:
         """It is to use of what there will be less than nothing to spare."""
-        return each.spare.min() < 0 and bool((each.spare[: len(each.use)][each.use > 0] < 0).any())
+        if each.spare.min() < 0 and (each.spare[: len(each.use)][each.use > 0] < 0).any():
+            return True
+        gpus = each.spare[self._nodes.devices.row]
+        return any(
+            each.shared[device] > WHOLE or gpus[at] < 0
+            for at, device, _ in self._on(each.columns, each.shares)
+        )
 
     def _is_there(self, each: Reservation) -> bool:
         """Its nodes are there and take pods. Columns may have moved."""
@@ -328,10 +412,6 @@ class Timetable:
             return False
         each.columns = np.array(sorted(column[name] for name in names), np.intp)
         return True
-
-
-def _rows_above_zero(amounts: Amounts) -> list[int]:
-    return [row for row, most in enumerate(amounts.max(axis=1).tolist()) if most > 0]
 
 
 def held(message: str, gang: GangId) -> Explanation:
