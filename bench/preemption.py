@@ -23,7 +23,8 @@ SHAPES: Final = {n: Shape((("cpu", 8_000 * n), ("memory", 65_536 * n), (GPU, n))
 #: pods, GPUs of each, and the layer of which one domain must hold them: 16 nodes in a rack, 128 in a spine
 GANGS: Final = (
     (256, 1, ""),
-    (32, 4, ""),
+    (64, 4, ""),
+    (32, 8, ""),
     (16, 8, ""),
     (64, 8, ""),
     (16, 8, "rack"),

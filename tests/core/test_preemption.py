@@ -1,9 +1,12 @@
 """Who is ended for whom, and what is decided about it."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Evict, Victim
@@ -36,6 +39,7 @@ from muster.core.gang import (
     Requirement,
     Strategy,
 )
+from muster.core.preemption import candidates
 from muster.core.scheduler import Config, Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import (
@@ -766,3 +770,35 @@ def test_a_gang_whose_minimum_is_nothing_ends_nobody_in_a_full_queue() -> None:
     made.apply(GangSubmitted(in_queue("q", gang("high", count=2, minimum=0, priority=1))))
     decisions = made.decide(10.0)
     assert (ended(decisions), started(decisions)) == ([], [])
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=80, deadline=None)
+def test_who_ranks_too_high_to_be_needed_need_not_be_looked_at(seed: int) -> None:
+    """To leave him out at first makes nobody of a higher priority a victim, and loses no more."""
+
+    def found(ample: int) -> list[tuple[int, float, bool]]:
+        rng, outcomes = random.Random(seed), []
+        made = scheduler(node(f"n{i}", gpu=4) for i in range(rng.randint(2, 5)))
+        for i in range(rng.randint(3, 9)):
+            size, of = rng.randint(1, 4), shape(gpu=rng.randint(1, 2))
+            one = gang(f"g{i}", count=size, of=of, minimum=rng.randint(1, size), priority=rng.randint(0, 3))
+            made.apply(GangSubmitted(replace(one, preempts=False)))
+            at = rng.uniform(1.0, 90.0)
+            for assign in assigns(made.decide(1.0)):
+                for event in bind(made, assign):
+                    made.apply(replace(event, at=at))
+        asked = gang("p", count=rng.randint(1, 6), of=shape(gpu=rng.randint(1, 3)), priority=9)
+        made.apply(GangSubmitted(asked))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(candidates, "AMPLE", ample)
+            decisions = made.decide(100.0)
+        priority = {state.id: state.gang.priority for state in made.gangs.values() if state.gang is not None}
+        for evict in evicts(decisions):
+            highest = max(priority[victim.gang] for victim in evict.victims)
+            outcomes.append((highest, evict.work_lost, bool(assigns(decisions))))
+        return outcomes
+
+    for (one, lost, starts), (highest, most, does) in zip(found(2), found(10**9), strict=True):
+        assert (one, starts) == (highest, does)
+        assert lost <= most + 1e-6

@@ -219,8 +219,12 @@ class Preemption:
         def quota(table: Table) -> Quota:
             return caps(table, gang.queue, demand, not state.begun, self._queues)
 
-        candidates, due = self._candidates.of(self._now, self._may_end(gang, claim.want))
-        found = self._search.find(claim, candidates, limit, quota, lambda victim: self.freed([victim]))
+        may, found, due = self._may_end(gang, claim.want), None, inf
+        for highest in self._candidates.levels(claim.want, may):
+            candidates, due = self._candidates.of(self._now, may, highest)
+            found = self._search.find(claim, candidates, limit, quota, lambda victim: self.freed([victim]))
+            if found is not None:
+                break
         return found, due
 
     def nobody(self, state: GangState, claim: Claim, running: Iterable[GangState]) -> str | None:

@@ -17,9 +17,9 @@ What ending a gang frees is kept until the gang changes, so a search among 600 g
 at those that have changed, and is arithmetic on arrays for the rest.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -28,10 +28,13 @@ from muster.core.events import PodsBound
 from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold, stands
 from muster.core.nodes import PODS, Columns, Demand, Longs, Nodes
+from muster.core.placement import Want
 from muster.names import GPU_SHARE
 
 #: Cuts are kept of so many gangs; if there are more, all are forgotten from time to time.
 _KEPT: Final = 100_000
+#: Times the minimum that victims of the lower priorities use, for the others to be left out at first.
+AMPLE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +74,22 @@ class Candidates:
         self._cuts: dict[GangId, tuple[int, Gang, tuple[Cut, ...]]] = {}
         self._layout = -1
 
-    def of(self, now: float, may: Callable[[Gang], bool]) -> tuple[list[Candidate], float]:
-        """All candidates that `may` be ended, in order of name, and when the first further one is due."""
+    def of(
+        self, now: float, may: Callable[[Gang], bool], highest: float = inf
+    ) -> tuple[list[Candidate], float]:
+        """All candidates that `may` be ended, in order of name, and when the first further one is due.
+
+        Only those of the `highest` priority and below.
+        """
         if self._layout != self._nodes.layout or len(self._cuts) > _KEPT:
             self._cuts.clear()
             self._layout = self._nodes.layout
         found, due = [], float("inf")
         for state in self._gangs.values():
             gang = state.gang
-            if gang is None or not gang.preemptible or not state.pods or not may(gang):
+            if gang is None or not gang.preemptible or not state.pods or gang.priority > highest:
+                continue
+            if not may(gang):
                 continue
             cuts = self._cuts_of(state, gang)
             if not cuts:
@@ -94,6 +104,35 @@ class Candidates:
         found.sort(key=lambda candidate: candidate.gang.id)
         return found, due
 
+    def levels(self, want: Want, may: Callable[[Gang], bool]) -> Iterator[float]:
+        """Priorities up to which to look for victims of this want, until there are some.
+
+        Those whose highest priority is lowest are the best, so that nobody is looked at as long as those
+        below him use `AMPLE` times what the minimum takes. If that is not enough after all, everybody is.
+        """
+        if want.rules is None:  # who gathers needs it in one domain
+            yield from self._ample(want, may)
+        yield inf
+
+    def _ample(self, want: Want, may: Callable[[Gang], bool]) -> Iterator[int]:
+        """The lowest such priority, if it is not the highest there is."""
+        lacking: dict[str, int] = {}
+        for part in want.parts:
+            for resource, amount in part.shape.requests:
+                lacking[resource] = lacking.get(resource, 0) + AMPLE * part.need * amount
+        used: dict[int, dict[str, int]] = {}
+        for state in self._gangs.values():
+            if state.gang is not None and state.gang.preemptible and state.pods and may(state.gang):
+                mine = used.setdefault(state.gang.priority, dict.fromkeys(lacking, 0))
+                for resource in lacking:
+                    mine[resource] += state.usage.get(resource, 0)
+        for priority, mine in sorted(used.items())[:-1]:
+            for resource, amount in mine.items():
+                lacking[resource] -= amount
+            if all(amount <= 0 for amount in lacking.values()):
+                yield priority
+                return
+
     def _since(self, pod: PodId, now: float) -> float:
         return self._pods[pod].at or now
 
@@ -107,7 +146,7 @@ class Candidates:
         return cuts
 
     def _cut(self, state: GangState, gang: Gang) -> Iterator[Cut]:
-        by_gpu = any(map(_gpus, {self._pods[pod].requests for pod in state.pods}))
+        by_gpu = _gpus(tuple(state.usage.items())) > 0
         surplus = _surplus(state, gang)
         for pods in surplus:
             yield self._make(pods, (), by_gpu, core=False)
@@ -117,41 +156,48 @@ class Candidates:
             yield self._make(rest, state.holds.values(), by_gpu, core=True)
 
     def _make(self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool) -> Cut:
-        bound = [self._pods[pod] for pod in pods]
-        there = Counter((each.requests, each.node) for each in bound)
+        kinds: dict[Amounts, tuple[dict[NodeName, int], dict[float, int]]] = {}
+        requests, shares = None, False
+        for pod in pods:
+            bound = self._pods[pod]
+            if bound.requests is not requests:  # mostly it is the same object
+                requests = bound.requests
+                nodes, since = kinds.setdefault(requests, ({}, {}))
+            nodes[bound.node] = nodes.get(bound.node, 0) + 1
+            since[bound.at] = since.get(bound.at, 0) + 1
+            shares |= bound.presence.device is not None
         running: dict[float, float] = {}
-        for (requests, at), number in Counter((each.requests, each.at) for each in bound).items():
+        for requests, (_, since) in kinds.items():
             weight = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
-            running[at] = running.get(at, 0.0) + number * weight
-        shares = any(each.presence.device is not None for each in bound)
+            for at, number in since.items():
+                running[at] = running.get(at, 0.0) + number * weight
         for promise in held:
-            there[promise.requests, promise.node] += 1
+            nodes, _ = kinds.setdefault(promise.requests, ({}, {}))
+            nodes[promise.node] = nodes.get(promise.node, 0) + 1
             shares |= promise.device is not None
-        freed: Counter[str] = Counter()
-        by_requests: dict[Amounts, dict[NodeName, int]] = {}
-        for (requests, node), number in there.items():
-            by_requests.setdefault(requests, {})[node] = number
-        for requests, nodes in by_requests.items():
+        freed: dict[str, int] = {}
+        for requests, (nodes, _) in kinds.items():
             number = sum(nodes.values())
             for resource, amount in (*requests, (PODS, 1)):
-                freed[resource] += amount * number
+                freed[resource] = freed.get(resource, 0) + amount * number
         return Cut(
             tuple(pods),
             core,
-            tuple(self._taken(by_requests)),
+            tuple([self._taken(requests, nodes) for requests, (nodes, _) in kinds.items()]),
             tuple(sorted(freed.items())),
             shares,
             tuple(sorted(running.items())),
         )
 
-    def _taken(
-        self, by_requests: Mapping[Amounts, Mapping[NodeName, int]]
-    ) -> Iterator[tuple[Demand, Columns, Longs]]:
+    def _taken(self, requests: Amounts, nodes: Mapping[NodeName, int]) -> tuple[Demand, Columns, Longs]:
         column = self._nodes.column
-        for requests, nodes in by_requests.items():
-            times = sorted((column[node], number) for node, number in nodes.items() if node in column)
-            columns = np.array([where for where, _ in times], np.intp)
-            yield self._nodes.demand(requests), columns, np.array([number for _, number in times], np.int64)
+        times = {column[node]: number for node, number in nodes.items() if node in column}
+        columns = sorted(times)
+        return (
+            self._nodes.demand(requests),
+            np.array(columns, np.intp),
+            np.array([times[where] for where in columns], np.int64),
+        )
 
 
 def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:

@@ -53,9 +53,11 @@ from muster.core.preemption.trials import Trial, Trials
 DOMAINS: Final = 16
 #: Problems that one search may have solved exactly, for gangs of several shapes.
 PROBLEMS: Final = 20
-#: Exchanges tried in one search, and all of them times the cuts there are: among many they are left out.
+#: Exchanges, or other beginnings, tried in one search, and all of them times the cuts there are.
 EXCHANGES: Final = 60
 EFFORT: Final = 500
+#: Cuts among which exchanges are tried: among more they gain one part in a hundred, seldom.
+FEW: Final = 100
 #: What a whole slot's worth of fractions counts, in slots.
 FRACTIONS: Final = (0.25, 1.0)
 
@@ -135,7 +137,7 @@ class Search:
             some = next(filter(trial.fits, trial.choices(usable)), None)
             if some is not None and (chosen := self._chosen(trial, some)) is not None:
                 ways.append(_Way(trial, some, chosen, rank))
-        left = _exchanges(whole.table)
+        left = _exchanges(whole.table) if len(whole.table) <= FEW else 0
         for way in sorted(ways, key=lambda way: way.cost):
             chosen, left = self._exchange(way, left)
             ways.append(replace(way, chosen=chosen))
