@@ -302,8 +302,42 @@ def test_an_edit_that_makes_a_queue_unusable_is_noted_and_what_was_invalid_is_so
     assert found.before == {"default/lost": Outcome.INVALID, "default/waits": Outcome.INVALID}
     assert found.notes == [
         "Queue q cannot be used: queues are in a cycle: q is below r is below q",
+        "Queue r cannot be used: queues are in a cycle: r is below q is below r",
         "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a is there twice",
     ]
+
+
+def test_what_cannot_be_used_of_a_snapshot_is_noted_and_the_rest_is_planned() -> None:
+    broken = [
+        queue("a", parent="b"),
+        queue("b", parent="a"),
+        queue("c", parent="nobody"),
+        queue("d", guarantee={GPU: 2}, capability={GPU: 1}),
+        queue("e", weight=-1),
+        queue("f", order="lifo"),
+        topology("rack", "rack"),
+    ]
+    found = ask([pod("p", 1)], node("n-0"), *broken)
+    assert brief(found) == [("default/p", "place", {"default/p": "n-0"})]
+    assert found.notes == [
+        "ClusterNetworkTopology default cannot be used: "
+        "spec.networkTopologySpec[1]: layer rack is there twice",
+        "Queue a cannot be used: queues are in a cycle: a is below b is below a",
+        "Queue b cannot be used: queues are in a cycle: b is below a is below b",
+        "Queue c cannot be used: its parent nobody does not exist",
+        "Queue d cannot be used: its guarantee of 2 is above its capability of 1 GPU",
+        "Queue e cannot be used: its weight is -1; write 1 or more",
+        "Queue f cannot be used: spec.order is 'lifo'; write priority, fifo, fair",
+    ]
+
+
+@pytest.mark.parametrize("minimum", [0, -1])
+def test_a_group_that_asks_for_nobody_is_invalid(minimum: int) -> None:
+    found = ask([], node("n-0"), pod_group("g", minimum), pod("p", 1, group="g"))
+    ((gang, outcome, _),) = brief(found)
+    assert (gang, outcome) == ("default/g", "invalid")
+    assert found.decisions[0].reason is not None
+    assert found.decisions[0].reason["message"].startswith(f"spec.minMember is {minimum}; write how many")
 
 
 def test_what_another_scheduler_decides_about_is_noted() -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from muster.api.base import Object
+from muster.api.base import Object, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -76,7 +76,7 @@ def plan(
     core = _scheduler(Config(), [*as_it_is, *picture.events(at)])
     decided = _decide(core, at)
     found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
-    notes += _faults(proposed, core)
+    notes += _faults(picture.known.values(), core)
     if schedulers is not None:
         notes += _left_to_others(proposed, found, schedulers)
     for decision in found.decisions[: found.proposed]:
@@ -159,9 +159,9 @@ def _scheduler_of(template: Object) -> str:
     return str(template.get("spec", {}).get("schedulerName", ""))
 
 
-def _faults(proposed: Objects, core: Scheduler) -> Iterator[str]:
-    """What is wrong with proposed queues and layers beside the others; what depends on them says so, too."""
-    for resource in proposed.items.values():
+def _faults(resources: Iterable[Resource], core: Scheduler) -> Iterator[str]:
+    """What is wrong with queues and layers beside each other; what depends on them says so, too."""
+    for resource in resources:
         match resource:
             case Queue() if (account := core.queues.find(resource.metadata.name)) and account.fault:
                 yield f"Queue {resource.metadata.name} cannot be used: {account.fault}"

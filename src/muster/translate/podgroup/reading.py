@@ -49,8 +49,11 @@ class Reading:
 
     @property
     def least(self) -> int:
-        """A place that nobody fills any more counts as satisfied and must not stand for a member."""
-        return self.wanted + self.places.abandoned
+        """A place that nobody fills any more counts as satisfied and must not stand for a member.
+
+        Nor does a group that asks for nobody, which is refused, stand without any.
+        """
+        return max(self.wanted, 1) + self.places.abandoned
 
     @property
     def pod_sets(self) -> list[PodSet]:
