@@ -104,7 +104,8 @@ def test_dates_in_labels_stay_text_and_null_means_absent() -> None:
             '[{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": 4}}]',
             "f: object 1: Pod 4: metadata.name",
         ),
-        ("[" * 10_000, "f: is not JSON: "),
+        ("[" * 10_000, "f: is not JSON: it is nested too deeply"),
+        ('[{"kind": "Pod",\n "apiVersion"', "f:2: is not JSON: Input data was truncated (column 14)"),
         ("a: " + "[" * 10_000, "f:1: is nested deeper than 100 levels"),
         ("a: &a [*a]", "f: has more than 100,000,000 values"),
         (

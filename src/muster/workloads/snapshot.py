@@ -293,15 +293,17 @@ def _bounded(value: Any, file: str) -> None:  # Any: YAML
 
 
 def _not_json(error: Exception, content: bytes, file: str) -> JobFileError:
-    message = str(error)
+    message = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     before, found, position = message.rpartition("(byte ")
-    if not found:
-        return JobFileError.of(file, f"is not JSON: {message or 'it is nested too deeply'}")
-    at = int(position.rstrip(")"))
+    if not found and "truncated" not in message:
+        return JobFileError.of(file, f"is not JSON: {message}")
+    at = int(position.rstrip(")")) if found else len(content.rstrip())  # where it breaks off
     line = content.count(b"\n", 0, at) + 1
     column = at - content.rfind(b"\n", 0, at)
     return JobFileError.of(
-        file, f"is not JSON: {before.removeprefix('JSON is malformed: ').strip()} (column {column})", line
+        file,
+        f"is not JSON: {(before or message).removeprefix('JSON is malformed: ').strip()} (column {column})",
+        line,
     )
 
 
