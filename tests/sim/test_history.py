@@ -72,17 +72,5 @@ def test_waits_by_size() -> None:
     history = History()
     for size, wait in ((250, 0), (1000, 0), (1500, 3), (4000, 100), (7999, 300), (8000, 1e9)):
         history.waited(size, wait)
-    assert {power: waits.count for power, waits in sorted(history.waits.items())} == {-1: 1, 0: 2, 2: 2, 3: 1}
-    assert history.waits[2].mean == 200
-    assert history.waits[-1].quantile(0.95) == 0
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.sampled_from([0.5, 0.95]))
-@settings(max_examples=60, deadline=None)
-def test_quantiles_are_right_within_a_power_of_two(waits: list[float], share: float) -> None:
-    history = History()
-    for wait in waits:
-        history.waited(1000, wait)
-    found = history.waits[0].quantile(share)
-    exact = sorted(waits)[max(0, int(np.ceil(share * len(waits))) - 1)]
-    assert exact / 2 - 1 <= found <= exact * 2 + 1
+    found = {power: waits.tolist() for power, waits in sorted(history.waits.items())}
+    assert found == {-1: [0], 0: [0, 3], 2: [100, 300], 3: [1e9]}

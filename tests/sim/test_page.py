@@ -85,11 +85,25 @@ def test_a_page_is_whole_in_itself() -> None:
     assert all(name in words for name in NAMES)
     for said in ("<b>title</b>", "a & b", "never started: 1", EVIL, "b & c"):
         assert said in words
-    assert [
-        h for h in ("Utilisation", "Waits by size", "Share per queue (nvidia.com/gpu)") if h in reader.text
-    ]
+    assert {"Utilisation", "Waits by size", "Share per queue (nvidia.com/gpu)"} <= set(reader.text)
     assert reader.tags.count("svg") == 4
     assert len(text) < 200_000
+
+
+class Queueing(Plain):
+    """Jobs that each need all of the machine and come at once: the n-th waits n times 40 s."""
+
+    def jobs(self, tally: object) -> "list[Job]":  # type: ignore[override]
+        return [job(number, 0, 40, 4) for number in range(20)]
+
+
+def test_bars_are_the_waits_as_they_were() -> None:
+    found = report(Experiment(Queueing(), policy="fcfs"))
+    shown = [text for text in read(page("t", "h", "gpu", found)).text if text.startswith("4–7: ")]
+    waits = 40.0 * np.arange(20)
+    for value in (np.median(waits), waits.mean(), np.percentile(waits, 95)):
+        assert f"4–7: {charts.duration(float(value))}" in shown
+    assert found.metrics["wait_p95"].mean == np.percentile(waits, 95)
 
 
 def test_seeds_are_told_with_their_spread() -> None:

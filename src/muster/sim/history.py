@@ -1,14 +1,13 @@
-"""What a replay looked like over time, in bounded memory, however long it was.
+"""What a replay looked like: its course over time, and how long jobs of each size waited.
 
 Time is cut into a fixed number of slices. When it runs beyond the last, each two become one and slices are
 twice as long; nothing is lost but resolution. A slice holds integrals (thousandths times seconds), so its
-means are exact. Waits are counted by size and by length, both in powers of two: quantiles are interpolated
-within a power, which is as fine as a chart shows them.
+means are exact. Waits are kept as they were, 8 bytes for each job: a quantile that is shown is one.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import frexp
 from typing import Final
 
@@ -22,34 +21,8 @@ SLICES: Final = 400
 #: Queues with a row of their own; all further ones share the last.
 QUEUES: Final = 50
 OTHERS: Final = "others"
-#: Classes of waits: none, below 1 s, below 2 s, below 4 s, …
-_LENGTHS: Final = 40
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class Waits:
-    """Of jobs of one class of size: how many waited how long."""
-
-    count: int = 0
-    total: float = 0.0
-    lengths: Counter[int] = field(default_factory=Counter)
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count
-
-    def quantile(self, share: float) -> float:
-        """The wait, in seconds, that this share of the jobs does not exceed, as nearly as is known."""
-        left = share * self.count
-        for length in sorted(self.lengths):
-            number = self.lengths[length]
-            if left <= number:
-                low, high = (0.0, 0.0) if length < 0 else (2.0**length / 2 if length else 0.0, 2.0**length)
-                return low + (high - low) * left / number
-            left -= number
-        return 0.0
 
 
 class History:
@@ -60,8 +33,8 @@ class History:
         #: integrals by slice
         self.capacity, self.allocated, self.demand = (np.zeros(SLICES) for _ in range(3))
         self.queues: dict[str, Floats] = {}
-        #: by size class: jobs of 2^n to 2^(n+1) pieces, those of less than one in -1
-        self.waits: dict[int, Waits] = {}
+        #: seconds, by size class: of jobs of 2^n to 2^(n+1) pieces, those of less than one in -1
+        self.waits: dict[int, array[float]] = {}
         self._held: Counter[str] = Counter()
         self._begun = False
         self._end = 0.0
@@ -99,10 +72,7 @@ class History:
 
     def waited(self, size: int, seconds: float) -> None:
         """A job of so many thousandths waited so long."""
-        waits = self.waits.setdefault(_power(size / WHOLE), Waits())
-        waits.count += 1
-        waits.total += seconds
-        waits.lengths[-1 if seconds <= 0 else min(max(frexp(seconds)[1], 0), _LENGTHS)] += 1
+        self.waits.setdefault(_power(size / WHOLE), array("d")).append(seconds)
 
     @property
     def series(self) -> Mapping[str, Floats]:
