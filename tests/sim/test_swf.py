@@ -112,7 +112,9 @@ def test_a_file_cut_off_in_a_line_is_named(tmp_path: Path) -> None:
     ("header", "said"),
     [
         ("", r"no `; MaxProcs: N` in its header; .* --nodes '1 x cpu=N'"),
-        ("; MaxProcs: none\n", "no `; MaxProcs: N` in its header"),
+        ("; MaxProcs: none\n", "line 1: MaxProcs none; expected 1 to 2147483, or --nodes '1 x cpu=N'"),
+        ("; MaxProcs: -10\n", "line 1: MaxProcs -10; expected 1 to 2147483"),
+        ("; MaxProcs: 1,024\n", "line 1: MaxProcs 1,024; expected 1 to 2147483"),
         ("; MaxProcs: 0\n", "line 1: MaxProcs 0; expected 1 to 2147483"),
         ("; x\n; MaxProcs: 99999999999\n", "line 2: MaxProcs 99999999999; expected 1 to 2147483"),
     ],
@@ -128,7 +130,7 @@ def test_a_trace_without_a_job_says_what_was_left_out(tmp_path: Path) -> None:
         survey(Swf(path))
     with pytest.raises(TraceError, match=r"2 × unreadable, first: .*line 2, column 1"):
         survey(Swf(write(path, swf((1.5, 0, 5, 1, 1, 5), (2.5, 0, 5, 1, 1, 5))), skip_bad=True))
-    with pytest.raises(TraceError, match="the trace is empty"):
+    with pytest.raises(TraceError, match="left out: nothing, no line is a job"):
         survey(Swf(write(path, "; MaxProcs: 10\n")))
 
 

@@ -185,7 +185,7 @@ def survey(trace: Trace, turn: Callable[[int], None] = lambda read: None) -> Sur
     if not count:
         left_out = [f"{n} × {reason}" for reason, n in sorted(tally.filtered.items())]
         left_out += [f"{tally.bad} × unreadable, first: {tally.first_bad}"] if tally.bad else []
-        raise TraceError(f"no job to replay; left out: {'; '.join(left_out) or 'none, the trace is empty'}")
+        raise TraceError(f"no job to replay; left out: {'; '.join(left_out) or 'nothing, no line is a job'}")
     return Survey(count, first, last, work, tally, total)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from muster.names import GPU, GPU_PRODUCT
 from muster.sim.readers.lines import Line, lines, shown
-from muster.sim.readers.records import JobRecord, NodeRecord, OutageRecord, Record, Told
+from muster.sim.readers.records import JobRecord, NodeRecord, OutageRecord, Record, Told, refusal
 from muster.sim.trace import TraceError
 
 _JOB: Final = (
@@ -165,8 +165,7 @@ class _Table:
         try:
             return msgspec.convert(value, type_, strict=False)
         except msgspec.ValidationError as error:
-            message, _, path = str(error).partition(" - at `$")
-            raise TraceError(f"{where.field(path.rstrip('`').lstrip('.'))}: {message}") from None
+            raise refusal(error, where) from None
 
 
 class _Nodes(_Table):

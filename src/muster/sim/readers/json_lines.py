@@ -23,6 +23,7 @@ from muster.sim.readers.records import (
     QueueRecord,
     Record,
     Told,
+    refusal,
 )
 from muster.sim.trace import TraceError
 
@@ -66,12 +67,11 @@ def _record(text: str, where: Line) -> Record:
         if kind:
             return _KINDS[kind].decode(text)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        field = path.rstrip("`").lstrip(".")
-        if message.startswith("Object contains unknown field"):
-            type_ = _INNER.get(field.partition("[")[0], _KINDS[kind].type)
-            message += f"; known are {', '.join(type_.__struct_encode_fields__)}"
-        raise TraceError(f"{where.field(field)}: {message}") from None
+        found = refusal(error, where)
+        if "unknown field" in str(error):
+            type_ = _INNER.get(str(error).partition("`$.")[2].partition("[")[0], _KINDS[kind].type)
+            found = TraceError(f"{found}; known are {', '.join(type_.__struct_encode_fields__)}")
+        raise found from None
     except (msgspec.DecodeError, RecursionError) as error:
         message, _, position = str(error).removeprefix("JSON is malformed: ").rpartition(" (byte ")
         at = int(position.rstrip(")")) if message else len(text)  # where it breaks off

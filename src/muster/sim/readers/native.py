@@ -43,72 +43,88 @@ class Native(Trace):
     ) -> None:
         """Reads what comes before the jobs; raises TraceError."""
         self._paths, self._skip_bad = paths, skip_bad
-        found: dict[NodeName, NodeChanged] = {node.name: node for node in given}
-        queues: dict[str, tuple[QueueChanged, Line]] = {}
-        outages: list[tuple[Outage, Line]] = []
+        #: what is left out of what comes before the jobs
+        self._bad: list[TraceError] = []
+        self._found: dict[NodeName, NodeChanged] = {node.name: node for node in given}
+        self._queues: dict[str, tuple[QueueChanged, Line]] = {}
+        self._outages: list[tuple[Outage, Line]] = []
         self._layers: tuple[str, ...] = (CLUSTER, NODE)
         for path in paths:
             for where, record in _records(path):
-                match record:
-                    case JobRecord():
-                        break
-                    case TraceError():
-                        if not skip_bad:
-                            raise record
-                    case NodeRecord():
-                        self._add(found, record, where)
-                    case QueueRecord():
-                        if record.queue in queues:
-                            raise TraceError(f"{where}: queue {record.queue} comes twice")
-                        queues[record.queue] = (queue(record, where), where)
-                    case LayersRecord():
-                        if self.rules:
-                            raise TraceError(f"{where}: layers come twice; write all in one line")
-                        self.rules = (layers(record, where),)
-                        self._layers = (*(layer.name for layer in record.layers), *self._layers)
-                    case OutageRecord():
-                        outages.append((outage(record), where))
-        if not found:
+                if isinstance(record, JobRecord):
+                    break
+                try:
+                    self._take(record, where)
+                except TraceError as error:
+                    self._drop(error)
+        if not self._found:
             raise TraceError(
                 f"{paths[0]}: it has no nodes; write them before the jobs, or give them, for example "
                 f'--nodes "4 x cpu=32,{GPU}=8"'
             )
-        rules = {DEFAULT: Queue(DEFAULT), **{name: told.queue for name, (told, _) in queues.items()}}
+        rules = {DEFAULT: Queue(DEFAULT), **{name: told.queue for name, (told, _) in self._queues.items()}}
         for name, fault in faults_of(rules).items():
-            raise TraceError(f"{queues[name][1]}: queue {name}: {fault}")
-        self._queues, self._inner = rules.keys(), {each.parent for each in rules.values()}
-        self.rules = (*self.rules, *(queues[name][0] for name in sorted(queues)))
-        self.nodes = [found[name] for name in sorted(found)]
-        for each, where in outages:
-            if each.node not in found:
-                raise TraceError(f"{where.field('node')}: there is no node {each.node}")
-        self.outages = sorted((each for each, _ in outages), key=lambda each: (each.at, each.node, each.up))
+            self._drop(TraceError(f"{self._queues.pop(name)[1]}: queue {name}: {fault}"))
+        self._names = {DEFAULT, *self._queues}
+        self._inner = {told.queue.parent for told, _ in self._queues.values()}
+        self.rules = (*self.rules, *(self._queues[name][0] for name in sorted(self._queues)))
+        self.nodes = [self._found[name] for name in sorted(self._found)]
+        for each, where in self._outages:
+            if each.node not in self._found:
+                self._drop(TraceError(f"{where.field('node')}: there is no node {each.node}"))
+        there = (each for each, _ in self._outages if each.node in self._found)
+        self.outages = sorted(there, key=lambda each: (each.at, each.node, each.up))
         self.resource = GPU if capacity(self.nodes, GPU) else CPU
         self._capacity = capacity(self.nodes, self.resource)
 
-    def _add(self, found: dict[NodeName, NodeChanged], record: NodeRecord, where: Line) -> None:
-        for node in nodes(record, where):
-            if node.name in found:
-                raise TraceError(f"{where.field('node')}: {node.name} comes twice")
-            found[node.name] = node
-        if len(found) > MOST:
-            raise TraceError(f"{where}: more than {MOST} nodes")
+    def _take(self, record: Record | TraceError, where: Line) -> None:
+        """A line before the jobs."""
+        match record:
+            case TraceError():
+                raise record
+            case NodeRecord():
+                told = [*nodes(record, where)]
+                for node in told:
+                    if node.name in self._found:
+                        raise TraceError(f"{where.field('node')}: {node.name} comes twice")
+                if len(self._found) + len(told) > MOST:
+                    raise TraceError(f"{where}: more than {MOST} nodes")
+                self._found.update((node.name, node) for node in told)
+            case QueueRecord():
+                if record.queue in self._queues:
+                    raise TraceError(f"{where}: queue {record.queue} comes twice")
+                self._queues[record.queue] = (queue(record, where), where)
+            case LayersRecord():
+                if self.rules:
+                    raise TraceError(f"{where}: layers come twice; write all in one line")
+                self.rules = (layers(record, where),)
+                self._layers = (*(layer.name for layer in record.layers), *self._layers)
+            case OutageRecord():
+                self._outages.append((outage(record), where))
+
+    def _drop(self, error: TraceError) -> None:
+        if not self._skip_bad:
+            raise error
+        self._bad.append(error)
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
+        for error in self._bad:
+            tally.drop(error)
         last = 0.0
         for path in self._paths:
             header = True
             for where, record in _records(path):
+                header = header and not isinstance(record, JobRecord)
+                if header:
+                    continue
                 try:
-                    found = self._job(record, where, last, header=header)
+                    found = self._job(record, where, last)
                 except TraceError as error:
                     if not self._skip_bad:
                         raise
                     tally.drop(error)
                     continue
-                if found is None:
-                    continue
-                header, last = False, found.submitted
+                last = found.submitted
                 if found.run_time <= 0:
                     tally.filtered["no run time"] += 1
                 elif found.size > self._capacity:
@@ -116,19 +132,17 @@ class Native(Trace):
                 else:
                     yield found
 
-    def _job(self, record: Record | TraceError, where: Line, last: float, *, header: bool) -> Job | None:
+    def _job(self, record: Record | TraceError, where: Line, last: float) -> Job:
         if isinstance(record, TraceError):
             raise record
         if not isinstance(record, JobRecord):
-            if header:
-                return None
             raise TraceError(f"{where}: nodes, queues, layers and outages come before the first job")
         found = job(record, self.resource, where)
         if found.submitted < last:
             raise TraceError(
                 f"{where.field('submit')}: {record.submit:g} is out of order; the job before has {last:g}"
             )
-        if found.queue not in self._queues:
+        if found.queue not in self._names:
             raise TraceError(f"{where.field('queue')}: there is no queue {found.queue}")
         if found.queue in self._inner:
             raise TraceError(f"{where.field('queue')}: {found.queue} has queues below it; name one of them")

@@ -33,6 +33,7 @@ class Philly(Trace):
     resource = RESOURCE
 
     def __init__(self, path: Path, nodes: Sequence[NodeChanged] | None, skip_bad: bool = False) -> None:
+        table.check(path, HEADER)
         if not nodes:
             raise TraceError(
                 f'{path}: the table has no machines; give them, for example --nodes "250 x {RESOURCE}=8"'

@@ -5,10 +5,11 @@ a gang. docs/replay.md describes every field. Each record is checked by itself h
 as far as they are known; `where` names file and line in errors, and their fields.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import isfinite
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -27,7 +28,7 @@ from muster.core.gang import (
     Strategy,
 )
 from muster.core.topology import CLUSTER, NODE
-from muster.names import GPU_SHARE
+from muster.names import GPU, GPU_SHARE
 from muster.sim.readers.lines import LARGEST, Line, shown
 from muster.sim.trace import WHOLE, Job, Outage, TraceError, size
 
@@ -40,6 +41,9 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 Resources = dict[str, str | int | float]
+Order = Literal["priority", "fifo", "fair"]
+Happening = Literal["down", "up"]
+Strategies = Literal["MustGather", "PreferGather"]
 
 
 class Record(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -62,7 +66,7 @@ class QueueRecord(Record, frozen=True):
     guarantee: Resources = {}
     deserved: Resources | None = None
     capability: Resources = {}
-    order: Literal["priority", "fifo", "fair"] = "priority"
+    order: Order = "priority"
     reclaimable: bool = True
     closed: bool = False
     max_gangs: Count | None = None
@@ -82,7 +86,7 @@ class LayersRecord(Record, frozen=True):
 class OutageRecord(Record, frozen=True):
     at: Seconds
     node: Name
-    event: Literal["down", "up"] = msgspec.field(name="is")
+    event: Happening = msgspec.field(name="is")
 
 
 class PodSetRecord(Record, frozen=True):
@@ -92,13 +96,13 @@ class PodSetRecord(Record, frozen=True):
     min: Count | None = None
     resources: Resources = {}
     #: thousandths of one GPU
-    gpu_share: Annotated[int, msgspec.Meta(ge=0, lt=WHOLE)] = 0
+    gpu_share: Annotated[int, msgspec.Meta(ge=0, le=WHOLE)] = 0
     selector: dict[str, str] = {}
 
 
 class GatherRecord(Record, frozen=True):
     layer: Name
-    strategy: Literal["MustGather", "PreferGather"] | None = None
+    strategy: Strategies | None = None
     multiple: Positive = 1
 
 
@@ -127,6 +131,35 @@ class JobRecord(Record, frozen=True):
 
 #: Where a record stands, and the record or why there is none.
 Told = tuple[Line, Record | TraceError]
+
+
+_WORDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_CHOICES: Final = {"order": get_args(Order), "is": get_args(Happening), "strategy": get_args(Strategies)}
+
+
+def refusal(error: msgspec.ValidationError, where: Line) -> TraceError:
+    """What msgspec found, in the words of those who write traces."""
+    message, _, path = str(error).partition(" - at `$")
+    field = path.rstrip("`").lstrip(".")
+    if message.endswith("of length >= 1"):
+        message = "is empty"
+    elif match := re.fullmatch(r"Object missing required field `(\w+)`", message):
+        field, message = f"{field}.{match[1]}".lstrip("."), "is missing"
+    elif match := re.fullmatch(r"Invalid enum value (.*)", message):
+        message = f"{match[1]}; expected {' or '.join(_CHOICES[field.rpartition('.')[2]])}"
+    elif match := re.fullmatch(r"Expected `[\w| ]+`( of length)? ([<>]=) ([\d.]+)", message):
+        number = f"{float(match[3]):.16g}{' characters' if match[1] else ''}"
+        message = f"expected {number} at most" if match[2] == "<=" else f"expected {number} or more"
+    elif match := re.fullmatch(r"Expected `(\w+)(?: \| .*)?`, got .*", message):
+        message = f"expected {_WORDS.get(match[1], match[1])}"
+    return TraceError(f"{where.field(field)}: {message}")
 
 
 def nodes(record: NodeRecord, where: Line) -> Iterator[NodeChanged]:
@@ -180,8 +213,8 @@ def job(record: JobRecord, resource: str, where: Line) -> Job:
     """Raises TraceError; that there are its queue and its layers is not looked at."""
     try:
         pod_sets = _pod_sets(_ENCODE(record.pods))
-    except OverflowError as error:
-        raise TraceError(f"{where.field('pods')}: a number is out of range: {error}") from None
+    except OverflowError:
+        raise TraceError(f"{where.field('pods')}: a number is out of range") from None
     except ValueError as error:
         raise where.fault(error) from None
     places = sum(pod_set.count for pod_set in pod_sets)
@@ -233,6 +266,8 @@ def _pod_sets(packed: bytes) -> tuple[PodSet, ...]:
         if least > record.count:
             raise ValueError(f"{at}.min: {least}; there are {record.count}")
         requests = dict(_amounts(record.resources, quantity.request, f"{at}.resources"))
+        if record.gpu_share and requests.get(GPU):
+            raise ValueError(f"{at}.gpuShare: {record.gpu_share} beside whole GPUs; ask for one of the two")
         if record.gpu_share:
             requests[GPU_SHARE] = record.gpu_share
         shape = Shape(tuple(sorted(requests.items())), tuple(sorted(record.selector.items())))
@@ -250,6 +285,9 @@ def _amounts(
             if isinstance(text, float) and not isfinite(text):
                 raise ValueError(f"{text} is no amount")
             amount = rounded(resource, text)
+            if quantity.unit(resource) == 1 and quantity.parse(text) != amount:
+                share = "; a part of one is gpuShare" if resource == GPU else ""
+                raise ValueError(f"{shown(str(text))} is not a whole number{share}")
         except ValueError as error:
             raise ValueError(f"{path}.{resource}: {error}") from None
         if not 0 <= amount <= _LARGEST_AMOUNT:

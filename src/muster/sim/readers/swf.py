@@ -47,7 +47,7 @@ JOB, SUBMIT, RUN, ALLOCATED, PROCESSORS, ESTIMATE = 0, 1, 3, 4, 7, 8
 #: The least that each column may hold, if it is read.
 _READ: Final = {JOB: 0, SUBMIT: 0, RUN: -1, ALLOCATED: -1, PROCESSORS: -1, ESTIMATE: -1}
 _LEAST: Final = [_READ.get(column, -LARGEST) for column in range(len(COLUMNS))]
-_MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)", re.IGNORECASE)
+_MACHINE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\S+)", re.IGNORECASE)
 #: What one place of a job asks for.
 _PLACE: Final = Shape(((RESOURCE, PIECE[RESOURCE]),))
 #: Processors of one machine: milli-CPU have 32 bits in the core.
@@ -162,9 +162,13 @@ def _machine(path: Path) -> NodeChanged:
             break
         match = _MACHINE.match(text.strip())
         if match is not None:
-            value = int(match[2])
+            try:
+                value = int(match[2])
+            except ValueError:
+                value = 0
             if not 0 < value <= _MOST:
-                raise TraceError(f"{path}, line {line}: {match[1]} {match[2][:20]}; expected 1 to {_MOST}")
+                told = f"{match[1]} {match[2][:20]}; expected 1 to {_MOST}, or --nodes '1 x cpu=N'"
+                raise TraceError(f"{path}, line {line}: {told}")
             found[match[1].lower()] = value
     processors = found.get("maxprocs", found.get("maxnodes"))
     if processors is None:

@@ -16,14 +16,17 @@ T = TypeVar("T")
 
 def rows(path: Path, header: tuple[str, ...]) -> Iterator["Row"]:
     """All rows below the header. Raises TraceError."""
+    check(path, header)
     for line, text in lines(path):
-        where = f"{path}, line {line}"
-        fields = text.split(",")
-        if line == 1:
-            if tuple(fields) != header:
-                raise TraceError(f"{where}: {shown(text)}; expected the header {','.join(header)}")
-        elif text:
-            yield Row(fields, header, where)
+        if line > 1 and text:
+            yield Row(text.split(","), header, f"{path}, line {line}")
+
+
+def check(path: Path, header: tuple[str, ...]) -> None:
+    """Raises TraceError unless the table begins with its header."""
+    text = next((text for _, text in lines(path)), "")
+    if tuple(text.split(",")) != header:
+        raise TraceError(f"{path}, line 1: {shown(text)}; expected the header {','.join(header)}")
 
 
 def read(
