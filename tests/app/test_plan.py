@@ -315,13 +315,12 @@ def test_what_cannot_be_used_of_a_snapshot_is_noted_and_the_rest_is_planned() ->
         queue("d", guarantee={GPU: 2}, capability={GPU: 1}),
         queue("e", weight=-1),
         queue("f", order="lifo"),
-        topology("rack", "rack"),
+        topology("a", "a"),
     ]
     found = ask([pod("p", 1)], node("n-0"), *broken)
     assert brief(found) == [("default/p", "place", {"default/p": "n-0"})]
     assert found.notes == [
-        "ClusterNetworkTopology default cannot be used: "
-        "spec.networkTopologySpec[1]: layer rack is there twice",
+        "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a is there twice",
         "Queue a cannot be used: queues are in a cycle: a is below b is below a",
         "Queue b cannot be used: queues are in a cycle: b is below a is below b",
         "Queue c cannot be used: its parent nobody does not exist",
