@@ -93,7 +93,7 @@ class Line(Cluster):
 
 
 def spared(timetable: Timetable) -> dict[GangId, tuple[object, object]]:
-    return {each.gang: (timetable._spare(each).tolist(), +each.shared) for each in timetable}
+    return {each.gang: (timetable._spare(each).tolist(), each.shared) for each in timetable}
 
 
 def packs(used: list[int], shares: list[int], devices: int) -> bool:

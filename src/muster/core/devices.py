@@ -17,7 +17,6 @@ The amounts are kept by node name, as a column lasts only for one layout, and as
 for whole vectors of nodes at a time.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -83,12 +82,10 @@ class Devices:
         """Thousandths in use by shares, by number; 0 and beyond the end: not open."""
         return self._used.get(node, [])
 
-    def shared(self, columns: "Columns") -> Counter[Device]:
+    def shared(self, columns: "Columns") -> dict[Device, int]:
         """Thousandths in use by shares on each open device of these nodes."""
-        shared = Counter[Device]()
-        for node in map(self._nodes.names.__getitem__, columns.tolist() if self._used else ()):
-            shared.update({(node, i): used for i, used in enumerate(self.used(node)) if used})
-        return shared
+        names = map(self._nodes.names.__getitem__, columns.tolist() if self._used else ())
+        return {(node, i): used for node in names for i, used in enumerate(self.used(node)) if used}
 
     def opened(self, shares: Mapping[Device, int]) -> list[int]:
         """Columns of the devices on which nobody but these has a share, one entry for each."""

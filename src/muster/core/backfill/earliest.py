@@ -10,7 +10,6 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import takewhile
@@ -49,7 +48,7 @@ class Start(NamedTuple):
     use: Amounts
     shares: Mapping[Device, int]
     spare: Amounts
-    shared: Counter[Device]
+    shared: dict[Device, int]
 
 
 class Earliest:
@@ -115,13 +114,13 @@ class Earliest:
         self._timetable.return_(charged)
         columns = np.array(sorted({*placed.values()}), np.intp)
         together = self._nodes.used.take(columns, axis=1)
-        devices, shares = self._nodes.devices, NO_SHARES
-        if claim.want.sharing:
-            shares = self._ledger.shared(mark)
-        shared, opened = devices.shared(columns), columns.searchsorted(devices.opened(shares))
+        devices = self._nodes.devices
+        shares = self._ledger.shared(mark) if claim.want.sharing else NO_SHARES
+        shared, opened = devices.shared(columns), devices.opened(shares)
         self._ledger.rollback(mark)
         use = together - self._nodes.used.take(columns, axis=1)
-        np.subtract.at(use[devices.row], opened, 1)
+        for column in opened:
+            use[devices.row, columns.searchsorted(column)] -= 1
         spare = self._nodes.capacities(columns) - together
         ids = tuple(state.id for state in ended)
         return Start(end, known, ids, placed, columns, use, shares, spare, shared)

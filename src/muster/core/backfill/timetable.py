@@ -20,13 +20,11 @@ that is open for shares is taken off what its node can spare once, whoever is on
 is kept like any other row, but is only an upper bound of what shares find.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
-from itertools import groupby
-from operator import or_
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +42,7 @@ from muster.core.slots import Vector
 #: Amounts, rows of the ledger × columns.
 Amounts = npt.NDArray[np.int64]
 #: What each can spare.
-Saved = tuple["Reservation", Amounts, Counter[Device]]
+Saved = tuple["Reservation", Amounts, dict[Device, int]]
 #: What is charged for reservations: row, columns and amounts, or thousandths of a device.
 Withheld = tuple[int, Columns, Amounts] | Share
 
@@ -66,7 +64,7 @@ class Reservation:
     shares: Mapping[Device, int]
     #: what they can spare once it has begun, and what is in use of their shared GPUs then
     spare: Amounts
-    shared: Counter[Device]
+    shared: dict[Device, int]
     #: who has to end for it; None: find out anew
     basis: tuple[GangId, ...] | None
     #: when it was made
@@ -86,7 +84,7 @@ class Reservation:
             self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
         return self._refusal
 
-    def can_spare(self, spare: Amounts, shared: Counter[Device]) -> None:
+    def can_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
         """This is what it can spare now."""
         self.spare, self.shared = spare, shared
         self.beside.clear()
@@ -106,7 +104,7 @@ class Instant(NamedTuple):
 
     columns: Columns
     spare: Amounts
-    shared: Counter[Device]
+    shared: dict[Device, int]
 
 
 class Timetable:
@@ -179,17 +177,17 @@ class Timetable:
                 use = self._nodes.used[: len(before)].take(other.columns, axis=1)
                 use -= before.take(other.columns, axis=1)
                 spare = self._spare(other)[: len(before)]
-                there = [*self._on(other.columns, shares)]
+                there = self._on(other.columns, shares)
                 for at, device, _ in there:
-                    use[gpus, at] += not other.shared[device]
-                if (use > np.maximum(spare, 0)).any():
-                    return other
-                if any(other.shared[device] + share > WHOLE for _, device, share in there):
+                    use[gpus, at] += device not in other.shared
+                over = [device for _, device, more in there if other.shared.get(device, 0) + more > WHOLE]
+                if over or (use > np.maximum(spare, 0)).any():
                     return other
                 starting.append((other, spare, use, there))
         for other, spare, use, there in starting:
             spare -= use
-            other.shared.update({device: share for _, device, share in there})
+            for _, device, share in there:
+                other.shared[device] = other.shared.get(device, 0) + share
             other.beside.clear()
         return None
 
@@ -220,7 +218,7 @@ class Timetable:
             Instant(each.columns, self._spare(each), each.shared) for each in standing if each.at >= start
         ]
         if going_on or sharing:
-            instants.append(self._now(standing, going_on))
+            instants.append(self._now(standing if sharing else going_on, going_on))
         if len(instants) == 1:
             columns, needed = instants[0].columns, np.maximum(self._needs(instants[0]), 0)
         else:
@@ -249,7 +247,7 @@ class Timetable:
 
     def _now(self, standing: Sequence[Reservation], going_on: Sequence[Reservation]) -> Instant:
         """What can be spared on the ledger as it is of the nodes of all these, some of which have begun."""
-        columns = np.unique(np.concatenate([each.columns for each in standing]))
+        columns = reduce(np.union1d, (each.columns for each in standing))
         spare = self._nodes.capacities(columns) - self._nodes.used.take(columns, axis=1)
         instant = Instant(columns, spare, self._nodes.devices.shared(columns))
         for each in going_on:
@@ -258,10 +256,9 @@ class Timetable:
 
     def _keep_shares(self, instants: Sequence[Instant]) -> Iterator[Share]:
         """Charge each device with the most that is in use of it at any of these instants."""
-        most = reduce(or_, (each.shared for each in instants))
-        for (node, device), most_used in sorted(most.items()):
+        for (node, device), then in chain.from_iterable(each.shared.items() for each in instants):
             used = self._nodes.devices.used(node)
-            if (more := most_used - (used[device] if device < len(used) else 0)) > 0:
+            if (more := then - (used[device] if device < len(used) else 0)) > 0:
                 self._ledger.keep(share := Share(node, more, device))
                 yield share
 
@@ -286,7 +283,7 @@ class Timetable:
                 left = (
                     Share(names[column], WHOLE - used, device)
                     for device, used in enumerate(devices.used(names[column]))
-                    if 0 < used < WHOLE and not shared[names[column], device]
+                    if 0 < used < WHOLE and (names[column], device) not in shared
                 )
                 if closed := sorted(left):
                     free = max(self._nodes.free_at(devices.row, column), 0)
@@ -315,11 +312,12 @@ class Timetable:
             for each in beginning:
                 there.append(each)
                 then[: len(each.use), each.columns] += each.use
+            shares = [other.shares for other in there if other.shares]
             for each in beginning:
                 spare = self._nodes.capacities(each.columns) - then.take(each.columns, axis=1)
                 each.can_spare(spare, self._nodes.devices.shared(each.columns))
-                for other in there:
-                    self._subtract_shares(Instant(each.columns, spare, each.shared), other.shares)
+                for theirs in shares:
+                    self._subtract_shares(Instant(each.columns, spare, each.shared), theirs)
         self._ledger.rollback(mark)
         for each in sorted(self, key=lambda each: each.at):
             if self._is_too_full(each):
@@ -382,24 +380,23 @@ class Timetable:
     def _subtract_shares(self, instant: Instant, shares: Mapping[Device, int]) -> None:
         gpus = instant.spare[self._nodes.devices.row]
         for at, device, share in self._on(instant.columns, shares):
-            before, after = instant.shared[device], instant.shared[device] + share
-            instant.shared[device] = after
-            gpus[at] -= (after > 0) - (before > 0)
+            before = instant.shared.pop(device, 0)
+            if before + share:
+                instant.shared[device] = before + share
+            gpus[at] -= (before + share > 0) - (before > 0)
 
-    def _on(self, columns: Columns, shares: Mapping[Device, int]) -> Iterator[tuple[int, Device, int]]:
+    def _on(self, columns: Columns, shares: Mapping[Device, int]) -> list[tuple[int, Device, int]]:
         """Those of the shares that are on these nodes, and the position of the node."""
-        for device, share in shares.items():
-            column = self._nodes.column[device[0]]
-            at = int(columns.searchsorted(column))
-            if at < len(columns) and columns[at] == column:
-                yield at, device, share
+        position = {column: at for at, column in enumerate(columns.tolist())} if shares else {}
+        at = {device: position.get(self._nodes.column.get(device[0], -1)) for device in shares}
+        return [(there, device, shares[device]) for device, there in at.items() if there is not None]
 
     def _is_too_full(self, each: Reservation) -> bool:
         """It is to use of what there will be less than nothing to spare."""
         if each.spare.min() < 0 and (each.spare[: len(each.use)][each.use > 0] < 0).any():
             return True
         gpus = each.spare[self._nodes.devices.row]
-        return any(
+        return bool(each.shares) and any(
             each.shared[device] > WHOLE or gpus[at] < 0
             for at, device, _ in self._on(each.columns, each.shares)
         )
