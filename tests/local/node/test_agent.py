@@ -583,6 +583,23 @@ async def test_nodes_are_written_and_those_of_before_removed(cluster: Cluster) -
         assert [node.metadata.name for node in page.items] == ["there"]
 
 
+async def test_pods_end_with_their_node_and_no_failure_is_counted(cluster: Cluster) -> None:
+    async with cluster.running():
+        for name in ("one", "deleted"):
+            await cluster.submit(name, ["sleep", "1000"])
+            await cluster.started(name)
+    await cluster.client.delete(POD, "default", "deleted", grace_period=1000)
+    cluster.nodes = [type(cluster.nodes[0])("there", {"cpu": 1})]
+    for _ in range(2):  # the second start finds no node to remove
+        async with cluster.running():
+            pod = await cluster.ended("one")
+            assert (pod.status.phase, pod.status.reason) == ("Failed", "NodeLost")
+            assert terminated(pod).exit_code == 137
+            assert is_true(pod.status.conditions, PREEMPTED)
+            await cluster.gone("deleted")
+            assert marked_processes(cluster.root) == []
+
+
 def test_a_machine_without_namespaces_says_what_is_weaker() -> None:
     told = Isolation(namespaces=False, reason="unshare: denied").degradation()
     assert told is not None

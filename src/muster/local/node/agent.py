@@ -3,7 +3,7 @@
 One component serves all nodes. It writes the Node objects, watches pods, Services (for their names), JobSets
 (for how long names last), config maps and secrets, and gives each bound pod to a worker or, on a node with
 `runtime=none`, to the pretence. What it finds running at the start is adopted where its pod still exists, and
-ended and reported otherwise.
+ended and reported otherwise. Pods of a node that is there no longer are reported as ended, by the pretence.
 
 `run` until cancelled: cancelled, it leaves containers running, as a crash would, and the next agent on the
 same directory goes on with them. `shutdown` ends them and says so in the pods' status.
@@ -211,13 +211,14 @@ class NodeAgent:
         node = self._nodes.get(pod.spec.node_name)
         uid = pod.metadata.uid
         worker = self._workers.get(uid)
-        if node is None or self._closing:
+        lost = pod.spec.node_name in self._pretence.lost
+        if self._closing or (node is None and not lost):
             return
         if new is None:
             self._pretence.forget(pod)
             if worker is not None:
                 worker.vanish()
-        elif node.runtime == "none":
+        elif node is None or node.runtime == "none":
             self._pretence.update(new)
         elif worker is not None:
             worker.update(new)
@@ -278,6 +279,8 @@ class NodeAgent:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(Files(directory).output, _READ))
         self._held.append(_open_gate(self._place.gate))
+        nodes = {node.metadata.name for node in (await self._client.list(NODE)).items}
+        self._pretence.lost = {pod.spec.node_name for pod in self._pods.items.values()} - nodes - {""}
         self._live = True
         for pod in list(self._pods.items.values()):
             self._attend(None, pod)

@@ -2,7 +2,8 @@
 
 `muster.dev/pretend: "run=30s,exit=1"` lets each container end with code 1 after 30 s; without `run` it
 runs until it is deleted. `at=2026-03-01T12:00:00Z` ends it at that time, however long it has run, as what
-befalls many pods at one moment does; of `run` and `at` the earlier holds.
+befalls many pods at one moment does; of `run` and `at` the earlier holds. Of pods whose node is
+gone, of whichever runtime it was, it says that they have ended with it.
 
 One heap holds when which pod ends, and a bounded number of status writes is under way at a time, so that
 10,000 such pods cost ten thousand writes and little else.
@@ -11,7 +12,7 @@ One heap holds when which pod ends, and a bounded number of status writes is und
 import asyncio
 import heapq
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 WRITES: Final = 16  # status writes under way at a time
 _KILLED: Final = 137
+_LOST: Final = Verdict("NodeLost", "Its node is not there any more", failed=True, spared=True)
 _RETRY: Final = (0.1, 10.0)
 _RIGHT: Final = 'write "run=30s,exit=1", or "at=2026-03-01T12:00:00Z,exit=1"'
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -83,6 +85,8 @@ class Pretence:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
+        #: nodes that are gone
+        self.lost: Set[str] = set()
         self._pods: dict[str, Pod] = {}  # newest version, by uid
         self._ends: list[tuple[float, str]] = []  # monotonic seconds, uid
         self._due: set[str] = set()  # those in the heap
@@ -169,6 +173,10 @@ class Pretence:
     def _next_status(self, pod: Pod) -> dict[str, object] | None:
         now = self._clock.now()
         containers = status.restored(pod)
+        if pod.spec.node_name in self.lost:
+            begun = pod.status.start_time or now
+            _end(containers, _KILLED, begun, now)
+            return status.document(pod, containers, now, begun, _LOST)
         verdict = Verdict()
         try:
             part = play(pod.metadata.annotations)
