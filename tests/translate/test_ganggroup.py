@@ -99,6 +99,16 @@ def test_what_keeps_it_from_starting(groups: list[PodGroup], gate: Gate) -> None
     assert the_gang(*groups, grouped("m", "master"), grouped("w", "worker")).gang.gate == gate
 
 
+def test_what_only_its_pods_say_is_not_passed_over() -> None:
+    own, both = {GROUPS: '["ns/master"]'}, {GROUPS: json.dumps(BOTH)}
+    assert the_gang(pod_group("master", 1), grouped("m", "master", annotations=own)).gang.gate is None
+    group = the_gang(pod_group("master", 1), grouped("m", "master", annotations=both))
+    said = f"pod m says in {GROUPS} what PodGroup ns/master does not; write it there"
+    assert group.gang.gate == Gate(Code.INVALID, said)
+    members = (grouped(name, name, annotations=both) for name in ("master", "worker"))
+    assert the_gang(one_of("master", 1), one_of("worker", 1), *members).gang.gate is None
+
+
 def test_over_several_namespaces_it_lives_at_the_first() -> None:
     both = ("a/worker", "ns/master")
     worker = pod_group("worker", 1, namespace="a", annotations={GROUPS: json.dumps(both)})

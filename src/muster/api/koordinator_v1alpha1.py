@@ -17,6 +17,9 @@ TOPOLOGY_INDEX: Final = "gang.scheduling.koordinator.sh/network-topology-index"
 #: On PodGroups: JSON, a list of `namespace/name` of PodGroups that are one gang.
 GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
 
+#: On pods: a gang without a PodGroup, by annotation and by label. Not read, and never passed over.
+BY_NAME: Final = ("gang.scheduling.koordinator.sh/name", "pod-group.scheduling.sigs.k8s.io/name")
+
 #: The one ClusterNetworkTopology that is read.
 DEFAULT: Final = "default"
 

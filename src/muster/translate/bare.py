@@ -4,7 +4,8 @@ Its bind is all the transaction it needs, so it has no Gang record (unless it ha
 `Group.source` is empty; the reason why it waits stands in its PodScheduled condition.
 """
 
-from muster.api.base import controller_of
+from muster.api.base import ObjectMeta, controller_of, mark
+from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network
@@ -33,6 +34,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     if not pod.spec.node_name:
         gate = (
             marks.refusal(meta, of_pods=True)
+            or _named_gang(meta)
             or topology.refusal
             or refusal
             or (number if isinstance(number, Gate) else None)
@@ -69,3 +71,12 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         controlled=controller_of(pod) is not None,
         leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
     )
+
+
+def _named_gang(meta: ObjectMeta) -> Gate | None:
+    """Invalid, if it means to be one of many: alone it would start without them."""
+    for key in BY_NAME:
+        if gang := mark(meta, key):
+            message = f"{key} names the gang {gang} and no PodGroup, which muster does not read"
+            return Gate(Code.INVALID, f"{message}; write a PodGroup, and label its pods")
+    return None

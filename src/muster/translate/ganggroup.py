@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from muster.api.base import ObjectMeta
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.scheduling import PodGroup
 
@@ -42,6 +43,12 @@ def error(group: PodGroup) -> str:
     if not _read(text):
         return f'{GROUPS} is {text[:80]!r}; write a JSON list of namespace/name, as ["{own}", "ns/other"]'
     return f"{GROUPS} names other PodGroups and not {own} itself"
+
+
+def agree(group: PodGroup, pod: ObjectMeta) -> bool:
+    """Whether a pod says nothing of a GangGroup, or the same as its PodGroup, which is what counts."""
+    text = pod.annotations.get(GROUPS, "")
+    return not text or _read(text) == named(group)
 
 
 @lru_cache(maxsize=1024)

@@ -62,6 +62,9 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
         if pod.spec.node_name:
             continue
         number = priority(pod.spec, world)
+        if group is not None and not ganggroup.agree(group, pod.metadata):
+            said = f"pod {pod.metadata.name} says in {GROUPS} what PodGroup {group.key} does not"
+            return Gate(Code.INVALID, f"{said}; write it there")
         gate = (
             marks.refusal(pod.metadata, of_pods=True)
             or asked(pod, world).refusal
