@@ -24,7 +24,7 @@ from muster.core.events import PodsBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState, Hold
 from muster.core.ledger import Ledger
-from muster.core.nodes import Columns
+from muster.core.nodes import Columns, Demand
 
 #: Amounts in use, rows of the ledger × columns.
 Used = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     """What a gang's pods and promises take."""
 
     #: equal pods on nodes that have a column: how many in all, and on each of these distinct columns
-    alike: list[tuple[tuple[Amounts, Presence], int, Columns, npt.NDArray[np.int64]]]
+    alike: list[tuple[tuple[Demand, Presence], int, Columns, npt.NDArray[np.int64]]]
     #: those that share a GPU, one by one
     shares: list[tuple[NodeName, Amounts, int, Presence]]
     #: of `Nodes`, and of the gang: as long as both are the same, so is this
@@ -148,8 +148,8 @@ class Ends:
         """Count a gang among those who end by then, and maybe `before`; or no longer (-1)."""
         self._sum(taken, self._left.amounts, sign)
         if before:
-            for (requests, _), pods, _, _ in taken.alike:
-                for row, amount in self._nodes.demand(requests):
+            for (demand, _), pods, _, _ in taken.alike:
+                for row, amount in demand:
                     self._left.before[row] += sign * amount * pods
         if taken.shares:
             (self._left.sharing.add if sign > 0 else self._left.sharing.discard)(gang)
@@ -162,22 +162,22 @@ class Ends:
 
     def give(self, states: Iterable[GangState]) -> None:
         """Take what these gangs use off the ledger, for a trial."""
-        together: dict[tuple[Amounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
-        ledger, nodes = self._ledger, self._nodes
+        together: dict[tuple[Demand, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
+        ledger = self._ledger
         for state in states:
             taken = self._of(state)
             for kind, _, columns, times in taken.alike:
                 together.setdefault(kind, []).append((columns, times))
             for share in taken.shares:
                 ledger.give(*share)
-        for (requests, presence), some in together.items():
+        for (demand, presence), some in together.items():
             columns, times = some[0]
             if len(some) > 1:
                 columns = np.concatenate([columns for columns, _ in some])
                 sums = np.bincount(columns, np.concatenate([times for _, times in some]))
                 columns = sums.nonzero()[0]
                 times = sums[columns].astype(np.int64)
-            ledger.take_at(columns, nodes.demand(requests), -times, presence)
+            ledger.take_at(columns, demand, -times, presence)
 
     def leave(self, state: GangState, used: Used) -> None:
         """Take what this gang uses off these amounts, rows of the ledger × columns, in a trial."""
@@ -191,9 +191,9 @@ class Ends:
                 used[:, column] += self._nodes.used[:, column] - before
 
     def _sum(self, taken: Taken, amounts: Used, sign: int) -> None:
-        for (requests, _), pods, columns, times in taken.alike:
+        for (demand, _), pods, columns, times in taken.alike:
             where, many = (columns.item(), pods) if len(columns) == 1 else (columns, times)
-            for row, amount in self._nodes.demand(requests):
+            for row, amount in demand:
                 amounts[row, where] += sign * amount * many
 
     def _of(self, state: GangState) -> Taken:
@@ -203,20 +203,19 @@ class Ends:
         return taken
 
     def _take(self, state: GangState) -> Taken:
-        column = self._nodes.column
-        alike: dict[tuple[Amounts, Presence], dict[int, int]] = {}
+        column, demand = self._nodes.column, self._nodes.demand
+        alike: dict[tuple[Demand, Presence], dict[int, int]] = {}
         shares: list[tuple[NodeName, Amounts, int, Presence]] = []
         bound, held = map(self._pods.__getitem__, state.pods), state.holds.values()
         taken: list[tuple[PodsBound | Hold, int | None, int]] = []
         taken += ((one, one.presence.device, number) for one, number in _runs(bound))
         taken += ((one, one.device, number) for one, number in _runs(held))
         for one, device, number in taken:
-            node, kind = one.node, (one.requests, one.presence)
             if device is not None:
-                shares += [(node, one.requests, device, one.presence)] * number
-            elif node in column:
-                times = alike.setdefault(kind, {})
-                times[column[node]] = times.get(column[node], 0) + number
+                shares += [(one.node, one.requests, device, one.presence)] * number
+            elif (at := column.get(one.node)) is not None:
+                times = alike.setdefault((demand(one.requests), one.presence), {})
+                times[at] = times.get(at, 0) + number
         return Taken(
             [
                 (

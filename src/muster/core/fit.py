@@ -102,6 +102,9 @@ class Fit:
 
     def refutes(self, want: Want) -> Verdict | None:
         """What shows without a trial that this does not fit anywhere: few slots, or an earlier proof."""
+        if want.fits_by_slots:
+            (part,) = want.parts
+            return _TOO_FEW if min(part.count, self.slots.room(part.shape).total) < want.need else None
         if want.rules is None and short_of_slots(want, self.slots):
             return _TOO_FEW
         return self.exact.refutes(want)

@@ -105,7 +105,7 @@ class GangState:
     @property
     def waits(self) -> bool:
         """Its minimum is neither satisfied nor promised."""
-        return self.want is not None and (self.want.need > 0 or any(p.need for p in self.want.parts))
+        return self.want is not None and self.want.need > 0
 
     @property
     def plain(self) -> bool:

@@ -455,7 +455,8 @@ def tightest_group(
     and only they are put in order.
     """
     key, none = _keys(vector, excluded, within)
-    if count <= _SMALL and len(key):  # most groups are small: the first node holds them all
+    if len(key) and (count <= _SMALL or count * len(key) <= vector.total):
+        # Most groups are small, or nodes large: the first holds them all.
         first = int(key.argmin())
         column = first if within is None else within.item(first)
         if key.item(first) != none and vector.slots.item(column) >= count:

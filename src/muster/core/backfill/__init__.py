@@ -78,7 +78,7 @@ class Reservations:
         #: of those who have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: what everybody else is told, if nobody may start any more in this cycle
-        self._closed: Explanation | None = None
+        self.closed: Explanation | None = None
         #: easy: the reservation of the last cycle, if it would be found again
         self._kept: Reservation | None = None
         self._as_of = (-1, -1, -1)
@@ -103,14 +103,14 @@ class Reservations:
             self._kept = self.made[0] if self.made and unchanged is not False else None
             self._timetable.clear()
         self.made = []
-        self._closed = None
+        self.closed = None
         self._held.clear()
         self._never.clear()
 
     def stand(self, now: float) -> bool:
         """Whether the next cycle may `go_on` from the last one: what begins is still to come, nobody who may
         be told of a time later on was told that there is none, and all is as it was."""
-        at_rest = not self._never and self._closed is None and all(each.at > now for each in self.made)
+        at_rest = not self._never and self.closed is None and all(each.at > now for each in self.made)
         return at_rest and self._as_of == self._state
 
     def go_on(self, now: float) -> None:
@@ -122,12 +122,12 @@ class Reservations:
     def set_aside(self) -> Iterator[None]:
         """Cycles that begin in here are only thought of: afterwards all is as it was."""
         saved = self._timetable.save()
-        before = self.made, self._closed, self._kept, self._now, dict(self._held), set(self._never)
+        before = self.made, self.closed, self._kept, self._now, dict(self._held), set(self._never)
         try:
             yield
         finally:
             self._timetable.restore(saved)
-            self.made, self._closed, self._kept, self._now, self._held, self._never = before
+            self.made, self.closed, self._kept, self._now, self._held, self._never = before
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
@@ -157,27 +157,22 @@ class Reservations:
 
     def wanted(self, want: Want) -> bool:
         """Whether somebody who has to wait for this is still to be told (`wait`)."""
-        return len(self.made) < self._depth and self._closed is None and want not in self._never
+        return len(self.made) < self._depth and self.closed is None and want not in self._never
 
     def wait(self, state: GangState, claim: Claim) -> None:
         """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
         if self._backfill is Backfill.STRICT:
-            self._closed = held(f"{state.id} is before it, and nobody may pass", state.id)
+            self.closed = held(f"{state.id} is before it, and nobody may pass", state.id)
         else:
             reservation = self._standing(state, claim) or self._reserve(state, claim)
             if reservation is not None:
                 reservation.claim = claim
                 self.made.append(reservation)
 
-    @property
-    def closed(self) -> bool:
-        """Whether nobody may start any more in this cycle."""
-        return self._closed is not None
-
     def refusal(self, state: GangState, want: Want) -> Explanation | None:
         """Why this gang need not be tried: it is known that it would delay somebody."""
-        if self._closed is not None:
-            return self._closed
+        if self.closed is not None:
+            return self.closed
         if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
         until = self._until(state)
@@ -236,16 +231,17 @@ class Reservations:
 
     def _blocker(self, state: GangState, want: Want, until: float) -> Reservation | None:
         """A reservation of this cycle that leaves too few slots for it, which fits but for that."""
-        if state.begun or not state.plain or not want.fits_by_slots or self._fit.bars(want):
+        before = [each for each in self.made if each.at < until]  # else he is gone by then
+        if not before or state.begun or not (state.plain and want.fits_by_slots) or self._fit.bars(want):
             return None
         (part,) = want.parts
         vector = self._fit.slots.room(part.shape)
         if part.need > vector.total:
             return None
         own = self._timetable.of(state.id)
-        for each in self.made:
-            if each.at >= until or (own is not None and own.at <= each.at < own.until):
-                continue  # he is gone by then, or counted there himself
+        for each in before:
+            if own is not None and own.at <= each.at < own.until:
+                continue  # he is counted there himself
             if self._timetable.beside(each, vector) < part.need:
                 return each
         return None
