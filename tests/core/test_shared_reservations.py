@@ -4,15 +4,16 @@ from collections import defaultdict
 from dataclasses import replace
 from math import inf
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
 from muster.core.backfill.timetable import Timetable
-from muster.core.gang import Gang, GangId, NodeName, Shape
+from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.scheduler import Config
 from tests.core.test_backfill import Cluster, reserves
-from tests.core.words import GPU, assigns, gang, node, shape
+from tests.core.words import GPU, assigns, gang, node, shape, started
 
 SHAPES = [shape(gpu=1), shape(gpu=2), *(shape(share=share) for share in (300, 450, 550, 700))]
 #: arrival, shape, pods, limit
@@ -128,3 +129,22 @@ def test_reserved_shares_can_be_put_on_devices_and_start_when_they_are_to(
     cluster = Line(sizes, backfill)
     cluster.play(line(rows))
     assert not cluster.late
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["when somebody ends", "when nothing happens"])
+def test_who_is_not_found_a_place_again_starts_in_those_that_are_reserved(early: bool) -> None:
+    """Of shares of two sizes not every order of placing them finds a way."""
+    config = Config(backfill=Backfill.CONSERVATIVE)
+    cluster = Cluster(node("a", gpu=1), node("b", gpu=1), node("c", gpu=3), config=config)
+    sets = [PodSet("large", shape(share=700), 3, 3), PodSet("small", shape(share=400, cpu=30_000), 3, 3)]
+    mixed = replace(gang("mixed", *sets), limit=10.0)
+    cluster.submit(replace(gang("first"), limit=10.0), mixed)
+    assert reserves(cluster.decide(0.0)) == [("mixed", 10.0, {"a", "b", "c"})]
+    cluster.submit(replace(gang("passer", of=shape(share=300), submitted=1.0), limit=20.0))
+    assert started(cluster.decide(1.0)) == ["passer"]
+    if early:
+        cluster.end("first", 5.0)
+        assert started(cluster.decide(5.0)) == []
+    else:
+        cluster.end("first", 10.0)
+    assert started(cluster.decide(10.0)) == ["mixed"]

@@ -315,6 +315,22 @@ FAULTS: Final = (
         _SHARES,
     ),
     Fault(
+        "who is not found a place again at his time waits on",
+        "waiting bound",
+        "core/backfill/__init__.py",
+        "        return self._in_its_places(state, claim) or placed",
+        "        return placed",
+        _SHARES,
+    ),
+    Fault(
+        "who was tried in vain is not tried at his time",
+        "waiting bound",
+        "core/starts.py",
+        " and not self._reservations.due(state.id)",
+        "",
+        _SHARES,
+    ),
+    Fault(
         "multiples of a layer are not looked at",
         "topology",
         "core/topology/multiples.py",

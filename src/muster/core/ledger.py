@@ -10,6 +10,7 @@ was taken since a mark, and names it when it is given back.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NewType
 
 import numpy as np
@@ -168,6 +169,13 @@ class Ledger:
             elif entry.device in devices:
                 devices.remove(entry.device)
         return taken
+
+    def move(self, mark: Mark, devices: Mapping[tuple[NodeName, int], Sequence[int]]) -> None:
+        """Put the shares that have been taken since the mark on these devices, told as by `devices`."""
+        for sign, on in ((-1, self.devices(mark)), (1, devices)):
+            for (node, share), numbers in on.items():
+                for number in numbers:
+                    self._note_share(node, sign * share, number)
 
     def shared(self, mark: Mark) -> Counter[Device]:
         """Thousandths that have been taken of each device since the mark, all together."""

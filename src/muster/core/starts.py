@@ -65,7 +65,7 @@ class Starts:
         if self._passed_over(state, turn.offer):
             return []
         plain = state.plain and state.id not in self._preemption.departures
-        misfit = plain and want in self._misfits
+        misfit = plain and want in self._misfits and not self._reservations.due(state.id)
         reserves = state.waits and turn.standing is not Standing.OVER and not full
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         claim = self._claim(state, want, turn.offer.vacant, untold)

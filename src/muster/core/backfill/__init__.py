@@ -33,11 +33,12 @@ from muster.core.backfill.earliest import Earliest
 from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
 from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Reserve
-from muster.core.devices import NO_SHARES
+from muster.core.devices import NO_SHARES, WHOLE
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
+from muster.core.ledger import Mark
 from muster.core.placement import Want
 
 _Placed = dict[Place, int] | Verdict
@@ -215,6 +216,11 @@ class Reservations:
     def of(self, gang: GangId) -> Reservation | None:
         return self._timetable.of(gang)
 
+    def due(self, gang: GangId) -> bool:
+        """Whether it has places from now on: there it fits, even if it was tried elsewhere in vain."""
+        own = self._timetable.of(gang)
+        return own is not None and own.at <= self._now
+
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
         """Who has to end for it."""
         if reservation.basis is None:
@@ -252,7 +258,8 @@ class Reservations:
         if isinstance(placed, dict):
             self._unchanged = None
             self._timetable.drop(state.id)
-        return placed
+            return placed
+        return self._in_its_places(state, claim) or placed
 
     def _try(self, state: GangState, claim: Claim, fit: Callable[[Claim], _Placed]) -> _Placed | Reservation:
         saved = None
@@ -301,14 +308,20 @@ class Reservations:
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         mark = self._ledger.mark()
-        if self._fit.fit(claim._replace(preferred=there)) != there:
+        if self._fit.fit(claim._replace(preferred=there)) != there or not self._on_its_devices(own, mark):
             self._ledger.rollback(mark)
             return None
-        shares = self._ledger.shared(mark)
         self._ledger.commit(mark)
         self._timetable.drop(state.id)
-        self._timetable.start(own.columns, own.use, shares, self._until(state))
+        self._timetable.start(own.columns, own.use, own.shares, self._until(state))
         return there
+
+    def _on_its_devices(self, own: Reservation, mark: Mark) -> bool:
+        """Move shares of GPUs that have been taken since to the devices that it has. False: no room there."""
+        self._ledger.move(mark, own.devices)
+        gpus, used = self._nodes.devices.row, self._nodes.devices.shared(own.columns)
+        enough = all(self._nodes.free_at(gpus, column) >= 0 for column in own.columns.tolist())
+        return enough and all(used[device] <= WHOLE for device in own.shares)
 
     def _overrule(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
         """A gang without a reservation, before gangs that have one from earlier cycles: it ranks higher."""
@@ -395,6 +408,7 @@ class Reservations:
             {place: names[column] for place, column in sorted(start.placed.items())},
             start.columns,
             start.use,
+            start.devices,
             start.shares,
             start.spare,
             start.shared,

@@ -10,7 +10,7 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import takewhile
 from math import inf
@@ -23,7 +23,7 @@ from muster.core.backfill.timetable import Amounts, Timetable
 from muster.core.devices import NO_SHARES, WHOLE, Device
 from muster.core.ends import Ends
 from muster.core.fit import Claim, Fit
-from muster.core.gang import GangId, Place
+from muster.core.gang import GangId, NodeName, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS, Columns
@@ -46,6 +46,7 @@ class Start(NamedTuple):
     columns: Columns
     #: as those of a `Reservation`
     use: Amounts
+    devices: Mapping[tuple[NodeName, int], Sequence[int]]
     shares: Mapping[Device, int]
     spare: Amounts
     shared: dict[Device, int]
@@ -114,16 +115,16 @@ class Earliest:
         self._timetable.return_(charged)
         columns = np.array(sorted({*placed.values()}), np.intp)
         together = self._nodes.used.take(columns, axis=1)
-        devices = self._nodes.devices
+        gpus, taken = self._nodes.devices, self._ledger.devices(mark)
         shares = self._ledger.shared(mark) if claim.want.sharing else NO_SHARES
-        shared, opened = devices.shared(columns), devices.opened(shares)
+        shared, opened = gpus.shared(columns), gpus.opened(shares)
         self._ledger.rollback(mark)
         use = together - self._nodes.used.take(columns, axis=1)
         for column in opened:
-            use[devices.row, columns.searchsorted(column)] -= 1
+            use[gpus.row, columns.searchsorted(column)] -= 1
         spare = self._nodes.capacities(columns) - together
         ids = tuple(state.id for state in ended)
-        return Start(end, known, ids, placed, columns, use, shares, spare, shared)
+        return Start(end, known, ids, placed, columns, use, taken, shares, spare, shared)
 
     def _shortage(self, want: Want) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""

@@ -59,8 +59,10 @@ class Reservation:
     nodes: Mapping[Place, NodeName]
     #: ascending
     columns: Columns
-    #: what the gang will use of them: of GPUs, whole ones; and thousandths of others
+    #: what the gang will use of them: of GPUs, whole ones; devices for shares, by node and thousandths; and
+    #: how much of each
     use: Amounts
+    devices: Mapping[tuple[NodeName, int], Sequence[int]]
     shares: Mapping[Device, int]
     #: what they can spare once it has begun, and what is in use of their shared GPUs then
     spare: Amounts
