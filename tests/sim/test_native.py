@@ -340,15 +340,25 @@ def test_a_bad_line_takes_the_job_above_along_only_if_it_may_be_part_of_it(
     assert len(left) + tally.bad == (2 if not bad else 3)
 
 
+def sets(name: str, least: int) -> str:
+    """A job of so many places at least: one of 2 CPUs, a second of 2, one of 3."""
+    pods = '{"name": "x", "min": 0, "resources": {"cpu": 3}}, {"count": 2, "min": 1, "resources": {"cpu": 2}}'
+    return f'{{"job": "{name}", "submit": 0, "run": 1, "min": {least}, "pods": [{pods}]}}\n'
+
+
 def test_jobs_that_have_no_part_in_a_replay_are_counted(tmp_path: Path) -> None:
     jobs = (
         '{"job": "a", "submit": 0, "run": 0}\n'
         '{"job": "b", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": 5}}]}\n'
         '{"job": "c", "submit": 0, "run": 1, "limit": 0}\n'
+        '{"job": "d", "submit": 0, "run": 1, "pods": [{"count": 9, "min": 5, "resources": {"cpu": 1}}]}\n'
+        '{"job": "e", "submit": 0, "run": 1, "pods": [{"count": 9, "min": 4, "resources": {"cpu": 1}}]}\n'
+        + sets("f", 2)
+        + sets("g", 3)
     )
     tally = Tally()
-    assert not list(native(tmp_path, NODE + jobs).jobs(tally))
-    assert tally.filtered == {"no run time": 2, "larger than the machine": 1}
+    assert [job.id for job in native(tmp_path, NODE + jobs).jobs(tally)] == ["default/e", "default/f"]
+    assert tally.filtered == {"no run time": 2, "larger than the machine": 3}
 
 
 def test_a_journal_is_told_apart(tmp_path: Path) -> None:

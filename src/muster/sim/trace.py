@@ -215,6 +215,20 @@ def size(shape: Shape, resource: str) -> int:
     return requests.get(resource, 0) * WHOLE // PIECE.get(resource, 1) + share
 
 
+def least_size(job: Job, resource: str) -> int:
+    """Thousandths of a resource without which a job cannot run: all minima, with the smallest pods."""
+    sets = sorted(
+        (size(pod_set.shape, resource), pod_set.count, pod_set.min_count) for pod_set in job.pod_sets
+    )
+    more = job.least - sum(least for _, _, least in sets)
+    total = 0
+    for each, count, least in sets:
+        extra = max(min(more, count - least), 0)
+        total += each * (least + extra)
+        more -= extra
+    return total
+
+
 def pieces(node: NodeChanged, resource: str) -> int:
     """Whole pieces of a resource on a node."""
     return dict(node.capacity).get(resource, 0) // PIECE.get(resource, 1)

@@ -32,7 +32,7 @@ from muster.sim.readers.records import (
     outage,
     queue,
 )
-from muster.sim.trace import Job, Outage, Tally, Trace, TraceError, capacity
+from muster.sim.trace import Job, Outage, Tally, Trace, TraceError, capacity, least_size
 
 CPU: Final = "cpu"
 
@@ -127,7 +127,7 @@ class Native(Trace):
                 last = found.submitted
                 if found.run_time <= 0:
                     tally.filtered["no run time"] += 1
-                elif found.size > self._capacity:
+                elif found.size > self._capacity and least_size(found, self.resource) > self._capacity:
                     tally.filtered["larger than the machine"] += 1
                 else:
                     yield found
