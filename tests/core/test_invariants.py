@@ -10,7 +10,7 @@ most of this is checked (the list is that of docs/proofs.md):
 2. an Assign always completes the gang's minimum, in its domains and in the company that it asks for;
 3. no start exceeds a cap, a number of gangs or a ResourceQuota; evictions keep to ranks, budgets and shares;
 4. no gang waits for room that there is: an exact oracle finds no placement of its minimum; and who waits for
-   his queue is told the truth of it;
+   his queue is told the truth of it; nor is anybody lent what another waits for within his share;
 5. who has a reservation starts by then if nobody comes;
 6. every waiting gang has a reason;
 7. caches equal a fresh computation;
@@ -20,6 +20,7 @@ most of this is checked (the list is that of docs/proofs.md):
 
 import os
 from collections import Counter
+from collections.abc import Set
 from dataclasses import replace
 
 from hypothesis import HealthCheck, Phase, settings
@@ -347,6 +348,24 @@ class Machine(RuleBasedStateMachine):
         self.submit(GANGS[-1], *owner, owner[1], queue="q")
         self.cycle(1.0)
 
+    @rule(
+        line=st.lists(
+            st.tuples(st.sampled_from(SHAPES), st.integers(1, 4), st.sampled_from("ppq")),
+            min_size=4,
+            max_size=5,
+        ),
+        weight=st.integers(1, 3),
+    )
+    def queues_compete(self, line: list[tuple[Shape, int, str]], weight: int) -> None:
+        """Nothing runs, and gangs of two queues come at once."""
+        self.tell(QueueChanged(Queue("p")))
+        self.tell(QueueChanged(Queue("q", weight=weight)))
+        for name in GANGS:
+            self.finish(name)
+        for name, (of, count, queue) in zip(GANGS, line, strict=False):
+            self.submit(name, of, count, count, queue=queue)
+        self.cycle(0.0)
+
     def submit(
         self,
         name: GangId,
@@ -513,6 +532,7 @@ class Machine(RuleBasedStateMachine):
         self.now += then
         self.log.append(self.now)
         clear = self.clear
+        begun = {gang for gang in self.witness.gangs if self.witness.has_begun(gang)}
         decisions = self.muster.decide(self.now)
         self.decided.append(decisions)
         assert self.twice.decide(self.now) == decisions
@@ -521,7 +541,10 @@ class Machine(RuleBasedStateMachine):
             if isinstance(decision, Assign):
                 for place, node in decision.nodes.items():
                     self.assigned[decision.gang, place] = (node, decision.devices.get(place))
-        self.check_waiting(any(isinstance(decision, Evict) for decision in decisions))
+        stirred = any(isinstance(decision, Evict) for decision in decisions)
+        self.check_waiting(stirred)
+        if self.clear and not stirred:
+            self.check_lent([decision for decision in decisions if isinstance(decision, Assign)], begun)
         self.check_queues()
         wake = self.muster.wake_at()
         assert wake is None or wake > self.now
@@ -609,6 +632,14 @@ class Machine(RuleBasedStateMachine):
                     assert self.witness.refused_rightly(gang, shares), (
                         f"{gang} is told {code}, and it is not so"
                     )
+
+    def check_lent(self, starts: list[Assign], begun: Set[GangId]) -> None:
+        """Nobody was lent what another could have used within his entitlement."""
+        shares = self.witness.shares()
+        for number, start in enumerate(starts):
+            if start.gang not in begun:
+                wronged = self.witness.wronged(starts[number:], shares)
+                assert wronged is None, f"{start.gang} was lent what {wronged} waits for"
 
     @invariant()
     def ledger_equals_pods_and_holds(self) -> None:

@@ -98,6 +98,36 @@ class Witness(Account):
             return self._capped(known) or any(namespace == known.namespace for namespace, _ in self.quotas)
         return True
 
+    def wronged(self, starts: Sequence[Assign], there: Entitled) -> GangId | None:
+        """Who waits for room within his shares, and would have had it when the first of these was lent it.
+
+        `starts`: the last of the cycle, in order. The first is of a gang that had nothing before.
+        """
+        borrower = self.gangs[starts[0].gang]
+        later = {(start.gang, place) for start in starts[1:] for place in start.nodes}
+        after = replace(self, promised={k: p for k, p in self.promised.items() if k not in later})
+        used, mine = after.used(), after.promises_of(borrower.id)
+        lent = Counter[str]()
+        for key in mine:
+            lent.update(counted(demand(self.promised[key].requests).items()))
+        if not any(
+            there[queue].get(r, 0) + slack(r) < min(used[queue][r], there["root"].get(r, 0))
+            for queue in self.tree.path(borrower.queue)
+            for r in lent
+        ):
+            return None
+        before = replace(after, promised={k: p for k, p in after.promised.items() if k not in mine})
+        used = before.used()
+        for gang in filter(self.waits, self.gangs):
+            within = all(
+                used[queue][r] + amount <= there[queue].get(r, 0) - slack(r)
+                for queue in self.tree.path(self.gangs[gang].queue)
+                for r, amount in self.least(self.gangs[gang]).items()
+            )
+            if within and self.reasons[gang].code in NO_ROOM and before.fits_now(gang):
+                return gang
+        return None
+
     def _capped(self, gang: Gang) -> bool:
         """What its minimum lacks would be more than some queue may use, or one more gang than it may have."""
         used, least = self.used_below_caps(), self.least(gang)

@@ -635,6 +635,14 @@ FAULTS: Final = (
         ("tests/core/test_fairness.py",),
     ),
     Fault(
+        "who is over his share is served like who is within",
+        "entitlement",
+        "core/admission.py",
+        "        room = self._queues.room(account, borrow=False)\n        if not (room",
+        "        room = self._queues.room(account, borrow=True)\n        if not (room",
+        _EVENTS,
+    ),
+    Fault(
         "a sibling is lent what a leaf below its entitlement waits for",
         "fairness",
         "core/order.py",
