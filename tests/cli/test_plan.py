@@ -180,3 +180,13 @@ def test_a_staged_jobset_is_as_many_gangs_as_stages(run: Run) -> None:
     code, out, _ = run("s.yaml", "--snapshot", "cluster.yaml", "--now", "2026-01-31T08:00:00Z", "-o", "json")
     assert code == 0
     assert [each["gang"] for each in json.loads(out)["decisions"]] == ["default/s/a", "default/s/b"]
+
+
+def test_what_an_eviction_loses_is_told_in_the_unit_of_the_rest(run: Run) -> None:
+    old = pod("old", 3, node="n-0", priority=0)
+    old["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    Path("full.yaml").write_text(yaml.safe_dump_all([node("n-0"), old]))
+    Path("urgent.yaml").write_text(yaml.safe_dump(pod("urgent", 3, priority=5)))
+    code, out, _ = run("urgent.yaml", "--snapshot", "full.yaml", "--now", "2026-01-01T00:10:00Z")
+    assert code == 0
+    assert "  evicts 1 pod: default/old\n  loses 1,800 resource-seconds of work\n" in out

@@ -247,7 +247,7 @@ def _consequences(decision: "Decision") -> list[str]:
         some = ", ".join(decision.victims[:NODES])
         more = f" and {len(decision.victims) - NODES} more" if len(decision.victims) > NODES else ""
         lines.append(f"evicts {plural(len(decision.victims), 'pod')}: {some}{more}")
-        lines.append(f"loses {decision.cost.gpu_seconds / 3600:,.1f} resource-hours of work")
+        lines.append(f"loses {decision.cost.gpu_seconds:,.0f} resource-seconds of work")
     for each in decision.delays:
         by = "for as long as is known" if each.by is None else f"by {clock(each.by)}"
         lines.append(f"delays {each.gang} {by}")
