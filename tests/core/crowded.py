@@ -27,6 +27,7 @@ from muster.core.gang import (
     Queue,
     Requirement,
     Shape,
+    Spread,
     Strategy,
     Taint,
     Toleration,
@@ -39,6 +40,7 @@ from tests.core.words import GPU, amounts, assigns, bind, scheduler
 NOW = 1_000.0
 #: What a case may be about, besides room.
 TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES = "topology", "constraints", "queues", "budgets", "shapes"
+COMPANY = "company"
 #: Sets of victims that an oracle looks through.
 SETS = 1_000
 #: GPUs
@@ -138,6 +140,8 @@ def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
     for k in range(kinds):
         count = rng.randint(1, 10 // kinds)
         made = _shape(rng, about, (1, 2, 3, 4, 8))
+        if COMPANY in about:
+            made = _sociable(rng, made)
         sets.append(PodSet(f"s{k}", made, count, count, labels=(("app", rng.choice("abc")),)))
     total = sum(s.count for s in sets)
     one = Gang(GangId("preemptor"), tuple(sets), total, 1.0, 3, "q", namespace="ns")
@@ -152,6 +156,14 @@ def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
         (Gather("rack", prefer),),
     ]
     return replace(one, gather=rng.choice(rules))
+
+
+def _sociable(rng: random.Random, made: Shape) -> Shape:
+    """It wants others to be there: more may go than it can do without."""
+    key, app = rng.choice(["host", "rack"]), (Requirement("app", Operator.IN, (rng.choice("ab"),)),)
+    if rng.random() < 0.5:
+        return replace(made, near=(PodTerm(key, app, ("ns",)),))
+    return replace(made, spread=(Spread(key, rng.randint(1, 2), app),))
 
 
 def compare(case: Case) -> float | None:

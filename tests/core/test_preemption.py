@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.backfill import Backfill
-from muster.core.decisions import Decision, Evict, Victim
+from muster.core.decisions import Decision, Evict, ExpectedStart, Victim
 from muster.core.events import (
     BudgetChanged,
     CommitFailed,
@@ -34,6 +34,7 @@ from muster.core.gang import (
     Place,
     PodId,
     PodSet,
+    PodTerm,
     Queue,
     QueueOrder,
     Requirement,
@@ -328,6 +329,24 @@ def test_several_shapes() -> None:
     running(made, gang("three", count=8), at=5.0)
     made.apply(GangSubmitted(gang("high", *sets, priority=2)))
     assert sorted(ended(made.decide(10.0))) == ["one", "three"]
+
+
+def test_who_needs_the_company_of_some_that_it_may_end_lets_them_be() -> None:
+    made = scheduler([node("a", gpu=4, labels={"host": "a"})])
+    running(made, gang("friend", of=shape(gpu=1)), gang("other", of=shape(gpu=3)))
+    there = made.pods[pod("friend", Place("main", 0))]
+    made.apply(replace(there, presence=replace(there.presence, namespace="ns", labels=(("app", "x"),))))
+    near = (PodTerm("host", (Requirement("app", Operator.IN, ("x",)),), None),)
+    high = gang("high", count=1, of=replace(shape(gpu=2), near=near), priority=1)
+    made.apply(GangSubmitted(replace(high, preempts=False)))
+    (wait,) = waits(made.decide(10.0))
+    helps = {remedy.change for remedy in wait.explanation.remedies}
+    assert "when other ends" in helps
+    asked = made.asked(GangId("high"))
+    assert asked is not None
+    assert asked.expected_start == ExpectedStart(None, "other gives no run time")
+    made.apply(GangSubmitted(high))
+    assert ended(made.decide(11.0)) == ["other"]
 
 
 def test_whoever_was_on_a_node_that_is_gone_is_nobodys_victim() -> None:

@@ -259,6 +259,10 @@ class Preemption:
         self._ledger.rollback(mark)
         if fits:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
+        if claim.want.sociable:  # it may need that some of them stay
+            return (
+                f"no way was found to make it fit by ending some of the {_gangs(len(able))} that it may end"
+            )
         return f"it would not fit even without the {_gangs(len(able))} that it may end"
 
     def freed(self, victims: Iterable[Victim]) -> Iterator[Charged]:

@@ -23,6 +23,9 @@ from muster.core.preemption.limits import Limits
 
 #: Times that `Fit` is asked in one search.
 TRIALS: Final = 150
+#: Cuts among which exchanges are tried: among more they gain one part in a hundred, seldom. And, for a gang
+#: that may need that some of them stay, sets of victims without which it would fit.
+FEW: Final = 100
 
 
 class Trials:
@@ -152,6 +155,11 @@ class Trial:
     def fits(self, taken: Bools) -> bool:
         """Whether the preemptor fits once these are gone. False, too, when the trials are used up."""
         return self.count.enough(taken) and self._fits(taken)
+
+    def may_fit(self, usable: Bools) -> bool:
+        """Whether it could fit once some of these are gone: it does without all, or may need some to stay."""
+        few = len(self.table) <= FEW
+        return self.fits(usable) or (few and self._claim.want.sociable and self.count.enough(usable))
 
     def placed(self, taken: Bools) -> dict[Place, int] | None:
         """Where it goes once these are gone."""

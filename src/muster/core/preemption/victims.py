@@ -13,7 +13,8 @@ To find the very best is set covering, which is hard; so, after Dobson's greedy 
 programs and the reprieve of kube-scheduler's preemption:
 
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
-  grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
+  grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on. A gang
+  that needs others' company, or evens them out, may fit only if some stay: it goes on to the next step.
 - *ground*: a gang that must gather needs room in one domain, one that should has it better there. What it
   costs at the least to clear a domain is known for all of them at once (`Count.bounds`); they are tried in
   that order, `DOMAINS` at most, until the next one costs more at the least than what has been found.
@@ -47,7 +48,7 @@ from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
 from muster.core.preemption.limits import Limits, Quota
-from muster.core.preemption.trials import Trial, Trials
+from muster.core.preemption.trials import FEW, Trial, Trials
 
 #: Domains that one search tries to clear, for each priority.
 DOMAINS: Final = 16
@@ -56,8 +57,6 @@ PROBLEMS: Final = 20
 #: Exchanges, or other beginnings, tried in one search, and all of them times the cuts there are.
 EXCHANGES: Final = 60
 EFFORT: Final = 500
-#: Cuts among which exchanges are tried: among more they gain one part in a hundred, seldom.
-FEW: Final = 100
 #: What a whole slot's worth of fractions counts, in slots.
 FRACTIONS: Final = (0.25, 1.0)
 
@@ -117,7 +116,7 @@ class Search:
         self._fit.exact.lent = PROBLEMS
         try:
             for usable in _levels(table, count):
-                if whole.fits(usable) and (best := self._best(whole, usable)) is not None:
+                if whole.may_fit(usable) and (best := self._best(whole, usable)) is not None:
                     return self._found(whole, best)
         finally:
             self._fit.exact.lent = 0
@@ -134,7 +133,7 @@ class Search:
         for trial, rank, bound in self._grounds(whole, usable):
             if ways and bound > min(way.cost for way in ways)[0]:
                 break
-            some = next(filter(trial.fits, trial.choices(usable)), None)
+            some = next(filter(trial.may_fit, trial.choices(usable)), None)
             if some is not None and (chosen := self._chosen(trial, some)) is not None:
                 ways.append(_Way(trial, some, chosen, rank))
         left = _exchanges(whole.table) if len(whole.table) <= FEW else 0

@@ -37,10 +37,17 @@ def expected_start(question: Question) -> ExpectedStart | None:
     else:
         return None
     if at == inf:
+        endless = endless or [gang for gang in _helping(question) if _endless(question, gang)]
         gives = "gives" if len(endless) == 1 else "give"
         return ExpectedStart(None, f"{_named(endless)} {gives} no run time" if endless else NEVER)
     start = ExpectedStart(at, _basis(question, [each for each in ended if each[1] & nodes]))
     return _as_told(question, start, near=reserved is None)
+
+
+def _helping(question: Question) -> list[GangId]:
+    """Whose end alone has been found to help. The end of all may not: some gangs need company."""
+    ends = question.foresight.ends
+    return [gang for gang in sorted(ends) if ends[gang].get(question.state.id)]
 
 
 def _endless(question: Question, gang: GangId) -> bool:
