@@ -227,7 +227,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
-    said = "journal: 3 events, 1 cycles, 2 decisions of 1 scheduler: all the same\n"
+    said = "journal: 3 events, 1 cycle, 2 decisions of 1 scheduler: all the same\n"
     assert run("journal", "--format", "muster") == (0, said, "")
     Path("journal.gz").write_bytes(gzip.compress(journal.read_bytes()))
     assert run("journal.gz") == (0, said.replace("journal", "journal.gz"), "")

@@ -214,9 +214,10 @@ def _recheck(path: "Path", called: str, policy: str, output: Output) -> None:
     if output is not Output.TABLE:
         show.machine(_verdict(policy, verdict), output)
     else:
+        told = [(verdict.events, "event"), (verdict.cycles, "cycle"), (verdict.decisions, "decision")]
         print(
-            f"{called}: {verdict.events} events, {verdict.cycles} cycles, {verdict.decisions} decisions of "
-            f"{verdict.schedulers} scheduler{'s' * (verdict.schedulers != 1)}: "
+            f"{called}: {', '.join(show.plural(*each) for each in told)} of "
+            f"{show.plural(verdict.schedulers, 'scheduler')}: "
             f"{'all the same' if verdict.difference is None else verdict.difference}"
         )
     if verdict.difference is not None:
