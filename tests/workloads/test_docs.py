@@ -45,6 +45,15 @@ def test_files_are_read(name: str) -> None:
     assert load(name, text=files()[name]).primary
 
 
+@pytest.mark.parametrize("page", ["gangs.md", "queues.md", "topology.md"])
+def test_files_of_other_pages_are_read(page: str) -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (PAGE.parent / page).read_text(), re.S | re.M)
+    whole = [block for block in blocks if block.startswith("apiVersion: ")]
+    assert whole
+    for block in whole:
+        load(page, text=block, jobs=False)
+
+
 def test_gangs_are_gangs() -> None:
     assert {
         n
