@@ -54,6 +54,9 @@ GOALS: Final[dict[str, tuple[str, float]]] = {
 
 def main() -> int:
     missed = 0
+    if unknown := set(sys.argv[1:]) - {*BENCHES}:
+        print(f"{', '.join(sorted(unknown))}: there is only {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
     for name in sys.argv[1:] or BENCHES:
         run: Callable[[], dict[str, float]] = importlib.import_module(f"bench.{name}").run
         print(f"\n{name}")
