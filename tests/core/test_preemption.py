@@ -204,6 +204,20 @@ def test_checkpoints_and_the_cost_of_a_restart() -> None:
     assert evict.victims == (Victim(GangId("slow"), frozenset(), 8 * 61.0),)
 
 
+def test_what_a_victim_was_promised_is_free_for_others_in_the_very_cycle() -> None:
+    """Though pods of it are still there: all that could come of it has."""
+    made = scheduler([node("a", gpu=2), node("b", gpu=6)], gang("low", count=8, minimum=2))
+    (assign,) = assigns(made.decide(0.0))
+    bind(made, assign, only=[place for place, name in assign.nodes.items() if name == "a"])
+    made.apply(GangSubmitted(gang("high", count=7, submitted=1.0, priority=1)))
+    made.apply(GangSubmitted(gang("next", submitted=2.0)))
+    decisions = made.decide(2.0)
+    assert ended(decisions) == ["low"]
+    assert started(decisions) == ["high"]
+    bind(made, assigns(decisions)[0])
+    assert started(made.decide(3.0)) == ["next"]
+
+
 def test_what_a_victim_was_promised_is_free_again_once_a_place_of_the_preemptor_is_filled() -> None:
     made = scheduler([node("a")])
     made.apply(GangSubmitted(gang("low", count=4, minimum=2)))

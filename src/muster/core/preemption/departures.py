@@ -152,6 +152,7 @@ class Departures:
             departure = self._departures.get(beneficiary)
             if departure is None:
                 continue
+            self._give_promised(beneficiary, departure)
             if self._is_over(beneficiary, departure):
                 over |= self._end(beneficiary)
             else:
@@ -179,10 +180,15 @@ class Departures:
             return True
         if state.back_off is not None and state.back_off.gang:
             return True
-        if departure.pods:
-            return False
-        # a bind of a victim can be on its way only as long as no place of the beneficiary is filled
-        return not departure.promised or any(place in state.filled for place in departure.places)
+        return not (departure.pods or departure.promised)
+
+    def _give_promised(self, beneficiary: GangId, departure: Departure) -> None:
+        """A bind of a victim can be on its way only as long as no place of the beneficiary is filled."""
+        state = self._gangs.get(beneficiary)
+        if state is not None and any(place in state.filled for place in departure.places):
+            for charged in departure.promised:
+                self._ledger.give(*charged)
+            departure.promised.clear()
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
         """Returns the gangs that are concerned: what is still there of them is theirs again."""
