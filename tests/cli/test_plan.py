@@ -190,3 +190,10 @@ def test_what_an_eviction_loses_is_told_in_the_unit_of_the_rest(run: Run) -> Non
     code, out, _ = run("urgent.yaml", "--snapshot", "full.yaml", "--now", "2026-01-01T00:10:00Z")
     assert code == 0
     assert "  evicts 1 pod: default/old\n  loses 1,800 resource-seconds of work\n" in out
+
+
+def test_what_runs_already_is_not_placed_nowhere(run: Run) -> None:
+    Path("old.yaml").write_text(yaml.safe_dump(pod("old", 3)))
+    _, out, err = run("old.yaml", "--snapshot", "cluster.yaml")
+    assert out.splitlines()[-1].split() == ["default/old", "place", "-", *"has all that it needs".split()]
+    assert err == "note: in the cluster already, and planned as they stand there: default/old\n"

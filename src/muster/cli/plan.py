@@ -234,6 +234,8 @@ NODES: Final = 6
 
 def _where(decisions: "Sequence[Decision]") -> str:
     counts = Counter(node for decision in decisions for node in decision.assignments.values())
+    if not counts:
+        return "has all that it needs"
     named = [f"{node} ×{count}" if count > 1 else node for node, count in sorted(counts.items())]
     return ", ".join(named[:NODES]) + (f" and {len(named) - NODES} more nodes" if len(named) > NODES else "")
 
