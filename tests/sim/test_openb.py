@@ -125,6 +125,15 @@ def test_a_row_that_cannot_be_read_says_what_was_expected(pods: Path, row: str, 
     assert tally.bad == 1
 
 
+def test_nodes_that_cannot_be_read_are_left_out_and_counted_as_well(pods: Path) -> None:
+    rows = ("n0,9000,9000,2,T4", "n0,1,1,1,T4", "n1,-1,1,1,T4", "n2,9000,9000,1,T4")
+    (pods.parent / NODE_LIST).write_text("\n".join((",".join(NODES), *rows)) + "\n")
+    trace, tally = Openb([pods], skip_bad=True), Tally()
+    assert [node.name for node in trace.nodes] == ["n0", "n2"]
+    assert len(list(trace.drawn(1, None).jobs(tally))) == 4
+    assert (tally.bad, "line 3, column 1 (sn): there is a node" in tally.first_bad) == (2, True)
+
+
 def test_the_lists_are_told_apart_by_their_headers(pods: Path) -> None:
     elsewhere = pods.parent / NODE_LIST
     assert Openb([elsewhere, pods]).nodes == Openb([pods]).nodes

@@ -85,8 +85,9 @@ class Openb(Trace):
         if PODS not in by_header or len(by_header) < len(paths) or not by_header.keys() <= {PODS, NODES}:
             names = ", ".join(map(str, paths))
             raise TraceError(f"{names}: expected one list of pods ({','.join(PODS[:6])},…), and one of nodes")
-        self._path = by_header[PODS]
-        self.nodes = nodes or _nodes(by_header.get(NODES, self._path.with_name(NODE_LIST)), self._path)
+        self._path, self._left_out = by_header[PODS], Tally()  # of the list of nodes
+        listed = by_header.get(NODES, self._path.with_name(NODE_LIST))
+        self.nodes = nodes or _nodes(listed, self._path, self._left_out, skip_bad)
         self._capacity = WHOLE * sum(dict(node.capacity).get(GPU, 0) for node in self.nodes)
         if not self._capacity:
             raise TraceError(f"{self._path}: the nodes have no {GPU}; expected some to share")
@@ -108,6 +109,8 @@ class Openb(Trace):
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
         """One a second, of which none ever ends."""
+        tally.bad += self._left_out.bad
+        tally.first_bad = tally.first_bad or self._left_out.first_bad
         rows = table.read(self._path, PODS, _row, tally, self._skip_bad)
         pods = rows if self._generator is None else self._arrivals(rows, self._generator)
         for second, pod in enumerate(pods):
@@ -135,17 +138,17 @@ def begins(text: str) -> bool:
     return tuple(text.split(",")) in (PODS, NODES)
 
 
-def _nodes(path: Path, beside: Path) -> list[NodeChanged]:
+def _nodes(path: Path, beside: Path, tally: Tally, skip_bad: bool) -> list[NodeChanged]:
     if not path.exists():
         raise TraceError(
             f"{beside}: there is no {NODE_LIST} beside it; name the list of nodes as well, or give nodes: "
             f'--nodes "8 x cpu=96,memory=768Gi,{GPU}=8"'
         )
-    nodes = {}
-    for row in table.rows(path, NODES):
-        row.check()
-        name = NodeName(row.text("sn"))
-        if name in nodes:
+    names: set[str] = set()
+
+    def node(row: table.Row) -> NodeChanged:
+        name = row.text("sn")
+        if name in names:
             raise TraceError(f"{row.place('sn')}: there is a node {shown(name)} already")
         capacity = {
             "cpu": row.whole("cpu_milli", _MOST),
@@ -153,8 +156,10 @@ def _nodes(path: Path, beside: Path) -> list[NodeChanged]:
             GPU: row.whole("gpu", _MOST_GPUS),
         }
         labels = ((GPU_PRODUCT, row.text("model")),)
-        nodes[name] = NodeChanged(name, _amounts(capacity), labels)
-    return list(nodes.values())
+        names.add(name)
+        return NodeChanged(NodeName(name), _amounts(capacity), labels)
+
+    return list(table.read(path, NODES, node, tally, skip_bad))
 
 
 def _row(row: table.Row) -> Pod:
