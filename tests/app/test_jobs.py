@@ -147,6 +147,12 @@ def test_pods_that_name_a_group_which_is_not_there_are_a_job_that_says_so() -> N
 def test_the_reason_is_the_gangs_else_what_most_pods_share() -> None:
     waits = [pod(f"p{i}", owner="j", waits=("Fragmented" if i else "Other", "why")) for i in range(3)]
     assert only(Objects(jobs=[job()], pods=waits)).reason == ("Fragmented", "2 of 3 waiting pods: why")
+    for message, told in (
+        ("Fragmented: why", ("Fragmented", "why")),
+        ("why: so", ("Unschedulable", "why: so")),
+    ):
+        one = pod("p", owner="j", waits=("Unschedulable", message))
+        assert only(Objects(jobs=[job()], pods=[one])).reason == told
     gang = Gang(
         spec=GangSpec(source=Source("batch/v1", "Job", "j", "j")),
         status=GangStatus(reason=Reason("InsufficientCapacity", "2 are free")),

@@ -60,7 +60,7 @@ def test_pods_on_their_own_are_asked_about_as_well() -> None:
     cluster = objects(node("n0"), pod("q", 2, node="n0"), alone)
     found = cluster.items[kinds.POD, "default", "p"]
     assert isinstance(found, Pod)
-    reason = ("Unschedulable", "InsufficientCapacity: 3 GPUs asked as 1 × 3; 2 are free")
+    reason = ("InsufficientCapacity", "3 GPUs asked as 1 × 3; 2 are free")
     view = JobView(kinds.POD, found, State.WAITING, 1, 0, 0, 0, reason=reason, pods=(found,))
     _, told = answered(view, cluster, 1e9, None)
     assert told is not None

@@ -210,7 +210,9 @@ def test_a_node_that_loses_a_gpu_takes_none() -> None:
     bind(muster, assign)
     muster.apply(node("a", gpu=1))
     muster.apply(GangSubmitted(gang("ns/y", of=shape(share=100))))
-    assert not assigns(muster.decide(1.0))
+    [wait] = waits(muster.decide(1.0))
+    assert wait.explanation.code is Code.INSUFFICIENT_CAPACITY
+    assert wait.explanation.message.startswith("0.1 GPUs asked as 1 × 0.1; 0 are free")
     muster.apply(GangRemoved(GangId("ns/x")))
     muster.apply(PodsEnded((PodId("ns/x:main/0"),), 2.0))
     [assign] = assigns(muster.decide(2.0))

@@ -284,7 +284,13 @@ class TestRefusals:
                 Code.QUOTA_EXCEEDED,
                 "queue a uses 0 of its 3 GPUs; 4 more would be 4",
             ),
-            ({"max_gangs": 0}, "ml", "", Code.QUOTA_EXCEEDED, "queue a has 0 gangs started; it may have 0"),
+            (
+                {"max_gangs": 0},
+                "ml",
+                "",
+                Code.QUOTA_EXCEEDED,
+                "queue a has maxGangs 0, and 0 started already",
+            ),
         ],
     )
     def test_codes(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,9 +24,12 @@ from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT, JobSet
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.app.pods import first_failure
+from muster.core.gang import Code
 from muster.kube.client import Client
 from muster.kube.listing import every
 from muster.names import ADMISSION
+
+_CODES: Final = frozenset(code.value for code in Code)
 
 
 class UnknownJob(LookupError):
@@ -329,7 +332,7 @@ def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | Non
     for pod in pods:
         scheduled = condition(pod.status.conditions, "PodScheduled")
         if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
-            reasons[scheduled.reason, scheduled.message] += 1
+            reasons[_said(scheduled)] += 1
         elif (held := _held_back(pod)) is not None:
             reasons[held] += 1
     if not reasons:
@@ -337,6 +340,12 @@ def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | Non
     (code, message), count = max(reasons.items(), key=lambda item: (item[1], item[0]))
     total = sum(reasons.values())
     return code, message if total == 1 else f"{count} of {total} waiting pods: {message}"
+
+
+def _said(scheduled: Condition) -> tuple[str, str]:
+    """muster's own code, where the message begins with one: Kubernetes has one reason for all of them."""
+    code, _, message = scheduled.message.partition(": ")
+    return (code, message) if code in _CODES else (scheduled.reason, scheduled.message)
 
 
 def _held_back(pod: Pod) -> tuple[str, str] | None:

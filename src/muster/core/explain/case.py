@@ -139,7 +139,10 @@ class Case:
         return usable
 
     def free(self, row: int, usable: Bools) -> int:
-        return int(np.maximum(self.cluster.nodes.free(row)[usable], 0).sum(dtype=np.int64))
+        nodes = self.cluster.nodes
+        if row == nodes.resources.get(GPU_SHARE):  # a node that has lost a GPU in use takes no share
+            usable = usable & (nodes.free(nodes.devices.row) >= 0)
+        return int(np.maximum(nodes.free(row)[usable], 0).sum(dtype=np.int64))
 
     def total(self, resource: str, row: int, demanded: int) -> str:
         """ "16 GPUs asked as 4 × 4"."""

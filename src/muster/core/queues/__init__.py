@@ -286,9 +286,8 @@ class Queues:
         crowded = next((above for above, _ in self.crowds(account)), None)
         if crowded is None:
             return None
-        return (
-            f"queue {crowded.name} has {crowded.gangs} gangs started; it may have {crowded.rules.max_gangs}"
-        )
+        most = crowded.rules.max_gangs
+        return f"queue {crowded.name} has maxGangs {most}, and {crowded.gangs} started already"
 
     def crowds(self, account: Account) -> Iterator[tuple[Account, int]]:
         """The queues that may have no more gangs, and how many they would have too many with one more."""
