@@ -31,7 +31,7 @@ from muster.core.gang import (
 )
 from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
-from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape, waits
 
 ONE = shape(gpu=1)
 
@@ -306,6 +306,14 @@ class TestRefusals:
         explanation = muster.gangs[GangId("g")].explanation
         assert explanation is not None
         assert (explanation.code, explanation.message) == (expected, message)
+
+    def test_all_namespaces_of_a_gang_must_be_allowed(self) -> None:
+        muster = cluster(queue("a", namespaces=("ml",)))
+        one = submit("g", "a", 4).gang
+        sets = (*one.pod_sets, replace(one.pod_sets[0], name="other", namespace="web"))
+        muster.apply(GangSubmitted(replace(one, pod_sets=sets, namespace="ml")))
+        [wait] = waits(muster.decide(0.0))
+        assert wait.explanation.message == "queue a allows only namespace ml, not web"
 
     def test_an_unknown_queue(self) -> None:
         muster = cluster(*TEAMS, submit("g", "c", 1))

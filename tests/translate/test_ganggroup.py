@@ -132,6 +132,16 @@ def test_a_change_of_one_touches_the_gang_of_all() -> None:
     assert MASTER in keys_touched(POD_GROUP_X, new, None, found)
 
 
+def test_its_queue_is_one() -> None:
+    both, queue = {GROUPS: json.dumps(BOTH)}, "muster.dev/queue"
+    pods = (grouped("m", "master"), grouped("w", "worker"))
+    worker = pod_group("worker", 1, annotations=both, labels={queue: "a"})
+    assert the_gang(one_of("master", 1), worker, *pods).gang.queue == "a"
+    master = pod_group("master", 1, annotations={**both, queue: "b"})
+    gate = the_gang(master, worker, *pods).gang.gate
+    assert gate == Gate(Code.INVALID, "its PodGroups name different queues (a, b), and a gang waits in one")
+
+
 def test_topology_is_of_the_whole_gang() -> None:
     near = json.dumps({"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]})
     pods = (grouped("m", "master"), grouped("w", "worker"))

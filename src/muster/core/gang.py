@@ -321,3 +321,8 @@ class Gang:
     preemptible: bool = True
     #: it may make others leave; False: preemptionPolicy Never
     preempts: bool = True
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Of all its pods."""
+        return frozenset(pod_set.namespace or self.namespace for pod_set in self.pod_sets) | {self.namespace}

@@ -268,8 +268,8 @@ class Queues:
             return f"queue {gang.queue} has queues below it; name one of them: {below}"
         for above in account.path:
             allowed, users = above.rules.namespaces, above.rules.users
-            if allowed and gang.namespace not in allowed:
-                return f"queue {above.name} allows only {_only('namespace', allowed)}, not {gang.namespace}"
+            if allowed and (others := gang.namespaces.difference(allowed)):
+                return f"queue {above.name} allows only {_only('namespace', allowed)}, not {min(others)}"
             if users and gang.user and gang.user not in users:
                 return f"queue {above.name} allows only {_only('user', users)}, not {gang.user}"
         return None

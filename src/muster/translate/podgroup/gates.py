@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.api.base import Kind
+from muster.api.base import Kind, mark
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.scheduling import PodGroup
 from muster.core.gang import Code, Gate
+from muster.names import QUEUE
 from muster.translate import ganggroup, marks
 from muster.translate.demand import MOST_PLACES
 from muster.translate.identity import GroupKey
@@ -30,10 +31,14 @@ def gate_of(key: GroupKey, one: Reading, several: bool, world: World) -> Gate | 
 
 
 def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World) -> Gate | None:
-    """What is wrong with the lists of a GangGroup."""
+    """What is wrong with the lists of a GangGroup, or with what its PodGroups say besides."""
     for group in groups:
         if why := ganggroup.error(group):
             return Gate(Code.INVALID, f"PodGroup {group.key}: {why}")
+    queues = sorted({queue for group in groups if (queue := mark(group.metadata, QUEUE))})
+    if len(queues) > 1:
+        message = f"its PodGroups name different queues ({', '.join(queues)}), and a gang waits in one"
+        return Gate(Code.INVALID, message)
     wanted = sorted({name for group in groups for name in ganggroup.named(group)})
     if len(wanted) < 2:
         return None
