@@ -366,6 +366,21 @@ class Machine(RuleBasedStateMachine):
             self.submit(name, of, count, count, queue=queue)
         self.cycle(0.0)
 
+    @rule(
+        left=st.integers(0, 6),
+        line=st.lists(
+            st.tuples(st.sampled_from(SHAPES), st.integers(1, 4), st.integers(0, 4)), min_size=2, max_size=3
+        ),
+    )
+    def namespace_is_short(self, left: int, line: list[tuple[Shape, int, int]]) -> None:
+        """Nothing runs, and gangs whose pods are still to be created come to what is left of a quota."""
+        self.tell(QuotaChanged("ns", "compute", (("pods", left), ("requests.cpu", 9000))))
+        for name in GANGS:
+            self.finish(name)
+        for name, (of, count, least) in zip(GANGS, line, strict=False):
+            self.submit(name, of, count, min(least, count), uncreated=True)
+        self.cycle(0.0)
+
     def submit(
         self,
         name: GangId,
@@ -376,8 +391,10 @@ class Machine(RuleBasedStateMachine):
         priority: int = 0,
         queue: str = "default",
         limit: float | None = None,
+        uncreated: bool = False,
     ) -> None:
-        sets = (PodSet("s0", of, count, least, APP if of in CONSTRAINED else OTHER),)
+        pods = PodSet("s0", of, count, least, APP if of in CONSTRAINED else OTHER)
+        sets = (replace(pods, uncreated=count, quotas=(("compute", CHARGES),)) if uncreated else pods,)
         gang = Gang(name, sets, least, self.now, priority, queue, namespace="ns", limit=limit)
         self.tell(GangSubmitted(gang))
 

@@ -95,7 +95,7 @@ class Witness(Account):
                 for r, amount in least.items()
             )
         if code is Code.QUOTA_EXCEEDED:
-            return self._capped(known) or any(namespace == known.namespace for namespace, _ in self.quotas)
+            return self._capped(known) or self._short_of_quota(known)
         return True
 
     def wronged(self, starts: Sequence[Assign], there: Entitled) -> GangId | None:
@@ -136,6 +136,16 @@ class Witness(Account):
             or any(least[r] and used[queue][r] + least[r] > cap for r, cap in self._caps(queue).items())
             for queue in self.tree.path(gang.queue)
         )
+
+    def _short_of_quota(self, gang: Gang) -> bool:
+        """All of it together would be charged more than some ResourceQuota of its namespace has left."""
+        charged = self.charged(gang.namespace, self.gangs.keys() - {gang.id})
+        for pod_set in gang.pod_sets:
+            for quota, amounts in pod_set.quotas:
+                for resource, amount in amounts:
+                    charged[quota, resource] += amount * pod_set.uncreated
+        rooms = {name: room for (namespace, name), room in self.quotas.items() if namespace == gang.namespace}
+        return any(charged[name, r] > left for name, room in rooms.items() for r, left in room.items())
 
     def _caps(self, queue: str) -> Counter[str]:
         return counted(self.tree.rules[queue].capability)

@@ -635,6 +635,14 @@ FAULTS: Final = (
         ("tests/core/test_fairness.py",),
     ),
     Fault(
+        "a quota refuses what it has room for",
+        "quota",
+        "core/quotas.py",
+        "amount <= left - kept:",
+        "amount < left - kept - 1:",
+        _EVENTS,
+    ),
+    Fault(
         "who is over his share is served like who is within",
         "entitlement",
         "core/admission.py",
