@@ -323,6 +323,14 @@ FAULTS: Final = (
         _SHARES,
     ),
     Fault(
+        "reserved devices that are forgotten at their time",
+        "waiting bound",
+        "core/ledger.py",
+        "            return numbers.pop(0)",
+        "            pass",
+        _SHARES,
+    ),
+    Fault(
         "who was tried in vain is not tried at his time",
         "waiting bound",
         "core/starts.py",

@@ -10,7 +10,8 @@ was taken since a mark, and names it when it is given back.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, NewType
 
 import numpy as np
@@ -52,6 +53,8 @@ class Ledger:
         self.nodes = nodes
         self.presences = Presences(nodes)
         self._device = device
+        #: devices that shares go on first, by node and thousandths
+        self._reserved: dict[tuple[NodeName, int], list[int]] = {}
         #: how often something was given back for good; as long as it stays the same, room is only taken
         self.given = 0
         self._trial: list[Charge | Share] = []
@@ -170,12 +173,14 @@ class Ledger:
                 devices.remove(entry.device)
         return taken
 
-    def move(self, mark: Mark, devices: Mapping[tuple[NodeName, int], Sequence[int]]) -> None:
-        """Put the shares that have been taken since the mark on these devices, told as by `devices`."""
-        for sign, on in ((-1, self.devices(mark)), (1, devices)):
-            for (node, share), numbers in on.items():
-                for number in numbers:
-                    self._note_share(node, sign * share, number)
+    @contextmanager
+    def on(self, devices: Mapping[tuple[NodeName, int], Sequence[int]]) -> Iterator[None]:
+        """In here, shares that are taken go on these devices first, told as by `devices`."""
+        self._reserved = {where: [*numbers] for where, numbers in devices.items()}
+        try:
+            yield
+        finally:
+            self._reserved = {}
 
     def shared(self, mark: Mark) -> Counter[Device]:
         """Thousandths that have been taken of each device since the mark, all together."""
@@ -186,6 +191,8 @@ class Ledger:
         return +taken
 
     def _choose(self, node: NodeName, demand: Demand, share: int) -> int:
+        if numbers := self._reserved.get((node, share)):
+            return numbers.pop(0)
         column = self.nodes.column.get(node)
         if self._device is None or column is None:
             return self.nodes.devices.best_fit(node, share)

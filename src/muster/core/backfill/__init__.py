@@ -308,7 +308,9 @@ class Reservations:
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         mark = self._ledger.mark()
-        if self._fit.fit(claim._replace(preferred=there)) != there or not self._on_its_devices(own, mark):
+        with self._ledger.on(own.devices):
+            placed = self._fit.fit(claim._replace(preferred=there))
+        if placed != there or self._over(own, mark):
             self._ledger.rollback(mark)
             return None
         self._ledger.commit(mark)
@@ -316,12 +318,12 @@ class Reservations:
         self._timetable.start(own.columns, own.use, own.shares, self._until(state))
         return there
 
-    def _on_its_devices(self, own: Reservation, mark: Mark) -> bool:
-        """Move shares of GPUs that have been taken since to the devices that it has. False: no room there."""
-        self._ledger.move(mark, own.devices)
+    def _over(self, own: Reservation, mark: Mark) -> bool:
+        """Whether it is not on its devices, or with it there is more on them, or on the node, than goes."""
         gpus, used = self._nodes.devices.row, self._nodes.devices.shared(own.columns)
-        enough = all(self._nodes.free_at(gpus, column) >= 0 for column in own.columns.tolist())
-        return enough and all(used[device] <= WHOLE for device in own.shares)
+        if self._ledger.shared(mark) != own.shares or any(used[device] > WHOLE for device in own.shares):
+            return True
+        return any(self._nodes.free_at(gpus, column) < 0 for column in own.columns.tolist())
 
     def _overrule(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
         """A gang without a reservation, before gangs that have one from earlier cycles: it ranks higher."""
