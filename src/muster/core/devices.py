@@ -85,7 +85,8 @@ class Devices:
     def shared(self, columns: "Columns") -> dict[Device, int]:
         """Thousandths in use by shares on each open device of these nodes."""
         names = map(self._nodes.names.__getitem__, columns.tolist() if self._used else ())
-        return {(node, i): used for node in names for i, used in enumerate(self.used(node)) if used}
+        here = filter(self._used.__contains__, names)
+        return {(node, i): used for node in here for i, used in enumerate(self._used[node]) if used}
 
     def opened(self, shares: Mapping[Device, int]) -> list[int]:
         """Columns of the devices on which nobody but these has a share, one entry for each."""

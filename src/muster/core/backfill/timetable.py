@@ -281,7 +281,8 @@ class Timetable:
         """
         devices, names = self._nodes.devices, self._nodes.names
         for columns, spare, shared in instants:
-            for column, gpus in zip(columns.tolist(), spare[devices.row].tolist(), strict=True):
+            for at in np.flatnonzero(devices.left(columns).any(axis=0)).tolist():
+                column, gpus = columns.item(at), spare[devices.row].item(at)
                 left = (
                     Share(names[column], WHOLE - used, device)
                     for device, used in enumerate(devices.used(names[column]))
