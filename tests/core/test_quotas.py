@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, QuotaChanged, QuotaRemoved
 from muster.core.gang import Amounts, Code, GangId, Gather, Layer, PodSet, Strategy
 from muster.core.scheduler import Scheduler
@@ -55,6 +57,15 @@ def test_pods_that_are_there_have_been_charged() -> None:
     muster = cluster(pods=0)
     submit(muster, "g", 4, uncreated=0)
     assert started(muster.decide(0.0)) == ["g"]
+
+
+@pytest.mark.parametrize("count", [2, 4], ids=["wants the same", "wants something else"])
+def test_who_is_refused_keeps_nobody_whose_pods_are_there(count: int) -> None:
+    muster = cluster(pods=1)
+    submit(muster, "charged", 2)
+    submit(muster, "created", count, uncreated=0)
+    assert started(muster.decide(0.0)) == ["created"]
+    assert refused(muster, "charged").startswith("ResourceQuota compute of namespace ml has 1 of pods left")
 
 
 def test_other_namespaces_have_their_own() -> None:

@@ -339,6 +339,14 @@ FAULTS: Final = (
         _SHARES,
     ),
     Fault(
+        "who is refused for a quota keeps those who are not charged to it",
+        "quota",
+        "core/lines.py",
+        "gang.preempts, state.begun, charged",
+        "gang.preempts, state.begun",
+        ("tests/core/test_quotas.py",),
+    ),
+    Fault(
         "multiples of a layer are not looked at",
         "topology",
         "core/topology/multiples.py",

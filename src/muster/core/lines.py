@@ -98,15 +98,19 @@ class Line:
     def _kind(self, state: GangState, order: QueueOrder) -> Hashable:
         """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
 
-        Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether
-        victims can be found, on its priority too, which a queue of order fifo does not go by; whether it may
-        pass somebody, on how long it runs.
+        Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether a
+        ResourceQuota does, on what is still to be charged to it; whether victims can be found, on its
+        priority too, which a queue of order fifo does not go by; whether it may pass somebody, on how long it
+        runs.
         """
         gang = state.gang
         if not state.plain or gang is None:
             return state.id
+        charged = tuple([(s.name, s.uncreated, s.quotas) for s in gang.pod_sets if s.uncreated and s.quotas])
+        if charged and state.begun:
+            return state.id  # places that it holds have been charged already
         kind: tuple[Hashable, ...]
-        kind = state.want, gang.namespace, gang.user, gang.preempts, state.begun
+        kind = state.want, gang.namespace, gang.user, gang.preempts, state.begun, charged
         if order is QueueOrder.FIFO:
             kind = *kind, gang.priority
         return kind if self._duration is None else (*kind, self._duration(gang))
