@@ -119,6 +119,61 @@ GATHERS = st.sampled_from(
         (Gather("zone", Strategy.MUST_GATHER), Gather("rack", None, 2)),
     ]
 )
+
+
+def asked(
+    sets: list[tuple[Shape, int, int, int]],
+    overall: int,
+    priority: int,
+    gated: bool,
+    queue: str,
+    gather: tuple[Gather, ...],
+    exclusive: str,
+    limit: float | None,
+    preemptible: bool,
+) -> Gang:
+    """A gang; name and time are the machine's to give."""
+    pod_sets = tuple(
+        PodSet(
+            f"s{i}",
+            of,
+            n,
+            min(n, least),
+            APP if of in CONSTRAINED else OTHER,
+            uncreated=min(n, uncreated),
+            quotas=(("compute", CHARGES),) if uncreated else (),
+        )
+        for i, (of, n, least, uncreated) in enumerate(sets)
+    )
+    return Gang(
+        GANGS[0],
+        pod_sets,
+        min(overall, sum(p.count for p in pod_sets)),
+        0.0,
+        priority,
+        queue,
+        Gate(Code.GATED, "held") if gated else None,
+        "ns",
+        gather=gather,
+        exclusive=exclusive,
+        limit=limit,
+        min_run_time=30.0 if limit else 0.0,
+        preemptible=preemptible,
+    )
+
+
+ASKED = st.builds(
+    asked,
+    sets=SETS,
+    overall=st.integers(0, 6),
+    priority=st.integers(0, 2),
+    gated=st.sampled_from([False, False, False, True]),
+    queue=st.sampled_from(["default", "default", "p", "q"]),
+    gather=GATHERS,
+    exclusive=st.sampled_from(["", "", "", "", "rack"]),
+    limit=st.sampled_from([None, None, 10.0, 50.0]),
+    preemptible=st.sampled_from([True, True, False]),
+)
 #: Guarantees and caps that agree, whoever is above whom.
 QUEUES = st.builds(
     Queue,
@@ -168,13 +223,16 @@ class Machine(RuleBasedStateMachine):
     @initialize(
         sizes=st.lists(st.integers(0, 6), min_size=2, max_size=5),
         backfill=st.sampled_from([Backfill.EASY, Backfill.EASY, Backfill.CONSERVATIVE, Backfill.NONE]),
+        queues=st.lists(QUEUES, max_size=2),
     )
-    def nodes_come(self, sizes: list[int], backfill: Backfill) -> None:
+    def cluster_comes(self, sizes: list[int], backfill: Backfill, queues: list[Queue]) -> None:
         self.config = Config(hold=HOLD, backfill=backfill)
         self.muster, self.twice = self.fresh(), self.fresh()
         self.tell(LayersChanged(LAYERS))
         for i, gpu in enumerate(sizes):
             self.tell(node(NODES[i], gpu, 6000, 0, 110, {"zone": "ab"[i % 2], "rack": f"r{i % 3}"}))
+        for queue in queues:
+            self.queue_changes(queue, None)
 
     @rule(
         name=st.sampled_from(NODES),
@@ -243,62 +301,19 @@ class Machine(RuleBasedStateMachine):
 
     # Gangs
 
-    @rule(
-        name=st.sampled_from(GANGS),
-        sets=SETS,
-        overall=st.integers(0, 6),
-        priority=st.integers(0, 2),
-        gated=st.sampled_from([False, False, False, True]),
-        queue=st.sampled_from(["default", "default", "p", "q"]),
-        gather=GATHERS,
-        exclusive=st.sampled_from(["", "", "", "", "rack"]),
-        limit=st.sampled_from([None, None, 10.0, 50.0]),
-        preemptible=st.sampled_from([True, True, False]),
-        then=THEN,
-    )
-    def gang_submitted(
-        self,
-        name: GangId,
-        sets: list[tuple[Shape, int, int, int]],
-        overall: int,
-        priority: int,
-        gated: bool,
-        queue: str,
-        gather: tuple[Gather, ...],
-        exclusive: str,
-        limit: float | None,
-        preemptible: bool,
-        then: float | None,
-    ) -> None:
-        pod_sets = tuple(
-            PodSet(
-                f"s{i}",
-                of,
-                n,
-                min(n, least),
-                APP if of in CONSTRAINED else OTHER,
-                uncreated=min(n, uncreated),
-                quotas=(("compute", CHARGES),) if uncreated else (),
-            )
-            for i, (of, n, least, uncreated) in enumerate(sets)
-        )
-        gang = Gang(
-            name,
-            pod_sets,
-            min(overall, sum(p.count for p in pod_sets)),
-            self.now,
-            priority,
-            queue,
-            Gate(Code.GATED, "held") if gated else None,
-            "ns",
-            gather=gather,
-            exclusive=exclusive,
-            limit=limit,
-            min_run_time=30.0 if limit else 0.0,
-            preemptible=preemptible,
-        )
-        self.tell(GangSubmitted(gang))
+    @rule(name=st.sampled_from(GANGS), gang=ASKED, then=THEN)
+    def gang_submitted(self, name: GangId, gang: Gang, then: float | None) -> None:
+        self.tell(GangSubmitted(replace(gang, id=name, submitted=self.now)))
         self.cycle(then)
+
+    @rule(gangs=st.lists(ASKED, min_size=3, max_size=5), then=THEN)
+    def many_come(self, gangs: list[Gang], then: float | None) -> None:
+        """All of a sudden, where others have just gone; those that start are bound."""
+        for name, gang in zip(GANGS, gangs, strict=False):
+            self.finish(name)
+            self.tell(GangSubmitted(replace(gang, id=name, submitted=self.now)))
+        self.cycle(0.0)
+        self.all_bind(then)
 
     @rule(name=st.sampled_from(GANGS), count=st.integers(0, 4), least=st.integers(0, 4), then=THEN)
     def gang_resized(self, name: GangId, count: int, least: int, then: float | None) -> None:
@@ -732,7 +747,7 @@ class Machine(RuleBasedStateMachine):
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _SHRINK = (Phase.shrink,) if os.environ.get("MUSTER_TESTS_SHRINK") == "yes" else ()
 Machine.TestCase.settings = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=40,
     deadline=None,
     phases=(*_PHASES, *_SHRINK),
