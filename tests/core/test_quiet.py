@@ -69,7 +69,7 @@ class Story:
     def __init__(self, seed: int, config: Config) -> None:
         self.random = random.Random(seed)
         self.core, self.watchful = Scheduler(config), Scheduler(config)
-        self.watchful._quiet.lasts = lambda now: False  # type: ignore[method-assign]
+        self.watchful._quiet.lasts = lambda now: None  # type: ignore[method-assign]
         self.telling = Scheduler(replace(config, explain=True))
         self.now = 0.0
         self.gangs: dict[GangId, Gang] = {}
@@ -233,6 +233,40 @@ def test_only_newcomers_are_looked_at() -> None:
     core.apply(lasting("brief", 1, 50.0, at=4.0))
     assert started(core.decide(4.0)) == ["brief"]
     assert looked_at(core) == ["brief"]
+
+
+def crowded() -> tuple[Scheduler, dict[str, Assign]]:
+    """Of 6 GPUs 1 is free; `wide` has 5 once `short`, `middle` and `long` have ended, and three more wait."""
+    core, running = Scheduler(Config(explain=False)), {}
+    core.apply(node("n", gpu=6))
+    for name, gpu, limit in (("short", 1, 50.0), ("middle", 2, 100.0), ("long", 2, 200.0)):
+        core.apply(lasting(name, gpu, limit))
+        (running[name],) = assigns(core.decide(0.0))
+        bind(core, running[name])
+    core.apply(lasting("wide", 5, 10.0, at=1.0))
+    core.apply(lasting("lengthy", 2, 500.0, at=2.0))
+    core.apply(lasting("four", 4, 10.0, at=3.0))
+    core.apply(lasting("two", 2, 10.0, at=4.0))
+    assert reserved(core.decide(4.0)) == [("wide", 200.0)]
+    return core, running
+
+
+def end(core: Scheduler, assign: Assign, at: float) -> list[Decision]:
+    core.apply(GangRemoved(assign.gang))
+    core.apply(PodsEnded(tuple(sorted(pod(assign.gang, place) for place in assign.nodes)), at))
+    return core.decide(at)
+
+
+def test_when_room_is_given_only_those_are_looked_at_who_fit_in_it() -> None:
+    core, running = crowded()
+    assert started(end(core, running["short"], 5.0)) == ["two"]
+    assert looked_at(core) == ["two"]
+
+
+def test_whom_room_that_is_given_lets_start_earlier_has_his_turn() -> None:
+    core, running = crowded()
+    assert reserved(end(core, running["long"], 5.0)) == [("wide", 100.0)]
+    assert looked_at(core) == ["wide", "two"]
 
 
 def test_who_comes_before_the_reserved_one_is_no_mere_newcomer() -> None:

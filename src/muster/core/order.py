@@ -75,11 +75,11 @@ class Turns:
         hopeless: Callable[[GangState, Want | Full, bool], bool],
         *,
         seen: bool,
-        only_new: bool = False,
+        only: Collection[GangId] | None = None,
     ) -> None:
-        """`only_new`: everybody but newcomers is known to be hopeless (`quiet.py`)."""
+        """`only`: everybody but these, and those behind them, is known to be hopeless (`quiet.py`)."""
         self._lines, self._queues, self._admission = lines, queues, admission
-        self._lapsed, self._hopeless, self._seen, self._only_new = lapsed, hopeless, seen, only_new
+        self._lapsed, self._hopeless, self._seen, self._only = lapsed, hopeless, seen, only
         self._last: list[GangState] = []
         #: what would be over, by queue
         self._over: dict[Account, list[Head]] = {}
@@ -117,7 +117,7 @@ class Turns:
             account = queues.find(name)
             if account is None or account.fault or account.children:
                 barred[name] = line
-            elif heads := line.heads_of(self._lines.newcomers) if self._only_new else line.heads():
+            elif heads := line.heads() if self._only is None else line.heads_of(self._only):
                 walks[account] = Walk(account, heads, self._hopeless_within)
         for name in sorted(barred):
             self._bar(barred[name])

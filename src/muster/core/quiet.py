@@ -1,23 +1,25 @@
-"""Quiet cycles: since the last one nothing has happened but that gangs have come, so only they are looked at.
+"""Quiet cycles: nothing has happened that could start any of those who wait, so most of them have no turn.
 
 In the last cycle everybody who waits still was refused: he did not fit, or he would have delayed the one
 reservation. Neither changes while room is only taken and time passes, whoever comes after the gang that has
-the reservation. So such a cycle costs as much as there are newcomers, however many wait.
+the reservation: then only those have a turn who have come since. Where room has been given, whoever may fit
+in it has one as well, as long as the reservation would be found again and its gang still does not fit. So
+such a cycle costs as much as there are gangs that may start, and one question for each want, however many
+wait.
 
-What else could change a refusal is ruled out for all together, not gang by gang: room that was given, or will
-be when victims have gone; wants that one pod more may make fit; searches that were put off; limits and shares
-of queues, and quotas; somebody whom one of those who wait could end; a reservation that begins; and anybody
-who was looked at in the last cycle and was not refused for good. Else everybody has his turn. What is
-left are clusters of one queue with nothing but room in the way, where nobody is told why he waits: replays
-of traces.
+What else could change a refusal is ruled out for all together, not gang by gang: room that will be there
+when victims have gone; limits and shares of queues, and quotas; somebody whom one of those who wait could
+end; a reservation that begins; and anybody who was looked at in the last cycle and was not refused for good.
+Else everybody has his turn. What is left are clusters of one queue with nothing but room in the way, where
+nobody is told why he waits: replays of traces.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from muster.core.backfill import Reservations
 from muster.core.backfill.timetable import Reservation
 from muster.core.cluster import Cluster
-from muster.core.gang import QueueOrder
+from muster.core.gang import GangId, QueueOrder
 from muster.core.gangs import GangState
 from muster.core.lines import Line, Lines
 from muster.core.misfits import Misfits
@@ -42,19 +44,20 @@ class Quiet:
         #: `Queues.plantings` in the last cycle
         self._rules = -1
 
-    def lasts(self, now: float) -> bool:
-        """Whether only newcomers can start in this cycle. Of misfits it is known already what stands."""
-        if len(self._lines) == len(self._lines.newcomers):
-            return False  # whoever waits is new: nobody is spared
-        if not (self._settled and self._misfits.stand and self._reservations.stand(now)):
-            return False
+    def lasts(self, now: float) -> Collection[GangId] | None:
+        """Who has a turn in this cycle, as nobody else can start; None: everybody has."""
+        newcomers = self._lines.newcomers
+        if len(self._lines) == len(newcomers) or not self._settled:
+            return None  # if whoever waits is new, nobody is spared
         account = self._free_queue()
         if account is None or self._lines.begun.files:
-            return False
+            return None
         line, made = self._lines.of_queue.get(account.name), self._reservations.made
-        if line is None or not line.files:
-            return not made
-        return self._ends_nobody(account, line) and all(self._waits_on(each, line) for each in made)
+        if line is None or not line.files or not self._ends_nobody(account, line):
+            return None
+        turns = newcomers if self._misfits.stand else newcomers | self._fitting(line)
+        stands = all(self._waits_on(each, line, turns) for each in made) and self._reservations.stand(now)
+        return turns if stands else None
 
     def note(self, served: Iterable[GangState]) -> None:
         """A cycle is over, in which these were looked at."""
@@ -75,10 +78,15 @@ class Quiet:
         first = min(file.entries[0][0] for file in line.files.values())
         return self._preemption.idle(account.name, priority=-first[0])
 
-    def _waits_on(self, reservation: Reservation, line: Line) -> bool:
-        """Whether the gang that has it waits as before, and all newcomers come after it."""
+    def _fitting(self, line: Line) -> set[GangId]:
+        """Of each file the first gang, if it is not known not to fit."""
+        heads = [(file.want, file.entries[0][1]) for file in line.files.values()]
+        return {s.id for want, s in heads if want is None or not s.plain or want not in self._misfits}
+
+    def _waits_on(self, reservation: Reservation, line: Line, turns: Iterable[GangId]) -> bool:
+        """Whether the gang that has it waits as before, and all who have a turn come after it."""
         state, want = self._gangs.get(reservation.gang), reservation.want
-        if state is None or state.want is not want or not state.plain or want not in self._misfits.verdicts:
+        if state is None or state.want is not want or not state.plain or want not in self._misfits:
             return False
-        mine, newcomers = line.key(state.id), map(line.key, self._lines.newcomers)
-        return mine is not None and all(mine < key for key in newcomers if key is not None)
+        mine, others = line.key(state.id), map(line.key, turns)
+        return mine is not None and all(mine < key for key in others if key is not None)

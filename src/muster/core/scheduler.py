@@ -139,11 +139,11 @@ class Scheduler:
         self.preemption.next_cycle(now, changed=self._misfits.changed)
         # Who is explained is looked at, hopeless or not: what keeps him may be his own.
         seen = self.config.explain
-        quiet = not (seen or lapsed) and self._quiet.lasts(now)
-        if quiet:
-            self.reservations.go_on(now)
-        else:
+        only = None if seen or lapsed else self._quiet.lasts(now)
+        if only is None:
             self.reservations.begin(now)
+        else:
+            self.reservations.go_on(now)
         turns = Turns(
             self._lines,
             self.queues,
@@ -151,7 +151,7 @@ class Scheduler:
             lapsed,
             self._starts.hopeless,
             seen=seen,
-            only_new=quiet,
+            only=only,
         )
         placed = [decision for turn in self._in_order(turns) for decision in self._starts.place(turn, now)]
         self.served = [*turns.served.values()]

@@ -109,10 +109,12 @@ class Reservations:
         self._never.clear()
 
     def stand(self, now: float) -> bool:
-        """Whether the next cycle may `go_on` from the last one: what begins is still to come, nobody who may
-        be told of a time later on was told that there is none, and all is as it was."""
-        at_rest = not self._never and self.closed is None and all(each.at > now for each in self.made)
-        return at_rest and self._as_of == self._state
+        """Whether the next cycle may `go_on` from the last one: what begins is still to come, and would be
+        found again, and nobody who may be told of a time later on was told that there is none."""
+        unchanged = self._as_of == self._state
+        if self._never or self.closed is not None or (self._keeps and not unchanged):
+            return False
+        return all(self._holds(each, now, unchanged=unchanged) for each in self.made)
 
     def go_on(self, now: float) -> None:
         """A new cycle, in which reservations, and those whom they hold up, are those of the last one."""
@@ -351,7 +353,11 @@ class Reservations:
     def _standing(self, state: GangState, claim: Claim) -> Reservation | None:
         """The reservation that it has, if that still serves."""
         kept, self._kept = self._kept, None
-        if kept is not None and (kept.gang, kept.want) == (state.id, claim.want) and self._holds(kept):
+        if (
+            kept is not None
+            and (kept.gang, kept.want) == (state.id, claim.want)
+            and self._holds(kept, self._now, unchanged=self._is_as_it_was)
+        ):
             self._timetable.put_back(kept)
             return kept
         known = self._timetable.of(state.id)
@@ -360,14 +366,14 @@ class Reservations:
             known = None
         return known
 
-    def _holds(self, kept: Reservation) -> bool:
+    def _holds(self, kept: Reservation, now: float, *, unchanged: bool) -> bool:
         """Whether it would be found again."""
-        if self._is_as_it_was:
-            return kept.at > self._now
+        if unchanged:
+            return kept.at > now
         if self._as_of[0] != self._nodes.capacity_revision or self._fit.bars(kept.want):
             return False
         kept.basis = None
-        return self._timetable.stands(kept, self._now)
+        return self._timetable.stands(kept, now)
 
     @property
     def _is_as_it_was(self) -> bool:
