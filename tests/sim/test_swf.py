@@ -77,6 +77,9 @@ BAD = {
     swf((2, 20, 5, 1, 1, 5), header="").replace(
         "20", "2O"
     ): r"column 2 \(submit time\): '2O' is not a number",
+    swf((2, 20, 5, 1, 1, 5), header="").replace(
+        "20", "2_0"
+    ): r"column 2 \(submit time\): '2_0' is not a number",
     swf((2, -3, 5, 1, 1, 5), header=""): r"column 2 \(submit time\): '-3' is too small; expected 0 or more",
     swf((2, 20, -5, 1, 1, 5), header=""): r"column 4 \(run time\): '-5' is too small; expected -1 or more",
     swf((2, 20, 5, -9, 1, 5), header=""): r"column 5 \(allocated processors\): '-9' is too small",

@@ -76,7 +76,7 @@ def opened(path: Path) -> IO[bytes]:
 def number(text: str, where: str, low: float, *, whole: bool = False) -> float:
     """A number of at least `low`; raises TraceError. `where` names file, line and column."""
     try:
-        value = float(text)
+        value = float(text.replace("_", "?"))  # Python's 1_000 is nobody else's number
     except ValueError:
         raise TraceError(f"{where}: {shown(text)} is not a number") from None
     if not isfinite(value) or abs(value) > LARGEST:

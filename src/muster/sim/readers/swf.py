@@ -75,7 +75,7 @@ class Swf(Trace):
             fields = text.split()
             if not fields or fields[0].startswith(";"):
                 continue
-            row = _sound(fields, before)
+            row = _sound(fields, before) if "_" not in text else None
             if row is None:
                 error = _fault(fields, before, f"{self._path}, line {line}")
                 if not self._skip_bad:
