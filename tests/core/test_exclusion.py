@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 
+import pytest
+
 from muster.core.decisions import Assign, Decision, Evict
 from muster.core.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
     NodeChanged,
+    PlacesLost,
     PlanFound,
     PodsBound,
     PodsEnded,
 )
-from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, Strategy
+from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
 from muster.core.placement import Claim
 from muster.core.scheduler import Scheduler
 from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape, started, waits, where
@@ -73,6 +76,21 @@ def test_it_grows_and_is_replaced_where_it_is() -> None:
     bind(made, assign)
     made.apply(PodsEnded((pod("one", Place("main", 0)),), 1.0))
     assert [where(found) for found in assigns(made.decide(2.0))] == [["a_1"]]
+
+
+@pytest.mark.parametrize("of", [{"one": 1}, {"one": 1, "two": 2}], ids=["one shape", "two shapes"])
+def test_it_does_not_grow_where_every_node_is_to_be_kept_off(of: dict[str, int]) -> None:
+    made = tree("a_1")
+    sets = [PodSet(name, shape(gpu=gpu), 2, 0) for name, gpu in of.items()]
+    made.apply(GangSubmitted(replace(gang("it", *sets, minimum=1), exclusive="Rack")))
+    (assign,) = assigns(made.decide(0.0))
+    assert {*where(assign)} == {"a_1"}
+    lost = frozenset(Place(name, 1) for name in of)
+    bind(made, assign, only=assign.nodes.keys() - lost)
+    made.apply(PlacesLost(GangId("it"), lost, frozenset({NodeName("a_1")}), 30.0))
+    assert started(made.decide(1.0)) == []
+    (assign,) = assigns(made.decide(31.0))
+    assert assign.nodes.keys() == lost
 
 
 def test_who_becomes_exclusive_beside_another_is_replaced_elsewhere() -> None:

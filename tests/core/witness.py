@@ -160,8 +160,13 @@ class Witness(Account):
 
     @property
     def renewable(self) -> bool:
-        """Whether all promises could be made again, each where it is; plans do not name devices."""
+        """Whether all promises could be made again, each where it is, and all shares are on known devices.
+
+        Plans do not name devices, and who has not been told where a share is says so himself.
+        """
         return not any(
+            GPU_SHARE in dict(pod.requests) and pod.presence.device is None for pod in self.pods.values()
+        ) and not any(
             gang in self.torn
             or self.waits(gang)
             or promise.device is not None

@@ -105,12 +105,12 @@ class Bays:
 
 
 def _side_by_side(domains: Sequence[Columns]) -> tuple[Columns, Bools]:
-    """Their columns, a domain per row, and which cells are nodes of it."""
+    """Their columns, a domain per row, and which cells are nodes of it: of a domain to be kept off, none."""
     widths = [len(columns) for columns in domains]
-    widest: Columns = np.zeros((len(domains), max(widths)), np.intp)
+    widest: Columns = np.zeros((len(domains), max(1, *widths)), np.intp)
     for row, columns in enumerate(domains):
         widest[row, : widths[row]] = columns
-    there: Bools = np.arange(max(widths)) < np.array(widths)[:, None]
+    there: Bools = np.arange(widest.shape[1]) < np.array(widths)[:, None]
     return widest, there
 
 
