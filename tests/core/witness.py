@@ -251,7 +251,7 @@ class Witness(Account):
                 assert room.open[assign.devices[place]] >= 0, f"a device of {node} is oversubscribed"
                 assert room.amounts[GPU] >= 0, f"{node} has not so many devices"
         assert self.complete(gang), "less than the minimum was assigned"
-        self._check_layers(gang)
+        self._check_layers(gang, assign)
         self._check_company(gang, assign, {*planned.values()})
         self._check_caps(gang, more)
         if not planned:
@@ -271,8 +271,11 @@ class Witness(Account):
                 more.subtract(counted(demand(held.requests).items()))
         return +more
 
-    def _check_layers(self, gang: Gang) -> None:
-        """What has not begun elsewhere is where it must be, in whole multiples."""
+    def _check_layers(self, gang: Gang, assign: Assign) -> None:
+        """What has not begun elsewhere is where it must be, in whole multiples in every domain it is put.
+
+        A domain that is given nothing now may have lost some of its multiple.
+        """
         nodes = [promise.node for (of, _), promise in self.promised.items() if of == gang.id]
         if (
             gang.id in self.torn
@@ -285,7 +288,8 @@ class Witness(Account):
             if gather.strategy is Strategy.MUST_GATHER:
                 assert len(domains) <= 1, f"it is in {len(domains)} domains of {gather.layer}"
                 assert None not in domains, f"it is in no domain of {gather.layer}"
-            whole = all(count % gather.multiple == 0 for count in domains.values())
+            given = {self.domain(node, gather.layer) for node in assign.nodes.values()}
+            whole = all(domains[domain] % gather.multiple == 0 for domain in given)
             assert whole or self.retired.get(gang.id), "no whole multiples"
 
     def _check_company(self, gang: Gang, assign: Assign, planned: Set[NodeName]) -> None:
