@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_FORM: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?")
+_FORM: Final = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
 #: Above this, times computed from a duration may not fit a datetime.
 _LONGEST: Final = 100 * 365 * 86_400
 

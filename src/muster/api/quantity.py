@@ -27,24 +27,28 @@ _SUFFIX: Final = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
+#: What fits 64 bits.
+LARGEST: Final = 2**63 - 1
 _FORM: Final = re.compile(
-    r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)"
+    r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)",
+    re.ASCII,
 )
 
 
 def parse(text: str | int | float) -> Fraction:
-    """The exact value; ValueError says what a quantity looks like."""
-    if isinstance(text, bool):
-        raise ValueError(f"{text!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi")
-    if isinstance(text, int):
-        return Fraction(text)
-    match = _FORM.fullmatch(str(text))
+    """The exact value; ValueError says what a quantity looks like, or that it is too large.
+
+    Upstream cuts what is too large down to the largest; here nobody is told that he has less than he wrote.
+    """
+    match = None if isinstance(text, bool) else _FORM.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi")
     number, exponent, suffix = match.groups()
-    if exponent is not None:
-        return Fraction(number) * Fraction(10) ** int(exponent)
-    return Fraction(number) * _SUFFIX[suffix or ""]
+    scale = _SUFFIX[suffix or ""] if exponent is None else Fraction(10) ** int(exponent)
+    value = Fraction(number) * scale
+    if abs(value) > LARGEST:
+        raise ValueError(f"{text} is more than a quantity can be, which is 2^63 - 1; write less than 8Ei")
+    return value
 
 
 #: Resources measured in bytes; everything else but `cpu` is counted in whole units.

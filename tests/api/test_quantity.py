@@ -1,0 +1,47 @@
+"""Quantities are read exactly, or not at all."""
+
+from fractions import Fraction
+
+import pytest
+
+from muster.api.quantity import LARGEST, capacity, parse, request
+
+READ = {
+    "0": 0,
+    "-3": -3,
+    "+1.5": Fraction(3, 2),
+    ".5": Fraction(1, 2),
+    "100m": Fraction(1, 10),
+    "1e3": 1000,
+    "1E": 10**18,
+    "2E3": 2000,
+    "1.5Gi": 3 * 2**29,
+    "1n": Fraction(1, 10**9),
+    "9223372036854775807": LARGEST,
+    "7.999Ei": Fraction("7.999") * 2**60,
+}
+
+
+@pytest.mark.parametrize(("text", "value"), READ.items())
+def test_what_is_written_is_what_is_read(text: str, value: Fraction) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1 Gi", "1g", "1KI", "0x10", "1e", "--1", "1_000", "NaN", "inf", True, "٣"]
+)
+def test_what_is_no_quantity_is_said_so(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity; write a number"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", "8Ei", "-8.1Ei", "1e19", "1e999", 2**63])
+def test_what_64_bits_cannot_hold_is_not_cut_down_in_silence(text: str | int) -> None:
+    with pytest.raises(ValueError, match="is more than a quantity can be"):
+        parse(text)
+
+
+def test_requests_are_rounded_up_and_capacity_down() -> None:
+    assert (request("cpu", "0.1001"), capacity("cpu", "0.1009")) == (101, 100)
+    assert (request("memory", "1"), capacity("memory", str(2**20 - 1))) == (1, 0)
+    assert (request("nvidia.com/gpu", "0.5"), capacity("nvidia.com/gpu", "1.5")) == (1, 1)
