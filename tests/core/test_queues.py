@@ -544,3 +544,14 @@ class TestOpenPlans:
         muster.apply(PodsBound({PodId("there"): Place("main", 0)}, NodeName("n0"), gpus(1), GangId("lacks")))
         muster.apply(PlanFound(GangId("g"), {Place("main", i): NodeName("n0") for i in (0, 1)}))
         assert [start.gang for start in assigns(muster.decide(0.0))] == ["g"]
+
+
+def test_who_replaces_pods_where_they_were_asks_for_no_more_than_before() -> None:
+    muster = cluster(queue("a"), queue("b"), submit("one", "a", 4))
+    assert started(muster) == {"one": 4}
+    muster.apply(submit("two", "b", 16))
+    for pod in list(muster.gangs[GangId("one")].pods):
+        muster.apply(PodsEnded((pod,), 0.0))  # their places are held for others in their stead
+    muster.settle()
+    entitled = {name: account.entitled[GPU_SHARE] for name, account in muster.queues.accounts.items()}
+    assert entitled == {"default": 0, "a": 4000, "b": 12000}

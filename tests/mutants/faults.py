@@ -339,6 +339,14 @@ FAULTS: Final = (
         _SHARES,
     ),
     Fault(
+        "what is held for a replacement is asked for twice",
+        "entitlement",
+        "core/queues/__init__.py",
+        "        if wanted and state.holds and (held := given_up(state)):",
+        "        if held := {}:",
+        ("tests/core/test_queues.py",),
+    ),
+    Fault(
         "who is refused for a quota keeps those who are not charged to it",
         "quota",
         "core/lines.py",

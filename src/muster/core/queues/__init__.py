@@ -177,6 +177,8 @@ class Queues:
             return _Charge("", "", used, (), False, False) if used else None
         asks = gang.gate is None and state.want is not None and self.barred(gang) is None
         wanted = self.demand(state.want)[1] if asks and state.want is not None else ()
+        if wanted and state.holds and (held := given_up(state)):  # what it uses of it already counts once
+            wanted = tuple([(r, n - held.get(r, 0)) for r, n in wanted if n > held.get(r, 0)])
         stands = state.begun and bool(used or not leaving)
         return _Charge(gang.queue, gang.namespace, used, wanted, stands, asks and state.waits)
 
