@@ -115,6 +115,12 @@ def test_a_plug_in_is_run_for_the_token(write: Write, tmp_path: Path) -> None:
         config.load(write(user))
 
 
+@pytest.mark.parametrize("key", ["as", "as-uid", "as-groups", "as-user-extra"])
+def test_nobody_acts_with_rights_that_he_meant_to_put_off(write: Write, key: str) -> None:
+    with pytest.raises(ConfigError, match=f"user u: muster acts as nobody else; omit {key}"):
+        config.load(write({"token": "t", key: "reader"}))
+
+
 @pytest.mark.parametrize(
     "content",
     [

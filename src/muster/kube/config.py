@@ -49,18 +49,19 @@ def _of_file(path: str, context: str | None) -> tuple[Any, str]:
     contexts, active = config.list_kube_config_contexts(path)
     if context:
         active = next(entry for entry in contexts if entry["name"] == context)
-    if not found.api_key and not found.cert_file and (command := _plug_in(config, path, active["context"])):
-        raise ValueError(f"the plug-in {command} gives no credentials")  # the loader only logs it
+    user = _user(config, path, active["context"])
+    if acts := sorted(key for key in user if key == "as" or key.startswith("as-")):
+        # The loader passes over it, and whoever means to be somebody else has rights that he shall not use.
+        raise ValueError(f"user {active['context']['user']}: muster acts as nobody else; omit {acts[0]}")
+    if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs it
+        raise ValueError(f"the plug-in {user['exec']['command']} gives no credentials")
     return found, active["context"].get("namespace") or "default"
 
 
-def _plug_in(config: Any, path: str, context: Mapping[str, Any]) -> str:
-    """The program that is to give the user's credentials; "" without one."""
+def _user(config: Any, path: str, context: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is said of the context's user."""
     users = config.kube_config.KubeConfigMerger(path).config.safe_get("users") or ()
-    for entry in users:
-        if entry["name"] == context.get("user") and "exec" in entry.value.get("user", {}):
-            return str(entry["user"]["exec"]["command"])
-    return ""
+    return next((e.value.get("user") or {} for e in users if e["name"] == context.get("user")), {})
 
 
 def _in_cluster() -> tuple[Any, str]:

@@ -63,7 +63,7 @@ class Process:
         """SIGTERM to the command, and after `grace` seconds SIGKILL to all of the container."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                # the wrapper may still be setting up, which no event tells
+                # until the wrapper has set up the container, which no event tells, there is no command
                 while self.running and not self._signal_command(signal.SIGTERM):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_SECONDS)
                 await self.wait()
@@ -81,8 +81,8 @@ class Process:
             await end_marked(str(self.files.directory))
 
     def _signal_command(self, number: int) -> bool:
-        """Whether there was a command to signal."""
-        init = self.init()
+        """Whether there was a command to signal. What sets the container up is left to finish that."""
+        init = self.init() if self.files.ready.exists() else None
         command = next(iter(_children(init)), None) if init is not None else None
         if init is None or command is None:
             return False

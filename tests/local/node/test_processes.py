@@ -1,0 +1,36 @@
+"""A container's process, from its start to its end."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from muster.local.node import processes
+from muster.local.node.isolation import WRAPPER, Files
+
+#: A wrapper whose set-up has a process that minds no SIGTERM, and ends once `go` is there.
+SCRIPT = """
+sh -c 'trap : TERM; true >began; until test -e go; do sleep 0.01; done'
+true >ready
+sleep 1000
+echo $? >exit
+"""
+
+
+async def test_who_is_ended_while_it_is_set_up_is_told_as_soon_as_it_runs(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    os.mkfifo(files.output)
+    reader = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK)
+    argv = ["sh", "-c", f"cd {tmp_path}; {SCRIPT}", WRAPPER]
+    process = processes.start(argv, dict(os.environ), files, namespaces=False)
+    try:
+        async with asyncio.timeout(20):
+            while not (tmp_path / "began").exists():  # noqa: ASYNC110  # a shell sends no events
+                await asyncio.sleep(0.01)
+            ending = asyncio.create_task(process.terminate(grace=1000))
+            await asyncio.sleep(0)  # it has looked for somebody to tell
+            (tmp_path / "go").touch()
+            await ending
+    finally:
+        await process.kill()
+        os.close(reader)
+    assert processes.recorded_exit(files) == 128 + 15
