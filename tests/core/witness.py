@@ -131,8 +131,9 @@ class Witness(Account):
     def _capped(self, gang: Gang) -> bool:
         """What its minimum lacks would be more than some queue may use, or one more gang than it may have."""
         used, least = self.used_below_caps(), self.least(gang)
+        begun = replace(self, vacated={}).has_begun(gang.id)  # of those places it may hold none
         return any(
-            (not self.has_begun(gang.id) and self._crowd(queue) >= self._most(queue))
+            (not begun and self._crowd(queue) >= self._most(queue))
             or any(least[r] and used[queue][r] + least[r] > cap for r, cap in self._caps(queue).items())
             for queue in self.tree.path(gang.queue)
         )
