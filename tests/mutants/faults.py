@@ -702,7 +702,7 @@ FAULTS: Final = (
         "who could end others is passed over",
         "work conservation",
         "core/quiet.py",
-        "if line is None or not line.files or not self._ends_nobody(account, line):",
+        "if line is None or not line.files or not self._preemption.idle(account.name, -line.first[0]):",
         "if line is None or not line.files:",
         ("tests/core/test_quiet.py",),
     ),

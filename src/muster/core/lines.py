@@ -40,6 +40,8 @@ class Line:
         self._duration = duration
         self.files: dict[Hashable, File] = {}
         self._standing: dict[GangId, tuple[Hashable, Key]] = {}
+        #: the least key, if it is known
+        self._first: Key | None = None
 
     def __len__(self) -> int:
         return len(self._standing)
@@ -49,6 +51,13 @@ class Line:
             return iter(())
         entries = (entry for file in self.files.values() for entry in file.entries)
         return (state for _, state in sorted(entries))
+
+    @property
+    def first(self) -> Key:
+        """Of all who stand here; there must be somebody."""
+        if self._first is None:
+            self._first = min(file.entries[0][0] for file in self.files.values())
+        return self._first
 
     def heads(self) -> "list[Head]":
         """The first of each file."""
@@ -84,12 +93,16 @@ class Line:
             file = self.files[kind] = File(state.want)
         file.want = state.want
         insort(file.entries, (key, state))
+        if self._first is not None and key < self._first:
+            self._first = key
         return True
 
     def drop(self, gang: GangId) -> None:
         kind, key = self._standing.pop(gang, (None, None))
         if key is None:
             return
+        if key == self._first:
+            self._first = None
         entries = self.files[kind].entries
         del entries[bisect_left(entries, (key,))]
         if not entries:

@@ -53,8 +53,8 @@ class Quiet:
         if account is None or self._lines.begun.files:
             return None
         line, made = self._lines.of_queue.get(account.name), self._reservations.made
-        if line is None or not line.files or not self._ends_nobody(account, line):
-            return None
+        if line is None or not line.files or not self._preemption.idle(account.name, -line.first[0]):
+            return None  # somebody might end others
         turns = newcomers if self._misfits.stand else newcomers | self._fitting(line)
         stands = all(self._waits_on(each, line, turns) for each in made) and self._reservations.stand(now)
         return turns if stands else None
@@ -72,11 +72,6 @@ class Quiet:
             return None
         (account,) = self._queues.accounts.values()
         return account if account.free and account.rules.order is QueueOrder.PRIORITY else None
-
-    def _ends_nobody(self, account: Account, line: Line) -> bool:
-        """No gang of the line can make others leave."""
-        first = min(file.entries[0][0] for file in line.files.values())
-        return self._preemption.idle(account.name, priority=-first[0])
 
     def _fitting(self, line: Line) -> set[GangId]:
         """Of each file the first gang, if it is not known not to fit."""

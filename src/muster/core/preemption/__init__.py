@@ -146,10 +146,9 @@ class Preemption:
 
     def idle(self, queue: str, priority: int) -> bool:
         """Whether no gang of this queue, of this priority or less, can end anybody, whatever it wants."""
-        return not self.departures and all(
-            other == queue and (not running or min(running) >= priority)
-            for other, running in self._running.items()
-        )
+        if self.departures or not self._running.keys() <= {queue}:
+            return False
+        return min(self._running.get(queue, ()), default=priority) >= priority
 
     def conceivable(self, state: GangState, want: Want) -> bool:
         """Whether there is anybody whom it may end, as queues are now, and whatever was found out."""
