@@ -208,7 +208,11 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         ),
         (NODE + NODE, "line 2, node: n comes twice"),
         ('{"job": "a", "submit": 5, "run": 1}\n', "f0: it has no nodes"),
-        ('{"node": "n", "resources": {"cpu": 1e99}}\n', "line 1, resources.cpu: '1e+99' is out of range"),
+        ('{"node": "n", "resources": {"cpu": 1e18}}\n', "line 1, resources.cpu: '1e+18' is out of range"),
+        (
+            '{"node": "n", "resources": {"cpu": 1e99}}\n',
+            "resources.cpu: 1e+99 is more than a quantity can be",
+        ),
         (NODE + '{"queue": "a", "parent": "b"}\n', "line 2: queue a: its parent b does not exist"),
         (
             NODE + '{"queue": "a", "parent": "b"}\n{"queue": "b", "parent": "a"}\n',
