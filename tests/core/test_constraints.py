@@ -15,6 +15,7 @@ from muster.core.events import (
     GangSubmitted,
     NodeChanged,
     NodeRemoved,
+    PlanFound,
     PodsBound,
     PodsEnded,
     Presence,
@@ -448,6 +449,19 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
             expected = Counter(node for node, presence in seen if question.answers(presence))
             counted = made.ledger.presences.count(question).tolist()
             assert counted == [expected[name] for name in made.nodes.names]
+
+
+@pytest.mark.parametrize("names", [("p", "q"), ("q", "p")])
+def test_a_plan_that_holds_only_in_one_order_is_kept(names: tuple[str, str]) -> None:
+    """The friends seek each other, not the loner, who comes last: beside him they would want to be, too."""
+    friends = pods(names[0], 2, near=(term(ZONE),))
+    loner = pods(names[1], 1, apart=(term(HOST),))
+    plan = {Place(names[0], 0): "n1", Place(names[0], 1): "n2", Place(names[1], 0): "n0"}
+    one = gang(*sorted((friends, loner), key=lambda each: each.name))
+    made = told(nodes("a", "b", "b", "c"), one)
+    made.apply(PlanFound(one.id, {place: NodeName(node) for place, node in plan.items()}))
+    (assign,) = (each for each in made.decide(0.0) if isinstance(each, Assign))
+    assert assign.nodes == plan
 
 
 def test_labels_that_nobody_looks_at_do_not_tell_gangs_apart() -> None:

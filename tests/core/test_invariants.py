@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -747,11 +748,11 @@ class Machine(RuleBasedStateMachine):
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _SHRINK = (Phase.shrink,) if os.environ.get("MUSTER_TESTS_SHRINK") == "yes" else ()
 Machine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=100,
     stateful_step_count=40,
     deadline=None,
     phases=(*_PHASES, *_SHRINK),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestEverything = Machine.TestCase
+TestEverything = pytest.mark.timeout(300)(Machine.TestCase)

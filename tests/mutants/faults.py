@@ -406,8 +406,8 @@ FAULTS: Final = (
         "a spread that nobody judges in the end",
         "company",
         "core/placement.py",
-        "if trial.fill_minimum(want.need) and trial.even():",
-        "if trial.fill_minimum(want.need):",
+        "if (stay or not unmoved) and trial.fill_minimum(want.need) and trial.even():",
+        "if (stay or not unmoved) and trial.fill_minimum(want.need):",
         ("tests/core/test_constraints.py",),
     ),
     Fault(

@@ -180,14 +180,20 @@ def short_of_slots(want: Want, slots: Slots) -> bool:
 
 
 def fill_in_some_way(trial: "Trial", want: Want, preferred: Mapping[Place, int]) -> bool:
-    """Put the minimum of a want with constraints, in one of the ways of `ATTEMPTS`. False: nothing is put."""
-    for _ in islice(_ways(trial, preferred), ATTEMPTS):
-        begin = trial.begin()
-        trial.prefer_all(preferred)
-        if trial.fill_minimum(want.need) and trial.even():
-            trial.keep(begin)
-            return True
-        trial.undo(begin)
+    """Put the minimum of a want with constraints, in one of the ways of `ATTEMPTS`. False: nothing is put.
+
+    Rather in one that leaves all places on their own nodes: an open plan was made in one of these.
+    """
+    order = list(trial.order)
+    for unmoved in (True, False) if preferred else (False,):
+        trial.order, trial.strict = order, False
+        for _ in islice(_ways(trial, preferred), ATTEMPTS):
+            begin = trial.begin()
+            stay = trial.prefer_all(preferred)
+            if (stay or not unmoved) and trial.fill_minimum(want.need) and trial.even():
+                trial.keep(begin)
+                return True
+            trial.undo(begin)
     return False
 
 
@@ -241,14 +247,19 @@ class Trial:
         #: parts in the order in which their minima are filled: larger pods first
         self.order = sorted(range(len(parts)), key=lambda p: -vectors[p].size)
 
-    def prefer_all(self, preferred: Mapping[Place, int]) -> None:
-        """Put places on their own nodes, where they fit there; some only do once others are there."""
-        left = sorted(preferred.items())
+    def prefer_all(self, preferred: Mapping[Place, int]) -> bool:
+        """Put places on their own nodes, where they fit there; some only do once others are there.
+
+        The parts in their order here. Returns whether all of them fit.
+        """
+        turn = {self.parts[p].pod_set: i for i, p in enumerate(self.order)}
+        left = sorted(preferred.items(), key=lambda own: (turn.get(own[0].pod_set, len(turn)), own))
         while left:
             still = [(place, column) for place, column in left if not self.prefer(place, column)]
             if len(still) == len(left) or not self.constrained:
-                return
+                return not still
             left = still
+        return True
 
     def prefer(self, place: Place, column: int) -> bool:
         """Put this place on its own node, if it still fits there."""
