@@ -608,7 +608,7 @@ FAULTS: Final = (
         "core/topology/exclusion.py",
         "barred |= self._in_domains(level, crowd > 0) | (",
         "barred |= (",
-        _EVENTS,
+        ("tests/core/test_exclusion.py",),
     ),
     Fault(
         "who gives up a domain is not noticed",
