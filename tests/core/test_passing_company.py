@@ -137,7 +137,8 @@ class Bearable(Cluster):
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
             claim = Wants(there.ledger.presences).anew(head.claim)
-            earliest = Earliest(there.ledger, there.fit, there.ends, Timetable(there.ledger, there.ends))
+            nobody = Timetable(there.ledger, there.ends)
+            earliest = Earliest(there.ledger, there.fit, there.ends, nobody, lambda claim, *_: claim)
             found = earliest.find(claim, inf, now)
             assert found is not None
             assert found.at <= max(head.at, now)

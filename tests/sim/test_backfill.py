@@ -136,7 +136,8 @@ class SearchedAgain(Scheduler):
     def decide(self, now: float) -> list[Decision]:
         decisions = super().decide(now)
         for head in self.reservations.made:
-            earliest = Earliest(self.ledger, self.fit, self.ends, Timetable(self.ledger, self.ends))
+            nobody = Timetable(self.ledger, self.ends)
+            earliest = Earliest(self.ledger, self.fit, self.ends, nobody, lambda claim, *_: claim)
             found = earliest.find(Claim(head.want, [range(part.count) for part in head.want.parts]), inf, now)
             assert found is not None
             assert found.at == max(head.at, now)

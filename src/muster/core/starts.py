@@ -61,6 +61,7 @@ class Starts:
 
     def place(self, turn: Turn, now: float) -> list[Decision]:
         """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
+        turn = self._up_to_date(turn)
         state, want, full = turn.state, turn.offer.want, turn.offer.full
         if self._passed_over(state, turn.offer):
             return []
@@ -148,12 +149,22 @@ class Starts:
         state.planned.clear()
         state.lapsed -= placed.keys()
 
+    def _up_to_date(self, turn: Turn) -> Turn:
+        """If somebody who keeps it off has come in this very cycle, it wants to be where he is not."""
+        state, offer = turn.state, turn.offer
+        if not offer.whole or offer.full or not self._wants.newly_concerned(state):
+            return turn
+        self._gangs.touched.add(state.id)
+        self._wants.settle(state)
+        assert state.want is not None
+        return turn._replace(offer=Offer(state.want, state.vacant))
+
     def _passed_over(self, state: GangState, offer: Offer) -> bool:
         """Whether it is not its turn after all, whatever room there is."""
         if not offer.want.parts:  # ResourceQuotas have nothing left for what it would like besides
             return True
         if self._wants.newly_concerned(state):
-            # Somebody who keeps it off has come in this very cycle: it is served in the next.
+            # It may have a part of what it wanted: it is served in the next cycle.
             self._gangs.touched.add(state.id)
             self._misfits.company = True
             return True

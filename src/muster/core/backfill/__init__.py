@@ -75,7 +75,9 @@ class Reservations:
         self._fit, self._ends = cluster.fit, cluster.ends
         self._timetable = Timetable(cluster.ledger, cluster.ends)
         self._company = Company(cluster, self._timetable)
-        self._earliest = Earliest(cluster.ledger, cluster.fit, cluster.ends, self._timetable)
+        self._earliest = Earliest(
+            cluster.ledger, cluster.fit, cluster.ends, self._timetable, self._company.meet
+        )
         #: of those who have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: what everybody else is told, if nobody may start any more in this cycle

@@ -10,7 +10,7 @@ them; after `TRIALS` trials the steps grow, and what is then found is a time at 
 perhaps not the first.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import takewhile
 from math import inf
@@ -53,9 +53,17 @@ class Start(NamedTuple):
 
 
 class Earliest:
-    def __init__(self, ledger: Ledger, fit: Fit, ends: Ends, timetable: Timetable) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        fit: Fit,
+        ends: Ends,
+        timetable: Timetable,
+        meet: Callable[[Claim, float, float], Claim],
+    ) -> None:
+        """`meet`: puts the pods of others who have reservations in that time on the ledger (`company.py`)."""
         self._nodes, self._ledger, self._fit = ledger.nodes, ledger, fit
-        self._ends, self._timetable = ends, timetable
+        self._ends, self._timetable, self._meet = ends, timetable, meet
 
     def find(self, claim: Claim, duration: float, now: float, *, endless: bool = False) -> Start | None:
         """When and where this claim fits for `duration`; None: at no time that can be told.
@@ -108,7 +116,7 @@ class Earliest:
         """Whether it fits on the ledger as it is at this instant, beside the reservations."""
         mark = self._ledger.mark()
         charged = self._timetable.withhold(known, known + duration, sharing=claim.want.sharing)
-        placed = self._fit.fit(claim)
+        placed = self._fit.fit(self._meet(claim, known, known + duration))
         if not isinstance(placed, dict) or not placed:
             self._ledger.rollback(mark)
             return None
