@@ -121,10 +121,10 @@ class Admission:
             return want
         known = self._of(account).within
         try:
-            return known[want, new]
+            answer = known[want, new]
         except KeyError:
             answer = known[want, new] = self._within(account, want, new)
-            return answer
+        return self._short(state, answer) or answer
 
     def beyond(self, state: GangState, account: Account) -> Lent:
         """What it may have on lent capacity, and what to say if it gets nothing."""
@@ -139,7 +139,8 @@ class Admission:
         answer = known.get((want, new))
         if answer is None:
             answer = known[want, new] = self._beyond(account, want, new)
-        return answer
+        short = self._short(state, answer.want)
+        return answer if short is None else Lent(None, short)
 
     def offer(self, state: GangState, granted: Want | Full) -> Offer:
         """What has been answered, for this gang."""
@@ -222,6 +223,14 @@ class Admission:
         if not self._quotas.concern(state) or state.want is None:
             return None
         return self._quotas.exceeded(state, state.want)
+
+    def _short(self, state: GangState, answer: Want | Full | Explanation | None) -> Explanation | None:
+        """Why a part that its queue leaves it is of no use: it needs pods that a quota has no room for."""
+        part = answer.want if isinstance(answer, Full) else answer
+        if not isinstance(part, Want) or part is state.want or not self._quotas.concern(state):
+            return None
+        message = self._quotas.exceeded(state, part)
+        return self._tell(Code.QUOTA_EXCEEDED, message) if message else None
 
     def _of(self, account: Account) -> _Checked:
         checked = self._checked.get(account.name)

@@ -8,14 +8,14 @@ from muster.names import GPU, GPU_SHARE
 
 
 def counted(amounts: Amounts) -> Amounts:
-    """The same with GPUs and shares of GPUs as one: thousandths."""
-    gpus = 0
+    """The same with GPUs and shares of GPUs as one: thousandths. Zero is an amount, too: of a cap."""
+    gpus = None
     for resource, amount in amounts:
         if resource == GPU:
-            gpus += 1000 * amount
+            gpus = (gpus or 0) + 1000 * amount
         elif resource == GPU_SHARE:
-            gpus += amount
-    if not gpus:
+            gpus = (gpus or 0) + amount
+    if gpus is None:
         return amounts
     others = [(r, amount) for r, amount in amounts if r not in (GPU, GPU_SHARE)]
     return tuple(sorted([*others, (GPU_SHARE, gpus)]))
