@@ -203,6 +203,10 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
             "line 3, submit: 4 is out of order; the job before has 5",
         ),
         (
+            NODE + 2 * '{"job": "a", "submit": 5, "run": 1}\n',
+            "line 3, job: there is a job 'a' in namespace 'default' already; give it a name of its own",
+        ),
+        (
             NODE + '{"job": "a", "submit": 5, "run": 1}\n' + NODE,
             "line 3: nodes, queues, layers and outages come",
         ),
@@ -283,6 +287,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, said: s
         (",0,1,2,1,\n,,,2,1,\n", "line 2, column 1 (job): is missing"),
         ("a,0,1,2,1,\na,,7,2,1,\n", "line 3: run belongs into the job's first line"),
         ("a,0,1,2,1,\na,,,2,1,\n", "line 3, set: 'main' comes twice"),
+        ("a,0,1,2,1,\nb,1,1,1,1,\na,9,1,2,1,\n", "line 4, column 1 (job): there is a job 'a' in namespace"),
     ],
 )
 def test_tables_of_jobs_are_read_with_as_much_care(tmp_path: Path, rows: str, said: str) -> None:
@@ -309,6 +314,19 @@ def test_bad_lines_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
         "default/e",
     ]
     assert (tally.bad, tally.first_bad.endswith("line 3, column 4 (set): 'x' comes twice")) == (3, True)
+
+
+def test_a_name_that_comes_again_is_left_out_and_counted_whatever_the_file_and_whether_or_not_it_runs(
+    tmp_path: Path,
+) -> None:
+    one = NODE + '{"job": "a", "submit": 0, "run": 1}\n{"job": "idle", "submit": 0, "run": 0}\n'
+    two = "job,submit,run,namespace\na,1,1,\na,1,1,ml\nidle,1,1,\nb,x,1,\nb,1,1,\n"  # what is bad has no name
+    tally = Tally()
+    found = [job.id for job in native(tmp_path, one, two, skip_bad=True).jobs(tally)]
+    assert found == ["default/a", "ml/a", "default/b"]
+    assert tally.bad == 3
+    assert "f1, line 2, column 1 (job): there is a job 'a' in namespace 'default'" in tally.first_bad
+    assert tally.filtered == {"no run time": 1}
 
 
 def test_what_comes_before_the_jobs_can_be_left_out_as_well(tmp_path: Path) -> None:

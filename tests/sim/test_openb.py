@@ -134,6 +134,19 @@ def test_nodes_that_cannot_be_read_are_left_out_and_counted_as_well(pods: Path) 
     assert (tally.bad, "line 3, column 1 (sn): there is a node" in tally.first_bad) == (2, True)
 
 
+def test_a_pod_is_listed_once(pods: Path) -> None:
+    lines = pods.read_text().splitlines(keepends=True)
+    pods.write_text("".join([*lines, lines[1]]))
+    name = lines[1].partition(",")[0]
+    with pytest.raises(
+        TraceError, match=rf"line {len(lines) + 1}, column 1 \(name\): there is a pod '{name}' a"
+    ):
+        jobs(Openb([pods]))
+    tally = Tally()
+    assert len(list(Openb([pods], skip_bad=True).jobs(tally))) == len(lines) - 1
+    assert tally.bad == 1
+
+
 def test_the_lists_are_told_apart_by_their_headers(pods: Path) -> None:
     elsewhere = pods.parent / NODE_LIST
     assert Openb([elsewhere, pods]).nodes == Openb([pods]).nodes

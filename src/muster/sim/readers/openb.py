@@ -16,7 +16,7 @@ With a load, arrivals are *tuned* to ask for so much of all GPUs together: pods 
 appended until the next would ask for more, or the last ones left out. Rows take 50 bytes each in memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -111,7 +111,7 @@ class Openb(Trace):
         """One a second, of which none ever ends."""
         tally.bad += self._left_out.bad
         tally.first_bad = tally.first_bad or self._left_out.first_bad
-        rows = table.read(self._path, PODS, _row, tally, self._skip_bad)
+        rows = table.read(self._path, PODS, _reading(), tally, self._skip_bad)
         pods = rows if self._generator is None else self._arrivals(rows, self._generator)
         for second, pod in enumerate(pods):
             sets = _pod_sets(pod.shape)
@@ -160,6 +160,20 @@ def _nodes(path: Path, beside: Path, tally: Tally, skip_bad: bool) -> list[NodeC
         return NodeChanged(NodeName(name), _amounts(capacity), labels)
 
     return list(table.read(path, NODES, node, tally, skip_bad))
+
+
+def _reading() -> Callable[[table.Row], Pod]:
+    """How the rows of a list are read: each pod has a name of its own."""
+    names: set[str] = set()
+
+    def pod(row: table.Row) -> Pod:
+        found = _row(row)
+        if found.name in names:
+            raise TraceError(f"{row.place('name')}: there is a pod {shown(found.name)} already")
+        names.add(found.name)
+        return found
+
+    return pod
 
 
 def _row(row: table.Row) -> Pod:
