@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from muster.core.decisions import Evict, Victim
 from muster.core.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
 from muster.core.exact import Verdict
@@ -32,17 +34,20 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
+from muster.core.nodes import Columns
 from muster.core.preemption.candidates import Candidate, Candidates
 from muster.core.scheduler import Scheduler
+from muster.core.topology import NODE
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, scheduler
 
 NOW = 1_000.0
 #: What a case may be about, besides room.
 TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES = "topology", "constraints", "queues", "budgets", "shapes"
-COMPANY = "company"
+COMPANY, EXCLUSIVE = "company", "exclusive"
 #: Sets of victims that an oracle looks through.
 SETS = 1_000
+LAYERS = (NODE, "rack", "block")
 #: GPUs
 SIZES = (1, 1, 2, 2, 4, 8)
 
@@ -87,6 +92,10 @@ def draw(seed: int, *about: str) -> Case:
             for event in bind(made, assign):
                 labelled = replace(event.presence, namespace="ns", labels=pods.labels, apart=pods.shape.apart)
                 made.apply(replace(event, at=at, presence=labelled))
+        made.decide(0.0)
+    if EXCLUSIVE in about:  # some beside others, as they came to ask for it later
+        for one in [state.gang for state in made.gangs.values() if state.gang and rng.random() < 0.4]:
+            made.apply(GangSubmitted(replace(one, exclusive=rng.choice(LAYERS))))
         made.decide(0.0)
     if QUEUES in about and rng.random() < 0.7:
         made.apply(QueueChanged(_capped(rng, made, rng.choice(rules[:2]))))
@@ -145,6 +154,8 @@ def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
         sets.append(PodSet(f"s{k}", made, count, count, labels=(("app", rng.choice("abc")),)))
     total = sum(s.count for s in sets)
     one = Gang(GangId("preemptor"), tuple(sets), total, 1.0, 3, "q", namespace="ns")
+    if EXCLUSIVE in about and rng.random() < 0.5:
+        one = replace(one, exclusive=rng.choice(LAYERS))
     if TOPOLOGY not in about:
         return one
     must, prefer = Strategy.MUST_GATHER, Strategy.PREFER_GATHER
@@ -290,6 +301,35 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
         for charged in made.preemption.freed([Victim(candidate.gang.id, pods)]):
             made.ledger.give(*charged)
     made.fit.exact.next_cycle()
-    placed = made.fit.fit(Claim(state.want, state.vacant, presences=state.presences))
+    with made.fit.exclusion.without(map(Victim, made.gangs)):  # who keeps it off is said here once more
+        placed = made.fit.fit(
+            Claim(state.want, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
+        )
     made.ledger.rollback(mark)
     return not isinstance(placed, Verdict)
+
+
+def _kept_off(case: Case, chosen: _Chosen) -> Columns | None:
+    """Where who is left has a domain to itself; and, if the gang is to have one, where others are."""
+    made = case.made
+    gone = {pod for candidate, n in chosen for cut in candidate.cuts[:n] for pod in cut.pods}
+    left = [bound for pod, bound in made.pods.items() if pod not in gone]
+    kept = set[int]()
+    for bound in left:
+        asked = made.gangs[bound.gang].gang if bound.gang is not None else None
+        for layer in {asked.exclusive if asked is not None else "", case.preemptor.exclusive} - {""}:
+            domain = _domain(made, bound.node, layer)
+            kept |= {
+                c for name, c in made.nodes.column.items() if domain and _domain(made, name, layer) == domain
+            }
+    if case.preemptor.exclusive:
+        kept |= {
+            c for name, c in made.nodes.column.items() if not _domain(made, name, case.preemptor.exclusive)
+        }
+    return np.array(sorted(kept), np.intp) if kept else None
+
+
+def _domain(made: Scheduler, node: NodeName, layer: str) -> tuple[str, ...]:
+    labels = dict(made.nodes.facts[node].labels)
+    path = (labels.get("block", ""), labels.get("rack", ""), node)[: 3 - LAYERS.index(layer)]
+    return path if path[-1] else ()

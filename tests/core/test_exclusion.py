@@ -1,10 +1,11 @@
 """One gang per domain: exclusive gangs, those that are there before them, and those that come after."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from muster.core.decisions import Assign, Decision, Evict
+from muster.core.decisions import Assign, Decision, Evict, Victim
 from muster.core.events import (
     GangRemoved,
     GangSubmitted,
@@ -113,9 +114,38 @@ def test_to_enter_beside_others_only_the_exclusive_one_is_ended() -> None:
         bind(made, assign)
     made.apply(GangSubmitted(alone("one")))
     made.apply(GangSubmitted(gang("urgent", priority=1)))
+    assert [victim.gang for victim in victims(made)] == ["one"]
+
+
+def test_to_enter_a_domain_that_surplus_has_beside_others_the_surplus_is_ended() -> None:
+    made = tree("a_1", "b_1")
+    elastic = gang("one", count=2, minimum=1)
+    for one in (elastic, gang("other")):
+        made.apply(GangSubmitted(one))
+    for name, index, on in (("one", 0, "b_1"), ("one", 1, "a_1"), ("other", 0, "a_1")):
+        place = Place("main", index)
+        made.apply(PodsBound({pod(name, place): place}, NodeName(on), shape(gpu=1).requests, GangId(name)))
+    made.apply(GangSubmitted(replace(elastic, exclusive="Rack")))
+    made.apply(GangSubmitted(gang("urgent", priority=1)))
+    assert [victim.pods for victim in victims(made)] == [{pod("one", Place("main", 1))}]
+
+
+def test_to_gather_in_a_domain_who_has_a_wider_one_to_itself_is_ended() -> None:
+    nodes = {"a_1": "a", "a_2": "a", "b_1": "b"}
+    made = scheduler(node(name, labels={"spine": "s", "rack": rack}) for name, rack in nodes.items())
+    made.apply(LayersChanged((Layer("Spine", ("spine",)), Layer("Rack", ("rack",)))))
+    place = Place("main", 0)
+    made.apply(GangSubmitted(alone("one", layer="Spine")))
+    made.apply(PodsBound({pod("one", place): place}, NodeName("b_1"), shape(gpu=1).requests, GangId("one")))
+    urgent = gang("urgent", count=2, of=shape(gpu=8), priority=1)
+    made.apply(GangSubmitted(replace(urgent, gather=(Gather("Rack", Strategy.MUST_GATHER),))))
+    assert [victim.gang for victim in victims(made)] == ["one"]
+
+
+def victims(made: Scheduler) -> Sequence[Victim]:
     evict, *_ = made.decide(1.0)
     assert isinstance(evict, Evict)
-    assert [victim.gang for victim in evict.victims] == ["one"]
+    return evict.victims
 
 
 def test_what_is_planned_beside_it_before_stays_planned() -> None:

@@ -8,6 +8,7 @@ from tests.core.crowded import (
     BUDGETS,
     COMPANY,
     CONSTRAINTS,
+    EXCLUSIVE,
     QUEUES,
     SETS,
     SHAPES,
@@ -26,6 +27,8 @@ MIXES: list[tuple[str, ...]] = [
     (QUEUES, BUDGETS),
     (TOPOLOGY, QUEUES, BUDGETS),
     (TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES),
+    (EXCLUSIVE,),
+    (EXCLUSIVE, TOPOLOGY, SHAPES),
 ]
 
 

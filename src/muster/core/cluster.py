@@ -39,4 +39,4 @@ class Cluster:
         self.queues, self.quotas = Queues(self.nodes, self.eligibility), Quotas()
         self.ends = Ends(self.pods, self.ledger, duration)
         self.wants = Wants(self.ledger.presences)
-        self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology, self.gangs)
+        self.fit = Fit(self.nodes, self.ledger, self.slots, self.topology, self.gangs, self.pods)

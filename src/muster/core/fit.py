@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from muster.core.constraints.search import search
+from muster.core.events import PodsBound
 from muster.core.exact import Answer, Exact, Rung, Verdict
-from muster.core.gang import GangId, Place
+from muster.core.gang import GangId, Place, PodId
 from muster.core.gangs import GangState
 from muster.core.ledger import Ledger, Mark
 from muster.core.nodes import Ints, Nodes
@@ -35,9 +36,10 @@ class Fit:
         slots: Slots,
         topology: Topology,
         gangs: Mapping[GangId, GangState],
+        pods: Mapping[PodId, PodsBound],
     ) -> None:
         self.exact = Exact(nodes, ledger, slots)
-        self.exclusion = Exclusion(nodes, topology, gangs)
+        self.exclusion = Exclusion(nodes, topology, gangs, pods)
         self.gathering = Gathering(nodes, topology, ledger, slots, self.exact)
         self._nodes = nodes
         self._ledger = ledger

@@ -119,7 +119,7 @@ class Starts:
         """Where it fits once the victims that were found for it are gone, as they are from here on."""
         for charged in self._preemption.freed(found.victims):
             self._ledger.give(*charged)
-        with self._fit.exclusion.without(victim.gang for victim in found.victims if not victim.pods):
+        with self._fit.exclusion.without(found.victims):
             placed = self._reservations.fit(state, claim._replace(search=False))
             if isinstance(placed, Verdict):  # it took an exact search: its answer is known
                 preferred = {**claim.preferred, **found.placed}

@@ -251,9 +251,10 @@ class Preemption:
                 "or within a minimum run time"
             )
         mark = self._ledger.mark()
-        for charged in self.freed(map(Victim, sorted(able))):
+        everybody = [Victim(gang) for gang in sorted(able)]
+        for charged in self.freed(everybody):
             self._ledger.give(*charged)
-        with self._fit.exclusion.without(able):
+        with self._fit.exclusion.without(everybody):
             fits = not isinstance(self._fit.fit(claim._replace(search=False)), Verdict)
         self._ledger.rollback(mark)
         if fits:

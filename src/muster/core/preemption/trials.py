@@ -16,6 +16,7 @@ from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Nodes
+from muster.core.placement import Want
 from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
@@ -39,6 +40,7 @@ class Trials:
         nodes: Nodes,
         ledger: Ledger,
         fit: Fit,
+        want: Want,
     ) -> None:
         self.table = table
         self.allow = limits
@@ -47,6 +49,10 @@ class Trials:
         self._ledger = ledger
         self.fit = fit
         self._left = TRIALS
+        #: slots are the whole truth
+        self.plain = fit.by_slots(want)
+        #: who is elsewhere may keep it off
+        self.far = want.constrained or fit.bars(want)
 
     def place(self, claim: Claim, taken: Bools) -> dict[Place, int] | None:
         """Where it goes without these; None, too, when the trials are used up."""
@@ -55,8 +61,7 @@ class Trials:
         self._left -= 1
         mark = self._ledger.mark()
         self._lift(claim, taken)
-        gone = (self.table.candidates[gang].gang.id for gang in self.table.gangs(taken & self.table.core))
-        with self.fit.exclusion.without(gone):
+        with self.fit.exclusion.without(self.victims(taken)):
             placed = self.fit.fit(claim)
         self._ledger.rollback(mark)
         return None if isinstance(placed, Verdict) else placed
@@ -96,8 +101,6 @@ class Trial:
         self.victims = trials.victims
         self._trials = trials
         self._claim = claim
-        #: slots are the whole truth
-        self._plain = trials.fit.by_slots(claim.want)
         self._known: dict[bytes, dict[Place, int] | None] = {}
 
     def inside(self, rank: int, number: int) -> "Trial":
@@ -115,7 +118,7 @@ class Trial:
     def choices(self, usable: Bools) -> Iterator[Bools]:
         """Of these cuts those that free something here; then all, as who is elsewhere may keep it off."""
         yield usable & self.count.reach
-        if self._claim.want.constrained:
+        if self._trials.far:
             yield usable
 
     def greedy(self, usable: Bools, start: Bools, fraction: float, *, fewest: bool = False) -> Bools | None:
@@ -170,4 +173,4 @@ class Trial:
 
     def _fits(self, taken: Bools) -> bool:
         """Where the slots suffice."""
-        return self._plain or self.placed(taken) is not None
+        return self._trials.plain or self.placed(taken) is not None

@@ -111,7 +111,7 @@ class Search:
         if not table.groups or not grounds:
             return None  # nobody is on any node that there is, or it fits on none
         count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds)
-        trials = Trials(table, limit(table), charged, self._nodes, self._ledger, self._fit)
+        trials = Trials(table, limit(table), charged, self._nodes, self._ledger, self._fit, claim.want)
         whole = Trial(trials, count, claim)
         self._fit.exact.lent = PROBLEMS
         try:

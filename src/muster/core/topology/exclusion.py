@@ -7,19 +7,21 @@ domain. It may use several domains; that it uses one is another rule's to say. P
 an exclusive one's pod turns up beside it on its own, may stay, and does not grow there.
 
 Whose a node is depends on the ledger too: what a trial has taken away (a victim, a pod that will have ended)
-occupies nothing, and keeps nobody off a domain in which it was alone, or of which it is said that it is gone
+occupies nothing, and keeps nobody off a domain in which it was alone, or which it is said to leave
 (`without`). So who is on a node is counted anew each time, from the pods that the ledger knows less
 those of nobody. What is remembered is on which nodes there are pods of nobody, and on which exclusive gangs
 were when they last changed. Clusters without exclusive gangs pay one comparison.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
-from muster.core.gang import GangId, NodeName
+from muster.core.decisions import Victim
+from muster.core.events import PodsBound
+from muster.core.gang import GangId, NodeName, PodId
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS, Bools, Columns, Longs, Nodes
 from muster.core.placement import Want
@@ -28,18 +30,25 @@ from muster.core.topology.rules import resolve
 
 
 class Exclusion:
-    def __init__(self, nodes: Nodes, topology: Topology, gangs: Mapping[GangId, GangState]) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        topology: Topology,
+        gangs: Mapping[GangId, GangState],
+        pods: Mapping[PodId, PodsBound],
+    ) -> None:
         self._nodes = nodes
         self._topology = topology
         self._gangs = gangs
+        self._pods = pods
         #: pods of no gang
         self._foreign = _ByNode(nodes)
         #: exclusive gangs that are somewhere: their layer, and their nodes
         self._holders: dict[GangId, tuple[str, tuple[NodeName, ...]]] = {}
         #: by layer: gangs that have its domains to themselves
         self._held: dict[str, _ByNode] = {}
-        #: gangs that a trial has taken away as a whole
-        self._away: frozenset[GangId] = frozenset()
+        #: of these gangs, the nodes on which a trial has left nothing of them
+        self._left: Mapping[GangId, Collection[NodeName]] = {}
 
     def foreign(self, node: NodeName, times: int) -> None:
         """So many more pods of no gang are on a node."""
@@ -61,13 +70,14 @@ class Exclusion:
         return before not in ("", layer)
 
     @contextmanager
-    def without(self, gangs: Iterable[GangId]) -> Iterator[None]:
-        """A trial in which these are gone as a whole: they keep nobody off, whoever is beside them."""
-        before, self._away = self._away, self._away.union(gangs)
+    def without(self, victims: Iterable[Victim]) -> Iterator[None]:
+        """A trial in which these are gone: where a gang has nothing left it keeps nobody off."""
+        if self._holders:
+            self._left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
         try:
             yield
         finally:
-            self._away = before
+            self._left = {}
 
     def barred(self, want: Want) -> Columns | None:
         """Columns that are out of bounds for this want; None: it is not concerned."""
@@ -83,9 +93,11 @@ class Exclusion:
             if (level := self._level(layer)) is None:
                 continue
             holders = held.columns()
-            for gang in self._holders.keys() & {own, *self._away}:
-                if self._holders[gang][0] == layer:
-                    holders = holders - _counts(self._nodes, dict.fromkeys(self._holders[gang][1], 1))
+            for gang in self._holders.keys() & {own, *self._left}:
+                of, nodes = self._holders[gang]
+                if of == layer:
+                    left = nodes if gang == own else self._left[gang]
+                    holders = holders - _counts(self._nodes, dict.fromkeys(left, 1))
             barred |= self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)
         if exclusive and (level := self._level(exclusive)) is not None:
             if own is not None and own in self._gangs:
@@ -103,6 +115,14 @@ class Exclusion:
         there = np.zeros(len(self._nodes), np.bool_)
         there[columns] = True
         return np.flatnonzero(self._in_domains(level, there))
+
+    def _leaves(self, victim: Victim) -> Collection[NodeName]:
+        """The nodes on which it has nothing any more, once these pods have gone."""
+        if not victim.pods:
+            return self._holders[victim.gang][1]
+        there = self._gangs[victim.gang].nodes
+        gone = Counter(self._pods[pod].node for pod in victim.pods)
+        return [node for node, pods in gone.items() if pods == there[node]]
 
     def _level(self, layer: str) -> int | None:
         found = resolve((), layer, self._topology.layers)
