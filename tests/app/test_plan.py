@@ -460,3 +460,62 @@ def shape_of(there: Objects) -> str:
     mirror.drain(NOW)
     (pod_set,) = mirror.groups[GangId("default/b")].gang.pod_sets
     return pod_set.name
+
+
+def resource_quota(name: str, hard: Object, used: Object | None = None) -> Object:
+    status = {} if used is None else {"status": {"hard": hard, "used": used}}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}, **status}
+
+
+def codes(found: Plan) -> list[tuple[str, str]]:
+    return [
+        (each.gang, each.reason["code"] if each.reason else each.outcome.value) for each in found.decisions
+    ]
+
+
+@pytest.mark.parametrize("used", [None, {"pods": "2"}])
+def test_pods_that_are_written_out_are_still_to_be_charged_to_a_quota(used: Object | None) -> None:
+    """Those of the cluster have been: whether somebody counts for the quota, or muster does."""
+    cluster = [node("n-0"), resource_quota("few", {"pods": "3"}, used), pod("runs", 1, node="n-0")]
+    cluster.append(pod("waits", 1))
+    found = ask([pod("a", 1), pod("b", 1)], *cluster)
+    assert codes(found) == [
+        ("default/a", "place"),
+        ("default/b", "QuotaExceeded"),
+        ("default/waits", "place"),
+    ]
+    assert found.decisions[1].reason is not None
+    assert found.decisions[1].reason["message"] == (
+        "ResourceQuota few of namespace default has 1 of pods left, of which 1 are kept for gangs that "
+        "start; the pods that are to be created ask for 1"
+    )
+    group = [pod_group("g", 2), pod("a", 1, group="g"), pod("b", 1, group="g")]
+    assert codes(ask(group, *cluster))[0] == ("default/g", "QuotaExceeded")
+    there = ask([pod("waits", 1)], *cluster)
+    assert codes(there) == [("default/waits", "place")]
+
+
+def test_of_a_group_as_many_are_placed_as_there_is_quota_for() -> None:
+    cluster = [node("n-0"), resource_quota("few", {"pods": "2", "requests.nvidia.com/gpu": "8"}, {})]
+    found = ask([pod_group("g", 2), *(pod(name, 1, group="g") for name in "abc")], *cluster)
+    assert brief(found) == [("default/g", "place", {"default/a": "n-0", "default/b": "n-0"})]
+
+
+def test_pods_of_an_independent_job_are_charged_one_by_one() -> None:
+    quota = resource_quota("few", {"requests.nvidia.com/gpu": "2"}, {})
+    found = ask([job("j", 3, 1, gang=False)], node("n-0"), quota)
+    assert [code for _, code in codes(found)] == ["place", "place", "QuotaExceeded"]
+
+
+def test_what_a_quota_wants_stated_is_missed_before_the_pod_is_made() -> None:
+    quota = resource_quota("cpus", {"requests.cpu": "2"}, {})
+    found = ask([pod("a", 1), pod_group("g", 1), pod("b", 1, group="g")], node("n-0"), quota, pod("old", 1))
+    assert dict(codes(found)) == {
+        "default/a": "QuotaExceeded",
+        "default/g": "QuotaExceeded",
+        "default/old": "place",
+    }
+    messages = [each.reason["message"] for each in found.decisions if each.reason is not None]
+    told = "ResourceQuota cpus counts requests.cpu; its pods must state resources.requests.cpu"
+    assert sorted(messages) == [told, f"pod b: {told}"]

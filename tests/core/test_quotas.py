@@ -75,6 +75,21 @@ def test_who_is_refused_keeps_nobody_whose_pods_are_there(count: int) -> None:
     assert refused(muster, "charged").startswith("ResourceQuota compute of namespace ml has 1 of pods left")
 
 
+def test_pods_of_one_gang_are_charged_each_in_its_namespace() -> None:
+    muster = cluster(pods=2)
+    muster.apply(QuotaChanged("web", "compute", (("pods", 3), ("requests.nvidia.com/gpu", 3))))
+    charges = (("compute", REQUESTS),)
+    one = PodSet("a", shape(gpu=1), 2, 1, uncreated=2, quotas=charges)
+    other = PodSet("b", shape(gpu=1), 4, 4, namespace="web", uncreated=4, quotas=charges)
+    muster.apply(GangSubmitted(replace(gang("g", one, other, minimum=5), namespace="ml")))
+    assert not assigns(muster.decide(0.0))
+    assert refused(muster, "g").startswith("ResourceQuota compute of namespace web has 3 of pods left; ")
+    least = replace(other, min_count=3)
+    muster.apply(GangSubmitted(replace(gang("g", one, least, minimum=4), namespace="ml")))
+    (assigned,) = assigns(muster.decide(1.0))
+    assert sorted(place.pod_set for place in assigned.nodes) == ["a", "a", "b", "b", "b"]
+
+
 def test_other_namespaces_have_their_own() -> None:
     muster = cluster(pods=0)
     submit(muster, "g", 4, namespace="web")

@@ -149,9 +149,7 @@ class Admission:
         full = isinstance(granted, Full)
         answer = granted.want if isinstance(granted, Full) else granted
         if self._quotas.concern(state):
-            assert state.gang is not None
-            room = self._quotas.room(state.gang.namespace)
-            parts = cut(answer, room, self._quotas.charges(state))
+            parts = cut(answer, self._quotas.room(state), self._quotas.charges(state))
             answer = self._wants.of(parts, answer.need, answer.rules)
         if answer is want:
             return Offer(want, state.vacant, full=full)

@@ -119,7 +119,9 @@ class Line:
         gang = state.gang
         if not state.plain or gang is None:
             return state.id
-        charged = tuple([(s.name, s.uncreated, s.quotas) for s in gang.pod_sets if s.uncreated and s.quotas])
+        charged = tuple(
+            [(s.name, s.namespace, s.uncreated, s.quotas) for s in gang.pod_sets if s.uncreated and s.quotas]
+        )
         if charged and state.begun:
             return state.id  # places that it holds have been charged already
         kind: tuple[Hashable, ...]

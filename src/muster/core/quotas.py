@@ -12,7 +12,7 @@ Which quotas count for a pod, and what each charges, is worked out from its temp
 
 from collections.abc import Iterator, Mapping
 
-from muster.core.gang import Amounts, GangId, PodSet
+from muster.core.gang import Amounts, Gang, GangId, PodSet
 from muster.core.gangs import GangState
 from muster.core.placement import Want
 from muster.core.wording import bare
@@ -52,7 +52,7 @@ class Quotas:
         for name, amounts in self._of.pop(state.id, ()):
             _add(self._promised[name], amounts, -1)
         kept = [
-            ((state.gang.namespace, quota), _times(amounts, count))
+            (_name(state.gang, pod_set, quota), _times(amounts, count))
             for pod_set in (state.gang.pod_sets if state.gang is not None else ())
             if state.gang is not None and (count := min(pod_set.uncreated, _held(state, pod_set.name)))
             for quota, amounts in pod_set.quotas
@@ -92,7 +92,7 @@ class Quotas:
         assert gang is not None
         return {
             pod_set.name: {
-                f"{quota}: {resource}": amount
+                _told(_name(gang, pod_set, quota), resource): amount
                 for quota, amounts in pod_set.quotas
                 for resource, amount in amounts
             }
@@ -100,12 +100,15 @@ class Quotas:
             if pod_set.uncreated > _held(state, pod_set.name)
         }
 
-    def room(self, namespace: str) -> dict[str, int]:
+    def room(self, state: GangState) -> dict[str, int]:
+        """What the quotas that count for its pods have left."""
+        gang = state.gang
+        assert gang is not None
+        names = {_name(gang, pod_set, quota) for pod_set in gang.pod_sets for quota, _ in pod_set.quotas}
         return {
-            f"{quota}: {resource}": amount - self._promised.get((namespace, quota), {}).get(resource, 0)
-            for (of, quota), room in self._rooms.items()
-            if of == namespace
-            for resource, amount in room.items()
+            _told(name, resource): amount - self._promised.get(name, {}).get(resource, 0)
+            for name in sorted(names)
+            for resource, amount in self._rooms.get(name, {}).items()
         }
 
     def _minimum(self, state: GangState, want: Want) -> Iterator[tuple[Name, Amounts]]:
@@ -122,7 +125,15 @@ class Quotas:
             more = min(pod_set.uncreated, held + count) - min(pod_set.uncreated, held)
             if more > 0:
                 for quota, amounts in pod_set.quotas:
-                    yield (gang.namespace, quota), _times(amounts, more)
+                    yield _name(gang, pod_set, quota), _times(amounts, more)
+
+
+def _name(gang: Gang, pod_set: PodSet, quota: str) -> Name:
+    return pod_set.namespace or gang.namespace, quota
+
+
+def _told(name: Name, resource: str) -> str:
+    return f"{name[0]}/{name[1]}: {resource}"
 
 
 def _held(state: GangState, pod_set: str) -> int:

@@ -296,7 +296,11 @@ class Mirror:
         for key in [key for key in self._rooms if key[0] == namespace and key[1] not in quotas]:
             del self._rooms[key]
             changes.events.append(QuotaRemoved(*key))
-        pods = [pod for name, pod in self.world.pods.items() if name[0] == namespace] if quotas else []
+        pods = [
+            pod
+            for name, pod in (self.world.pods.items() if quotas else ())
+            if name[0] == namespace and pod.metadata.uid not in self.world.uncreated
+        ]
         for name, quota in quotas.items():
             left = room(quota, pods)
             if self._rooms.get((namespace, name)) != left:

@@ -8,7 +8,7 @@ from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
-from muster.translate import marks, network
+from muster.translate import marks, network, quotas
 from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
@@ -44,12 +44,16 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
                 if gates
                 else None
             )
+            or quotas.forbidden(pod, world)
         )
+    uncreated, charges = quotas.proposed([pod], world)
     queue, _ = marks.queue(owners, ())
     place = None if gates else Place(MAIN, 0)
     gang = Gang(
         id=GangId(f"{key.namespace}/{key.name}"),
-        pod_sets=(PodSet(MAIN, shape, 1, 1, labels=labels_of(meta.labels)),),
+        pod_sets=(
+            PodSet(MAIN, shape, 1, 1, labels=labels_of(meta.labels), uncreated=uncreated, quotas=charges),
+        ),
         min_count=1,
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         priority=number if isinstance(number, int) else 0,

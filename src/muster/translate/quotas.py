@@ -5,6 +5,9 @@ it names: `pods`, requests and limits of the pod as a whole, extended resources 
 says about other objects (services, claims) is not asked here. A pod that does not state what a quota of CPU
 or memory charges would be refused by the API server, and so its gang is, with the field's name.
 
+A pod that is there has been charged. One that is only proposed (`World.uncreated`) is still to be, as are
+those that a Job's controller has yet to make.
+
 What is used is read from the quota's status. Where nobody keeps that up to date (the embedded cluster has no
 quota controller), it is counted from the pods that there are.
 
@@ -18,6 +21,7 @@ from muster.api import quantity
 from muster.api.core_v1 import Pod, PodSpec, ResourceQuota, ScopeSelectorRequirement
 from muster.core.gang import Amounts, Code, Gate
 from muster.translate.requests import limits, requests
+from muster.translate.world import World
 
 #: What a quota may charge for pods of themselves; without a prefix it means requests.
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -34,6 +38,30 @@ def charged(quotas: Iterable[ResourceQuota], spec: PodSpec) -> tuple[tuple[str, 
         if names and matches(quota, spec):
             found.append((quota.metadata.name, tuple((name, _charge(name, spec)) for name in names)))
     return tuple(found)
+
+
+def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, Amounts], ...]]:
+    """Of pods that ask for the same, how many are only proposed, and what one is charged, by quota.
+
+    If they are charged differently (for their limits, or by quotas of a scope), it is as the dearest.
+    """
+    count = 0
+    dearest: dict[str, dict[str, int]] = {}
+    for pod in pods if world.uncreated else ():
+        if pod.metadata.uid in world.uncreated:
+            count += 1
+            for name, amounts in charged(world.quotas_in(pod.metadata.namespace), pod.spec):
+                known = dearest.setdefault(name, {})
+                known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
+    charges = tuple((name, tuple(sorted(amounts.items()))) for name, amounts in sorted(dearest.items()))
+    return (count if charges else 0), charges
+
+
+def forbidden(pod: Pod, world: World) -> Gate | None:
+    """Why the API server would not create this pod, if it is only proposed."""
+    if pod.metadata.uid not in world.uncreated:
+        return None
+    return refusal(world.quotas_in(pod.metadata.namespace), pod.spec)
 
 
 def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:

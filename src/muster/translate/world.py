@@ -70,6 +70,8 @@ class World:
     def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
         self.schedulers = schedulers
         self.whole = whole
+        #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
+        self.uncreated: set[str] = set()
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the layers of the network topology
         self.layers = Layers()

@@ -43,10 +43,12 @@ def propose(
     if there:
         shown = ", ".join(sorted(there)[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "")
         notes.append(f"in the cluster already, and planned as they stand there: {shown}")
+    world = picture.mirror.world
+    world.uncreated.update(each.metadata.uid for each in fresh.items.values() if isinstance(each, Pod))
     jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
     picture.put_all(Objects({name: each for name, each in fresh.items.items() if name not in jobs}))
     for name, owner in jobs.items():
-        if _is_gang(owner, picture.mirror.world):
+        if _is_gang(owner, world):
             picture.put(name, _admitted(owner))
         elif owner.spec.suspend:
             refusals[GangId(owner.key)] = Gate(
@@ -60,6 +62,7 @@ def propose(
                 continue
             for pod in pods:
                 uids.add(pod.metadata.uid)
+                world.uncreated.add(pod.metadata.uid)
                 picture.put((kinds.POD, pod.metadata.namespace, pod.metadata.name), pod)
     return uids, refusals
 

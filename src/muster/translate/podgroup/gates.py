@@ -15,6 +15,7 @@ from muster.translate.podgroup.members import Pods
 from muster.translate.podgroup.reading import KINDS, Reading
 from muster.translate.pods import asked
 from muster.translate.priority import chosen, priority
+from muster.translate.quotas import forbidden
 from muster.translate.world import World
 
 
@@ -74,6 +75,7 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
             marks.refusal(pod.metadata, of_pods=True)
             or asked(pod, world).refusal
             or (number if isinstance(number, Gate) else None)
+            or forbidden(pod, world)
         )
         if gate is not None:
             return Gate(gate.code, f"pod {pod.metadata.name}: {gate.message}")

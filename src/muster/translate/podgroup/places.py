@@ -15,6 +15,7 @@ from muster.translate.places import Block, fill, planned
 from muster.translate.podgroup.members import Pods
 from muster.translate.podgroup.pod_sets import PODS, common, own_labels, pod_set_name
 from muster.translate.pods import asked
+from muster.translate.quotas import proposed
 from muster.translate.world import World
 
 
@@ -54,7 +55,8 @@ def places_of(pods: Pods, before: Group | None, lacking: int, world: World, pref
         # those that run claim their places before those that have ended
         block = Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal), lost=gaps)
         found = fill(block, before)
-        places.pod_sets.append(PodSet(name, shape, count, labels=labels))
+        uncreated, charges = proposed(alike, world)
+        places.pod_sets.append(PodSet(name, shape, count, labels=labels, uncreated=uncreated, quotas=charges))
         vacant = [Place(name, gap) for gap in gaps if Place(name, gap) not in found.values()]
         awaited = vacant[: max(lacking - places.awaited, 0)]
         taken: set[Place | None] = set(awaited)
