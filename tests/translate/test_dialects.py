@@ -113,8 +113,8 @@ def test_a_single_pod_that_ends_or_leaves() -> None:
         (pod(labels={names.GPU_SHARE: "0.25"}), Code.INVALID),
         (pod(spec=pod_spec(priorityClassName="x")), Code.INVALID),
         (pod(spec=pod_spec(resourceClaims=[{"name": "x"}])), Code.INVALID),
-        (pod(annotations={"gang.scheduling.koordinator.sh/name": "g"}), Code.INVALID),
-        (pod(labels={"pod-group.scheduling.sigs.k8s.io/name": "g"}), Code.INVALID),
+        (pod(annotations={"gang.scheduling.koordinator.sh/name": "g!"}), Code.INVALID),
+        (pod(labels={"pod-group.scheduling.sigs.k8s.io/name": "G"}), Code.INVALID),
     ],
 )
 def test_gates_of_a_single_pod(one: Resource, code: Code) -> None:

@@ -44,6 +44,16 @@ def group(members: int, pods: int, name: str = "g", label: str = "g") -> str:
     return text
 
 
+def described(least: str, pods: int) -> str:
+    """A gang without a PodGroup."""
+    prefix, text = "gang.scheduling.koordinator.sh", ""
+    for i in range(pods):
+        meta = f"  name: p{i}\n  annotations:\n    {prefix}/name: g\n"
+        meta += f"    {prefix}/min-available: '{least}'\n" if least else ""
+        text += f"---\napiVersion: v1\nkind: Pod\nmetadata:\n{meta}spec: {POD}\n"
+    return text
+
+
 RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
 
 
@@ -82,6 +92,22 @@ RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
         (group(3, 2), None, "warning", 4, "is 3, but the file has 2 pods"),
         (group(2, 2), None, None, 0, ""),
         (group(0, 1, label="h"), None, "warning", 8, "there is no PodGroup h in this file"),
+        (described("2", 2), None, None, 0, ""),
+        (described("3", 2), None, "warning", 8, "is 3, but the file has 2 pods of this gang at a time"),
+        (
+            described("few", 1),
+            None,
+            "warning",
+            8,
+            "needs gang.scheduling.koordinator.sh/min-available: how many",
+        ),
+        (
+            described("", 1),
+            None,
+            "warning",
+            7,
+            "needs gang.scheduling.koordinator.sh/min-available: how many",
+        ),
     ],
 )
 def test_lints(text: str, mode: Any, severity: str | None, line: int, words: str) -> None:

@@ -14,11 +14,16 @@ GROUP: Final = "scheduling.koordinator.sh"
 TOPOLOGY_SPEC: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
 #: On pods: the pod's place in the gang's own order.
 TOPOLOGY_INDEX: Final = "gang.scheduling.koordinator.sh/network-topology-index"
-#: On PodGroups: JSON, a list of `namespace/name` of PodGroups that are one gang.
+#: On PodGroups and pods: JSON, a list of `namespace/name` of PodGroups that are one gang.
 GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
 
-#: On pods: a gang without a PodGroup, by annotation and by label. Not read, and never passed over.
-BY_NAME: Final = ("gang.scheduling.koordinator.sh/name", "pod-group.scheduling.sigs.k8s.io/name")
+#: On pods: the gang of one that names no PodGroup by label, and how many of it must run together. Labels of
+#: an earlier time come first.
+BY_NAME: Final = ("pod-group.scheduling.sigs.k8s.io/name", "gang.scheduling.koordinator.sh/name")
+MIN_AVAILABLE: Final = (
+    "pod-group.scheduling.sigs.k8s.io/min-available",
+    "gang.scheduling.koordinator.sh/min-available",
+)
 
 #: The one ClusterNetworkTopology that is read.
 DEFAULT: Final = "default"

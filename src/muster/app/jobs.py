@@ -21,8 +21,9 @@ from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT, JobSet
+from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.api.scheduling import PodGroup
 from muster.app.pods import first_failure
 from muster.core.gang import Code
 from muster.kube.client import Client
@@ -146,7 +147,7 @@ def views(objects: Objects) -> list[JobView]:
         )
         for kind, group in objects.pod_groups
     ]
-    found += _absent_groups(objects, pods_of)
+    found += _absent_groups(objects, pods_of, gangs_of)
     found += [_pod(pod) for pod in alone]
     return sorted(found, key=lambda view: (view.created is None, view.created, view.namespace, view.name))
 
@@ -271,7 +272,9 @@ def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs
     )
 
 
-def _absent_groups(objects: Objects, pods_of: dict[str, list[Pod]]) -> Iterator[JobView]:
+def _absent_groups(
+    objects: Objects, pods_of: dict[str, list[Pod]], gangs_of: dict[str, list[Gang]]
+) -> Iterator[JobView]:
     """The views of PodGroups that pods name and that are not there. Pods that leave name none any more."""
     there = {_group_key(kind, group) for kind, group in objects.pod_groups}
     for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):
@@ -287,8 +290,8 @@ def _absent_groups(objects: Objects, pods_of: dict[str, list[Pod]]) -> Iterator[
             _, namespace, name = key.split("/")
             created = min((t for pod in pods if (t := pod.metadata.creation_timestamp)), default=None)
             meta = ObjectMeta(name=name, namespace=namespace, creation_timestamp=created)
-            gang = gangs.get(key)
-            yield _pod_group(kind, PodGroup(metadata=meta), pods, [gang] if gang else [])
+            found = [gangs[key]] if key in gangs else gangs_of[key]
+            yield _pod_group(kind, PodGroup(metadata=meta), pods, found)
 
 
 def _pod(pod: Pod) -> JobView:
@@ -358,10 +361,9 @@ def _held_back(pod: Pod) -> tuple[str, str] | None:
 
 
 def _group_of(pod: Pod) -> str | None:
-    for group, label in POD_GROUP_LABEL.items():
-        if name := pod.metadata.labels.get(label):
-            return f"{group}/{pod.metadata.namespace}/{name}"
-    return None
+    meta = pod.metadata
+    groups = (f"{group}/{meta.namespace}/{name}" for group, name in pod_groups(meta.labels, meta.annotations))
+    return next(groups, None)
 
 
 def _group_key(kind: Kind[PodGroup], group: PodGroup) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from muster.api.base import Object
 from muster.api.kinds import BY_NAME, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api.membership import pod_groups
 from muster.app.follow import Followed
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Unanswered, Unreachable
@@ -71,7 +71,7 @@ def _job(item: Item) -> Followed:
     kind = BY_NAME[item.object["apiVersion"], item.object["kind"]]
     metadata = item.object["metadata"]
     if kind is POD:
-        for group in (POD_GROUP_X, POD_GROUP_SIGS):
-            if name := metadata.get("labels", {}).get(POD_GROUP_LABEL[group.group]):
-                return Followed(group, metadata["namespace"], name)
+        for group, name in pod_groups(metadata.get("labels", {}), metadata.get("annotations", {})):
+            of = next(found for found in (POD_GROUP_X, POD_GROUP_SIGS) if found.group == group)
+            return Followed(of, metadata["namespace"], name)
     return Followed(kind, metadata["namespace"], metadata["name"])

@@ -22,8 +22,8 @@ from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch, Requeue
@@ -97,9 +97,10 @@ def groups_of(pod: Pod) -> list[str]:
     """The group objects that a pod may be a member of, as `apiVersion kind namespace/name`."""
     meta = pod.metadata
     groups = [
-        _group(kind, meta.namespace, meta.labels[label])
+        _group(kind, meta.namespace, name)
+        for group, name in pod_groups(meta.labels, meta.annotations)
         for kind in (POD_GROUP_X, POD_GROUP_SIGS)
-        if (label := POD_GROUP_LABEL[kind.group]) in meta.labels
+        if kind.group == group
     ]
     if JOBSET_NAME in meta.labels:
         groups.append(_group(JOBSET, meta.namespace, meta.labels[JOBSET_NAME]))

@@ -23,7 +23,8 @@ from datetime import datetime
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.api.membership import pod_groups
+from muster.api.scheduling import PodGroup
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.effects import AnyKind, Effect, Patch
@@ -46,7 +47,7 @@ def controller(kind: AnyKind) -> Controller[Observed]:
             return None
         return Observed(kind, group, tuple(caches[POD].by(GROUP, f"{kind.api_version} {kind.kind} {key}")))
 
-    watches = (Watch(kind, itself), Watch(POD, _named(POD_GROUP_LABEL[kind.group])))
+    watches = (Watch(kind, itself), Watch(POD, _named(kind.group)))
     return Controller(f"podgroup {kind.group}", watches, observe, reconcile, (POD_INDEX,), SETTLE)
 
 
@@ -128,12 +129,13 @@ def _occupied_by(pods: tuple[Pod, ...]) -> str:
     return ",".join(sorted(f"{meta.namespace}/{owner.name}" for owner in meta.owner_references))
 
 
-def _named(label: str) -> Callable[[Change], Iterable[str]]:
-    """The PodGroup that the changed pod's label names."""
+def _named(api_group: str) -> Callable[[Change], Iterable[str]]:
+    """The PodGroup that the changed pod names."""
 
     def keys(change: Change) -> Iterable[str]:
         for pod in change.objects:
-            if name := pod.metadata.labels.get(label):
-                yield f"{pod.metadata.namespace}/{name}"
+            for group, name in pod_groups(pod.metadata.labels, pod.metadata.annotations):
+                if group == api_group:
+                    yield f"{pod.metadata.namespace}/{name}"
 
     return keys

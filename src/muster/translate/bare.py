@@ -78,9 +78,10 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 
 def _named_gang(meta: ObjectMeta) -> Gate | None:
-    """Invalid, if it means to be one of many: alone it would start without them."""
+    """Invalid, if it means to be one of many, but not in a way that could be read: alone it would start
+    without them."""
     for key in BY_NAME:
         if gang := mark(meta, key):
-            message = f"{key} names the gang {gang} and no PodGroup, which muster does not read"
-            return Gate(Code.INVALID, f"{message}; write a PodGroup, and label its pods")
+            message = f"{key} is {gang[:80]!r}; write the gang's name in lower-case letters, digits, - and ."
+            return Gate(Code.INVALID, message)
     return None

@@ -12,7 +12,7 @@ from muster.api.base import Object, ObjectMeta
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, convert
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api.membership import pod_groups
 from muster.core.gang import Amounts, Code, Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.pods import asked, labels_of, scheduling_gates
@@ -91,8 +91,9 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
 
 
 def _pod_group(template: PodTemplate) -> str:
-    """The PodGroup that the pods' labels name; "" without one."""
-    return next(filter(None, map(template.metadata.labels.get, POD_GROUP_LABEL.values())), "")
+    """The PodGroup that the pods name, or stand for; "" without one."""
+    meta = template.metadata
+    return next((name for _, name in pod_groups(meta.labels, meta.annotations)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -
         return own
     if not marks.namespace_gang(meta.namespace, world):
         return False
-    labels = [at(template, "metadata", "labels") for template in templates]
-    return not any(label in found for found in labels for label in POD_GROUP_LABEL.values())
+    metas = [at(template, "metadata") for template in templates]
+    return not any(name for meta in metas for name in pod_groups(at(meta, "labels"), at(meta, "annotations")))
 
 
 def at(obj: Object, *path: str) -> Object:

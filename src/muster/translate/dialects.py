@@ -3,7 +3,8 @@
 A dialect is a module with `read(key, world, before) -> Group | None`. Adding one adds its file, a
 member of `Dialect`, and its lines in `_READ`, `group_of` and `keys_touched` here.
 
-A pod belongs to the PodGroup that its label names; else to the JobSet or Job that controls it, if that
+A pod belongs to the PodGroup that its label names, or to the gang that it describes itself
+(`described.py`); else to the JobSet or Job that controls it, if that
 is a gang; else it is a gang of one. A pod whose Job or JobSet has not been seen yet belongs to nobody:
 taking it for a gang of one would bind it alone a moment before its gang is known. (In a world that is
 whole there is nothing to wait for.)
@@ -12,6 +13,7 @@ whole there is nothing to wait for.)
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from muster import names
@@ -36,15 +38,17 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    POD_GROUP_SIGS,
     PRIORITY_CLASS,
     RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.api.membership import pod_groups
+from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import StorageClass
 from muster.core.gang import GangId
-from muster.translate import bare, ganggroup, job, jobset, marks, podgroup
+from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
@@ -86,9 +90,8 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     meta = pod.metadata
     if not ours(pod.spec.scheduler_name, world):
         return None
-    for api_group, label in POD_GROUP_LABEL.items():
-        if name := meta.labels.get(label):
-            return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
+    for api_group, name in pod_groups(meta.labels, meta.annotations):
+        return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
     alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
     controller = controller_of(pod)
     if controller is None or controller.kind != JOB.kind:
@@ -188,6 +191,8 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
             yield key
         # it may have been a gang of one until now
         yield GroupKey(Dialect.POD, meta.namespace, meta.name)
+        if described.gang_of(obj):
+            yield from _touched_by(POD_GROUP_SIGS, described.told_by(obj), world)
     elif kind is JOB:
         assert isinstance(obj, Job)
         yield GroupKey(Dialect.JOB, meta.namespace, meta.name)
@@ -201,7 +206,8 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
     elif kind.kind == "PodGroup":
         assert isinstance(obj, PodGroup)
         dialect = _POD_GROUP_DIALECTS[kind.group]
-        for namespace, name in {*ganggroup.named(obj), (meta.namespace, meta.name)}:
+        said = (obj, *world.described(kind, meta.namespace, meta.name))
+        for namespace, name in {(meta.namespace, meta.name), *chain(*map(ganggroup.named, said))}:
             yield GroupKey(dialect, namespace, name)
         for other in world.naming(kind, meta.namespace, meta.name):
             yield GroupKey(dialect, *ganggroup.home(other))

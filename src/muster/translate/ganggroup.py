@@ -1,8 +1,9 @@
-"""GangGroups: several of Koordinator's PodGroups that are one gang, since each names all of them.
+"""GangGroups: several of Koordinator's gangs that are one, since each names all of them.
 
 The annotation `…/groups` is a JSON list of `namespace/name`. The first of them in order is the gang's
 *home*: the gang is read, recorded and named there, in that namespace. All PodGroups of one GangGroup must
-say the same, and all must be there, or the gang does not start: half of a list is no agreement.
+say the same, and all must be there, or the gang does not start: half of a list is no agreement. Of a gang
+without a PodGroup its pods say it (`described.py`).
 
 Source: koordinator, apis/extension/coscheduling.go; docs/proposals/scheduling/20220901-gangGroup.md.
 """

@@ -2,9 +2,11 @@
 
 The mirror puts objects in and takes them out; everything else in this package only reads. Every
 index is keyed by what the objects say about themselves (controller uid, PodGroup label), so that
-objects may arrive in any order and an index never has to be repaired afterwards.
+objects may arrive in any order and an index never has to be repaired afterwards. A gang that pods describe
+without a PodGroup has one here nevertheless (`described.py`).
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -33,9 +35,11 @@ from muster.api.kinds import (
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+from muster.api.membership import pod_groups
+from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
-from muster.translate import ganggroup
+from muster.translate import described, ganggroup
+from muster.translate.described import Described
 from muster.translate.layers import Layers, layers
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
@@ -80,26 +84,16 @@ class World:
         self._pods_of: dict[str, dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
+        #: by gang that pods describe, these pods, the oldest first: when they were created, and their names
+        self._describing: dict[Name, list[tuple[float, str]]] = {}
 
     def put(self, kind: Kind[R], obj: R) -> R | None:
         """Takes in an object as it is now; returns it as it was, None if it is new."""
-        name = (obj.metadata.namespace, obj.metadata.name)
-        before: R | None = self._objects[kind].get(name)
-        if before is not None:
-            self._unindex(kind, name, before)
-        self._objects[kind][name] = obj
-        for index, key in self._keys(kind, obj):
-            index.setdefault(key, {})[name] = obj
-        self._changed(kind)
-        return before
+        return self._replace(kind, (obj.metadata.namespace, obj.metadata.name), obj)
 
     def drop(self, kind: Kind[R], namespace: str, name: str) -> R | None:
         """Forgets an object; returns it as it was, None if it was not known."""
-        before: R | None = self._objects[kind].pop((namespace, name), None)
-        if before is not None:
-            self._unindex(kind, (namespace, name), before)
-        self._changed(kind)
-        return before
+        return self._replace(kind, (namespace, name), None)
 
     def quotas_in(self, namespace: str) -> list[ResourceQuota]:
         """By name. Hardly any namespace has more than one or two."""
@@ -138,8 +132,14 @@ class World:
         return self._objects[POD]
 
     def pod_groups(self, kind: Kind[PodGroup]) -> Mapping[Name, PodGroup]:
-        """PodGroups of one of the two API groups."""
+        """PodGroups of one of the two API groups; `Described` where there is none and pods say what it is."""
         return self._objects[kind]
+
+    def described(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Described]:
+        """What the two oldest of the pods that describe this gang say of it: who counts, and who did, if the
+        first has just come."""
+        oldest = self._describing.get((namespace, name), ())[:2] if kind is POD_GROUP_SIGS else ()
+        return [described.told_by(self.pods[namespace, pod]) for _, pod in oldest]
 
     def jobs_of(self, uid: str) -> list[Job]:
         """Jobs controlled by the object with this uid, by name."""
@@ -150,16 +150,12 @@ class World:
         return _by_name(self._pods_of.get(uid))
 
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Pod]:
-        """Pods whose label names this PodGroup, whether it exists or not, by name."""
+        """Pods that name this PodGroup, whether it exists or not, by name."""
         return _by_name(self._pods_in.get((kind.group, namespace, name)))
 
     def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
         """PodGroups whose GangGroup has this one among its own, by name; itself too, if it is there."""
         return _by_name(self._naming.get((kind.group, namespace, name)))
-
-    def _changed(self, kind: Kind[Any]) -> None:
-        if kind is CLUSTER_NETWORK_TOPOLOGY:
-            self.layers = layers(self._objects[kind].get(("", DEFAULT)))
 
     def owners_of(self, pod: Pod) -> Iterator[Resource]:
         """The Job that controls a pod, and the JobSet that controls the Job, as far as they are there."""
@@ -174,6 +170,49 @@ class World:
         )
         if jobset is not None and controller is not None and jobset.metadata.uid == controller.uid:
             yield jobset
+
+    def _replace(self, kind: Kind[R], name: Name, obj: R | None) -> R | None:
+        before: R | None = self._objects[kind].pop(name, None)
+        if before is not None:
+            self._unindex(kind, name, before)
+        if obj is not None:
+            self._objects[kind][name] = obj
+            for index, key in self._keys(kind, obj):
+                index.setdefault(key, {})[name] = obj
+        if kind is CLUSTER_NETWORK_TOPOLOGY:
+            self.layers = layers(self._objects[kind].get(("", DEFAULT)))
+        elif kind is POD_GROUP_SIGS and obj is None:
+            self._describe(name)
+        elif kind is POD:
+            for gang in self._note(before, there=False) | self._note(obj, there=True):
+                self._describe(gang)
+        return before
+
+    def _note(self, pod: Resource | None, *, there: bool) -> set[Name]:
+        """Notes who describes which gang; returns the gang."""
+        if not isinstance(pod, Pod) or not (gang := described.gang_of(pod)):
+            return set()
+        if self.schedulers is not None and pod.spec.scheduler_name not in self.schedulers:
+            return set()
+        name, created = (pod.metadata.namespace, gang), pod.metadata.creation_timestamp
+        entry = (created.timestamp() if created is not None else 0.0, pod.metadata.name)
+        pods = self._describing.setdefault(name, [])
+        if there:
+            insort(pods, entry)
+        else:
+            del pods[bisect_left(pods, entry)]
+        return {name}
+
+    def _describe(self, gang: Name) -> None:
+        """What the oldest pod says stands for the PodGroup of this name as long as there is none."""
+        pods = self._describing.get(gang)
+        known = self._objects[POD_GROUP_SIGS].get(gang)
+        if not pods and pods is not None:
+            del self._describing[gang]
+        if known is None or isinstance(known, Described):
+            told = described.told_by(self.pods[gang[0], pods[0][1]]) if pods else None
+            if told != known:
+                self._replace(POD_GROUP_SIGS, gang, told)
 
     def _unindex(self, kind: Kind[Any], name: Name, obj: Resource) -> None:
         for index, key in self._keys(kind, obj):
@@ -193,10 +232,8 @@ class World:
             for namespace, member in ganggroup.named(obj):
                 yield self._naming, (kind.group, namespace, member)
         if kind is POD:
-            for group, label in POD_GROUP_LABEL.items():
-                name = obj.metadata.labels.get(label)
-                if name:
-                    yield self._pods_in, (group, obj.metadata.namespace, name)
+            for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations):
+                yield self._pods_in, (group, obj.metadata.namespace, name)
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:

@@ -15,6 +15,8 @@ from muster import names
 from muster.api import duration
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.api.koordinator_v1alpha1 import BY_NAME, MIN_AVAILABLE
+from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.workloads import dns, markers
 from muster.workloads.demand import PodSet, pod_sets
@@ -119,12 +121,11 @@ def _members_of_groups(job: JobFile) -> Iterator[Finding]:
     members: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], tuple[Item, Path]] = {}
     for item, path, pod_set in _templates(job):
-        labels = pod_set.template.get("metadata", {}).get("labels", {})
-        for group, label in POD_GROUP_LABEL.items():
-            if name := labels.get(label):
-                key = (group, item.object["metadata"].get("namespace", ""), name)
-                members[key] += pod_set.count
-                first.setdefault(key, (item, (*path, "metadata", "labels", label)))
+        meta = pod_set.template.get("metadata", {})
+        for group, name in pod_groups(meta.get("labels", {}), meta.get("annotations", {})):
+            key = (group, item.object["metadata"].get("namespace", ""), name)
+            members[key] += pod_set.count
+            first.setdefault(key, (item, (*path, *_said(meta, POD_GROUP_LABEL[group], *BY_NAME))))
     groups = {_group_key(item.object): item for item in job.items if item.object["kind"] == "PodGroup"}
     for key, item in groups.items():
         wanted = item.object.get("spec", {}).get("minMember", 0)
@@ -132,8 +133,29 @@ def _members_of_groups(job: JobFile) -> Iterator[Finding]:
             message = f"is {wanted}, but the file has {members[key]} pods of this group at a time"
             yield item.report(("spec", "minMember"), message, Severity.WARNING)
     for key, (item, path) in first.items():
-        if key not in groups:
+        if key in groups:
+            continue
+        if path[-1] not in BY_NAME:
             yield item.report(path, f"there is no PodGroup {key[2]} in this file", Severity.WARNING)
+            continue
+        meta = _at(item.object, path[:-2])
+        at = _said(meta, *MIN_AVAILABLE)
+        least = str(meta[at[1]][at[2]]) if at else ""
+        if not (least.isascii() and least.isdecimal() and int(least)):
+            message = f"a gang without a PodGroup needs {MIN_AVAILABLE[-1]}: how many pods must run together"
+            yield item.report((*path[:-3], *at) if at else path, message, Severity.WARNING)
+        elif members[key] < int(least):
+            message = f"is {least}, but the file has {members[key]} pods of this gang at a time"
+            yield item.report((*path[:-3], *at), message, Severity.WARNING)
+
+
+def _said(meta: Object, *keys: str) -> tuple[str, ...]:
+    """Where the first of these marks that is there stands; () if there is none."""
+    for key in keys:
+        for where in ("labels", "annotations"):
+            if meta.get(where, {}).get(key):
+                return "metadata", where, key
+    return ()
 
 
 def _groups_of_kubernetes(job: JobFile) -> Iterator[Finding]:

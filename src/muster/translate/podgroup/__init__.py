@@ -4,8 +4,9 @@ The demand is only known from the pods, so the gang waits until `minMember` of t
 equal shape form a pod set (`pod_sets.py`), and each pod has a place in it (`places.py`). Several PodGroups of
 one GangGroup are one gang, whose minima hold one by one.
 
-A PodGroup that a pod names and that is not there (the object may be applied after the pods) is a gang that
-waits: MembersMissing.
+A gang that pods describe, without a PodGroup, is read as if there were one that says what they do
+(`translate/described.py`). A PodGroup that a pod names by label and that is not there (the object may be
+applied after the pods) is a gang that waits: MembersMissing.
 """
 
 from collections.abc import Iterable

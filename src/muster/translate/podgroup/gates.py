@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.api.base import Kind, mark
-from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.base import Kind, ObjectMeta, mark
+from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
 from muster.api.scheduling import PodGroup
 from muster.core.gang import Code, Gate
 from muster.names import QUEUE
 from muster.translate import ganggroup, marks
 from muster.translate.demand import MOST_PLACES
+from muster.translate.described import Described, minimum_of
 from muster.translate.identity import GroupKey
 from muster.translate.podgroup.members import Pods
 from muster.translate.podgroup.reading import KINDS, Reading
@@ -23,7 +24,7 @@ def gate_of(key: GroupKey, one: Reading, several: bool, world: World) -> Gate | 
     wanted = one.wanted - one.places.awaited
     gate = (
         _refused(one.group, one.pods, wanted, world)
-        or _held(one.group)
+        or _held(one.group, one.pods)
         or _missing(key, one.group, one.pods, wanted)
     )
     if gate is None or not several:
@@ -35,7 +36,7 @@ def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World)
     """What is wrong with the lists of a GangGroup, or with what its PodGroups say besides."""
     for group in groups:
         if why := ganggroup.error(group):
-            return Gate(Code.INVALID, f"PodGroup {group.key}: {why}")
+            return Gate(Code.INVALID, f"{_called(group)}: {why}")
     queues = sorted({queue for group in groups if (queue := mark(group.metadata, QUEUE))})
     if len(queues) > 1:
         message = f"its PodGroups name different queues ({', '.join(queues)}), and a gang waits in one"
@@ -44,14 +45,21 @@ def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World)
     if len(wanted) < 2:
         return None
     there = world.pod_groups(kind)
+    described = any(isinstance(group, Described) for group in groups)
     for name in wanted:
         called = "/".join(name)
         if name not in there:
-            return Gate(Code.MEMBERS_MISSING, f"there is no PodGroup {called} yet, which its GangGroup names")
+            what = "neither PodGroup nor pod of" if described else "no PodGroup"
+            return Gate(Code.MEMBERS_MISSING, f"there is {what} {called} yet, which its GangGroup names")
         if list(ganggroup.named(there[name])) != wanted:
-            message = f"its PodGroups differ in {GROUPS}: {called} does not name all of {len(wanted)}"
+            what = "gangs" if described or isinstance(there[name], Described) else "PodGroups"
+            message = f"its {what} differ in {GROUPS}: {called} does not name all of {len(wanted)}"
             return Gate(Code.INVALID, message)
     return None
+
+
+def _called(group: PodGroup) -> str:
+    return f"pod {group.by}" if isinstance(group, Described) else f"PodGroup {group.key}"
 
 
 def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> Gate | None:
@@ -61,16 +69,18 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
         if isinstance(number := chosen([group.metadata], world), Gate):
             return number
         if wanted < 1:
-            return Gate(Code.INVALID, f"spec.minMember is {wanted}; write how many pods must run together")
+            text, key = f"{wanted}", "spec.minMember"
+            if isinstance(group, Described):
+                text, key = repr(group.minimum[:80]), f"pod {group.by}: {MIN_AVAILABLE[-1]}"
+            return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")
     if len(pods.ready) + len(pods.ended) > MOST_PLACES:
         return Gate(Code.INVALID, f"more than {MOST_PLACES} pods name it; make several groups of them")
     for pod in pods.ready:
         if pod.spec.node_name:
             continue
         number = priority(pod.spec, world)
-        if group is not None and not ganggroup.agree(group, pod.metadata):
-            said = f"pod {pod.metadata.name} says in {GROUPS} what PodGroup {group.key} does not"
-            return Gate(Code.INVALID, f"{said}; write it there")
+        if group is not None and (message := _quarrel(group, pod.metadata)):
+            return Gate(Code.INVALID, message)
         gate = (
             marks.refusal(pod.metadata, of_pods=True)
             or asked(pod, world).refusal
@@ -82,7 +92,23 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
     return None
 
 
-def _held(group: PodGroup | None) -> Gate | None:
+def _quarrel(group: PodGroup, pod: ObjectMeta) -> str:
+    """What a pod says of its gang against what counts; "" if it does not."""
+    if not ganggroup.agree(group, pod):
+        whose, there = f"PodGroup {group.key}", "it there"
+        if isinstance(group, Described):
+            whose, there = f"pod {group.by}, the oldest,", "the same on all"
+        return f"pod {pod.name} says in {GROUPS} what {whose} does not; write {there}"
+    if isinstance(group, Described) and minimum_of(pod) not in ("", group.minimum):
+        said = f"pod {pod.name} says {minimum_of(pod)[:80]!r} in {MIN_AVAILABLE[-1]}"
+        return f"{said}, and pod {group.by}, the oldest, {group.minimum!r}; write the same on all"
+    return ""
+
+
+def _held(group: PodGroup | None, pods: Pods) -> Gate | None:
+    """By its PodGroup; by any of its pods, if there is none that could say so."""
+    if isinstance(group, Described):
+        return next(filter(None, (marks.hold(pod.metadata) for pod in pods.ready)), None)
     return marks.hold(group.metadata) if group is not None else None
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.workloads import markers
 from muster.workloads.findings import Finding
@@ -38,9 +39,9 @@ def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Fin
 
 
 def group_of(template: Object) -> str | None:
-    """The PodGroup that the pods of a template name."""
-    labels = template.get("metadata", {}).get("labels", {})
-    return next((labels[label] for label in POD_GROUP_LABEL.values() if labels.get(label)), None)
+    """The PodGroup that the pods of a template name, or stand for."""
+    meta = template.get("metadata", {})
+    return next((name for _, name in pod_groups(meta.get("labels", {}), meta.get("annotations", {}))), None)
 
 
 def summary(jobs: list[Entry]) -> bool | None:

@@ -1,0 +1,55 @@
+"""Gangs without a PodGroup, which pods describe themselves: Koordinator's annotations, and its older labels.
+
+A pod that names its gang so says what a PodGroup would: how many of them must run together, and which other
+gangs are one with it. What the oldest of them says stands for the PodGroup (`Described`) as long as there is
+none of that name, and is read as one; younger ones have to say the same. Koordinator goes by the pod that it
+has seen first, and passes over what others say; who is the oldest does not depend on who looks, or when.
+
+Source: koordinator, pkg/scheduler/plugins/coscheduling/core/gang.go (tryInitByPodConfig) and
+util/gang_helper.go.
+"""
+
+from muster.api.base import ObjectMeta, mark
+from muster.api.core_v1 import Pod
+from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
+from muster.api.membership import described_gang
+from muster.api.scheduling import PodGroup, PodGroupSpec
+
+#: int32, as `spec.minMember` is.
+_MOST = 2**31 - 1
+
+
+class Described(PodGroup, frozen=True):
+    """What a pod says of its gang."""
+
+    #: the pod's name
+    by: str = ""
+    #: its minimum, as it is written
+    minimum: str = ""
+
+
+def gang_of(pod: Pod) -> str:
+    """The gang that a pod describes; "" if it describes none."""
+    return described_gang(pod.metadata.labels, pod.metadata.annotations)
+
+
+def told_by(pod: Pod) -> Described:
+    """The gang as this pod, which describes one, describes it."""
+    meta, minimum = pod.metadata, minimum_of(pod.metadata)
+    least = int(minimum) if minimum.isascii() and minimum.isdecimal() else 0
+    return Described(
+        metadata=ObjectMeta(
+            name=gang_of(pod),
+            namespace=meta.namespace,
+            creation_timestamp=meta.creation_timestamp,
+            annotations={GROUPS: meta.annotations[GROUPS]} if GROUPS in meta.annotations else {},
+        ),
+        spec=PodGroupSpec(min_member=least if least <= _MOST else 0),
+        by=meta.name,
+        minimum=minimum,
+    )
+
+
+def minimum_of(meta: ObjectMeta) -> str:
+    """How many pods of its gang must run together, as a pod says it; "" if it does not."""
+    return next(filter(None, (mark(meta, key) for key in MIN_AVAILABLE)), "")
