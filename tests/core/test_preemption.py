@@ -363,6 +363,38 @@ def test_who_needs_the_company_of_some_that_it_may_end_lets_them_be() -> None:
     assert ended(made.decide(11.0)) == ["other"]
 
 
+def wants_company(name: str, app: str, gpu: int, where: str = "host") -> PodSet:
+    near = (PodTerm(where, (Requirement("app", Operator.IN, (app,)),), None),)
+    return PodSet(name, replace(shape(gpu=gpu), near=near), 1, 1)
+
+
+def tagged(made: Scheduler, name: str, app: str) -> None:
+    there = made.pods[pod(name, Place("main", 0))]
+    made.apply(replace(there, presence=Presence(namespace="ns", labels=(("app", app),))))
+
+
+def test_who_is_cheapest_to_end_stays_if_several_shapes_need_his_company() -> None:
+    made = scheduler(node(name, gpu=8, labels={"host": name, "rack": "r"}) for name in "ab")
+    friend, *others = (gang(name, of=shape(gpu=4)) for name in ("friend", "one", "two"))
+    foreign(made, "b", 4)
+    running(made, *others, at=1.0)
+    running(made, friend, at=9.0)
+    tagged(made, "friend", "x")
+    sets = wants_company("large", "x", 4, "rack"), wants_company("small", "x", 3, "rack")
+    made.apply(GangSubmitted(gang("high", *sets, priority=1)))
+    assert ended(made.decide(10.0)) == ["one", "two"]
+
+
+def test_of_many_whom_it_may_end_it_lets_those_be_whose_company_it_needs() -> None:
+    made = scheduler([node("a", gpu=8, labels={"host": "a"})])
+    made.apply(node("b", gpu=102, labels={"host": "b"}))
+    running(made, *(gang(f"other-{i:03}", of=shape(gpu=1)) for i in range(102)), at=1.0)
+    running(made, gang("friend", of=shape(gpu=1)), gang("beside", of=shape(gpu=7)), at=9.0)
+    tagged(made, "friend", "x")
+    made.apply(GangSubmitted(gang("high", wants_company("main", "x", 2), priority=1)))
+    assert ended(made.decide(10.0)) == ["beside"]
+
+
 def test_whoever_was_on_a_node_that_is_gone_is_nobodys_victim() -> None:
     made = scheduler([node("a", gpu=4), node("b", gpu=1)])
     running(made, gang("low", count=4))

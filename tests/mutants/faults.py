@@ -195,6 +195,22 @@ FAULTS: Final = (
         ("tests/core/test_preemption.py",),
     ),
     Fault(
+        "whoever is near is not missed when he is ended",
+        "preemption",
+        "core/preemption/company.py",
+        "self._presences.count(question) - sets @ self._going(question)",
+        "self._presences.count(question) - 0 * sets @ self._going(question)",
+        ("tests/core/test_victims.py",),
+    ),
+    Fault(
+        "who is to be kept company may go",
+        "preemption",
+        "core/preemption/trials.py",
+        "yield usable & ~self.table.from_on(self._trials.company.wanted)",
+        "yield usable",
+        ("tests/core/test_preemption.py",),
+    ),
+    Fault(
         "a budget is asked pod by pod",
         "preemption",
         "core/preemption/limits.py",
@@ -601,6 +617,14 @@ FAULTS: Final = (
         "self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)",
         "self._in_domains(level, holders > 9) & self._in_domains(level, crowd > 0)",
         _EVENTS,
+    ),
+    Fault(
+        "surplus that leaves a domain keeps others off it",
+        "topology",
+        "core/topology/exclusion.py",
+        "        return [node for node, pods in gone.items() if pods == there[node]]",
+        "        return []",
+        ("tests/core/test_exclusion.py",),
     ),
     Fault(
         "an exclusive gang goes where others are",

@@ -95,7 +95,7 @@ class Want:
     fits_by_slots: bool = field(init=False)
     #: some part asks for shares of GPUs
     sharing: bool = field(init=False)
-    #: a pod that comes can make room for it: by affinity towards it, or by evening out a spread
+    #: a pod that comes can make room for it: by affinity towards it, or by evening out a required spread
     sociable: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,11 @@ class Want:
         put(self, "bound", rules is not None and rules.begun is not None)
         put(self, "fits_by_slots", len(parts) == 1 and rules is None and not self.constrained)
         put(self, "sharing", any(part.shape.gpu_share for part in parts))
-        put(self, "sociable", any(part.shape.near or part.shape.spread for part in parts))
+        put(self, "sociable", any(_sociable(part.shape) for part in parts))
+
+
+def _sociable(shape: Shape) -> bool:
+    return bool(shape.near) or any(spread.required for spread in shape.spread)
 
 
 class Claim(NamedTuple):

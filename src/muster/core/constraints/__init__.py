@@ -49,7 +49,7 @@ class Constraints:
         self._near = Matching(shape.near) if shape.near else None
         #: the part's pods satisfy their own affinity
         self._meets_itself = bool(shape.near) and all(selects(t, self._presence) for t in shape.near)
-        self._hard = [s for s in shape.spread if s.required]
+        self.hard = [s for s in shape.spread if s.required]
         self._soft = [s for s in shape.spread if not s.required]
         #: domains that are not to be opened
         self.barred: set[Opening] = set()
@@ -75,7 +75,7 @@ class Constraints:
         if self._near is not None:
             yield "podAffinity", self._lonely()
         blocked = None
-        for spread in self._hard:
+        for spread in self.hard:
             domain, counts, counted = self._spread(spread)
             blocked = _either(blocked, domain.index < 0)
             if skew:
@@ -87,7 +87,7 @@ class Constraints:
 
     def even(self, columns: Sequence[int]) -> bool:
         """Whether every required spread holds where this part's pods have been put."""
-        for spread in self._hard:
+        for spread in self.hard:
             domain, counts, counted = self._spread(spread)
             used = np.unique(domain.index[np.array(columns, np.intp)])
             if (used < 0).any() or (counts[used] - fewest(spread, counts, counted) > spread.max_skew).any():
@@ -152,22 +152,22 @@ class Constraints:
         return not any(count[domain.index >= 0].any() for domain in domains)
 
     def _selects(self, spread: Spread) -> bool:
-        return selects(self._term(spread), self._presence)
+        return selects(self.term(spread), self._presence)
 
-    def _term(self, spread: Spread) -> PodTerm:
+    def term(self, spread: Spread) -> PodTerm:
         return PodTerm(spread.key, spread.labels, (self._presence.namespace,))
 
     def _spread(self, spread: Spread) -> tuple[Domain, Longs, Bools]:
         """Its domains, the pods that each has on nodes that count, and which domains have such nodes."""
         domain = self._presences.domains.of(spread.key)
-        count = self._presences.count(Matching((self._term(spread),), leaving=False))
-        nodes = self._counting(spread)
+        count = self._presences.count(Matching((self.term(spread),), leaving=False))
+        nodes = self.counting(spread)
         counts = domain.sums(count * nodes)
         counted = np.zeros(domain.count, np.bool_)
         counted[domain.index[nodes]] = True
         return domain, counts, counted
 
-    def _counting(self, spread: Spread) -> Bools:
+    def counting(self, spread: Spread) -> Bools:
         """Nodes that a spread looks at: with all its keys, and those that the pod may use, as it says."""
         obstacles = self._eligibility.of(self._shape).obstacles
         keeping = Obstacle.GONE
@@ -176,7 +176,7 @@ class Constraints:
         if spread.honor_taints:
             keeping |= Obstacle.TAINT | Obstacle.CORDON | Obstacle.NOT_READY
         nodes: Bools = (obstacles & np.uint8(keeping)) == 0
-        for other in self._hard if spread.required else self._soft:
+        for other in self.hard if spread.required else self._soft:
             nodes &= self._presences.domains.of(other.key).index >= 0
         return nodes
 
@@ -233,7 +233,7 @@ class Constraints:
         limits, needs = [], []
         left = np.zeros_like(caps)
         left[order] = caps[order]
-        for spread in self._hard:
+        for spread in self.hard:
             if not self._selects(spread):
                 continue
             domain, counts, counted = self._spread(spread)

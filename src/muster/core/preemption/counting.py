@@ -23,6 +23,7 @@ from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
 from muster.core.nodes import Bools, Columns, Demand, Ints, Longs, Nodes
 from muster.core.placement import Claim
+from muster.core.preemption.company import Company
 from muster.core.preemption.cuts import Floats, Table
 from muster.core.preemption.limits import Quota
 from muster.names import GPU_SHARE
@@ -89,6 +90,10 @@ class Count:
         self._free: Longs = np.array([_free(nodes, row, self._gpu[1]) for row in rows])
         self._enter(rows)
 
+    @property
+    def shapes(self) -> list[Shape]:
+        return [pods.shape for pods in self._parts]
+
     def _enter(self, rows: list[int]) -> None:
         """Per cut and node what taking it frees there, of the resources that count."""
         table = self._table
@@ -142,6 +147,23 @@ class Count:
         if self._owed(taken).any():
             return False
         return bool(self._able(self.grounds[-1], self._without(taken)).any())
+
+    def enough_each(self, sets: Bools, company: Company) -> Bools:
+        """Of many sets of cuts, a row each, whether the slots suffice, with the company that stays."""
+        freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))
+        freed[:, self._cut, self._column] = self._amount
+        free = self._free[:, None, :] + sets @ freed
+        slots = [np.full(free.shape[1:], np.inf) for _ in self._parts]
+        for p, some in enumerate(slots):
+            for i, amount in self._asked[p]:
+                np.minimum(some, free[i] // amount, out=some)
+            slots[p] = np.maximum(some, 0.0) * self._open[p]
+        of = self.grounds[-1]
+        ground = of[:, None] == np.arange(int(of.max(initial=-1)) + 1)
+        able = self._suffices([some @ ground for some in company.limit(slots, sets)])
+        paid = sets @ self._quota.freed.T >= self._quota.lacking
+        enough: Bools = np.logical_and(able.any(axis=1), paid.all(axis=1))
+        return enough
 
     def bounds(self, rank: int, usable: Bools) -> list[tuple[int, float]]:
         """Domains of a ground that these cuts could clear, and what is lost in each at the least."""
@@ -270,7 +292,7 @@ class Count:
     def _suffices(self, slots: Sequence[Longs | Floats]) -> Bools:
         """By domain; `slots`: by shape."""
         fitting = np.zeros_like(slots[0])
-        enough: Bools = np.ones(len(fitting), np.bool_)
+        enough: Bools = np.ones(fitting.shape, np.bool_)
         for n, part in zip(slots, self._parts, strict=True):
             enough &= n >= part.need
             fitting += np.minimum(n, part.count)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.decisions import Victim
 from muster.core.nodes import Bools, Columns, Demand, Longs
 from muster.core.preemption.candidates import Candidate
 
@@ -67,6 +68,20 @@ class Table:
         """Of which something is chosen."""
         return np.flatnonzero(np.bincount(self.gang[chosen])).tolist()
 
+    def sets(self, usable: Bools, most: int) -> Bools | None:
+        """All sets of these cuts but the empty one, one a row, the cheapest first; None: more than `most`."""
+        sets = np.zeros((1, len(self)), np.bool_)
+        for gang in self.gangs(usable):
+            mine = np.flatnonzero(usable & (self.gang == gang))
+            if len(sets) * (len(mine) + 1) > most:
+                return None
+            prefixes = np.tri(len(mine) + 1, len(mine), -1, np.bool_)
+            size = len(sets)
+            sets = np.repeat(sets, len(prefixes), axis=0)
+            sets[:, mine] = np.tile(prefixes, (size, 1))
+        costs = sets @ self.pods, sets @ self.first.astype(np.int64), np.round(sets @ self.lost, 6)
+        return sets[np.lexsort(costs)][1:]
+
     def dearest(self, chosen: Bools) -> list[int]:
         """Gangs of which something is chosen, those that lose most first, ties to the last name."""
         lost = np.bincount(self.gang[chosen], self.lost[chosen], len(self.candidates))
@@ -81,6 +96,17 @@ class Table:
                 banned = np.zeros(len(self), np.bool_)
                 banned[mine[first:]] = True
                 yield banned
+
+    def victim(self, cut: int) -> Victim:
+        """The pods of a cut."""
+        return Victim(self.candidates[self.gang[cut]].gang.id, frozenset(self.cuts[cut].pods))
+
+    def from_on(self, cuts: Bools) -> Bools:
+        """These cuts, and those of their gangs that come after them."""
+        begin = np.maximum.accumulate(np.where(self.first, np.arange(len(self)), 0))
+        seen = np.cumsum(cuts)
+        after: Bools = seen > (seen - cuts)[begin]
+        return after
 
     def prefixes(self, cuts: Bools) -> Iterator[Bools]:
         """For each of these cuts what it takes to take it: itself and those of its gang before it."""

@@ -17,6 +17,7 @@ from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Nodes
 from muster.core.placement import Want
+from muster.core.preemption.company import Company
 from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
@@ -41,6 +42,7 @@ class Trials:
         ledger: Ledger,
         fit: Fit,
         want: Want,
+        company: Company | None,
     ) -> None:
         self.table = table
         self.allow = limits
@@ -51,6 +53,8 @@ class Trials:
         self._left = TRIALS
         #: slots are the whole truth
         self.plain = fit.by_slots(want)
+        #: for a gang that may need that some stay
+        self.company = company
         #: who is elsewhere may keep it off
         self.far = want.constrained or fit.bars(want)
 
@@ -116,10 +120,22 @@ class Trial:
         return Trial(self._trials, self.count.within(columns), claim)
 
     def choices(self, usable: Bools) -> Iterator[Bools]:
-        """Of these cuts those that free something here; then all, as who is elsewhere may keep it off."""
+        """Of these cuts those that free something here; then all, as who is elsewhere may keep it off; then
+        those that take away nobody whose company it needs."""
         yield usable & self.count.reach
         if self._trials.far:
             yield usable
+        if self._trials.company is not None:
+            yield usable & ~self.table.from_on(self._trials.company.wanted)
+
+    def sets(self, usable: Bools, most: int) -> list[Bools] | None:
+        """For a gang that may need that some stay: all sets of these cuts without which there is room and
+        company for it, the cheapest first. None: for others, and if sets times nodes are more than `most`."""
+        company = self._trials.company
+        sets = self.table.sets(usable, most // self.table.columns) if company is not None else None
+        if company is None or sets is None:
+            return None
+        return list(filter(self._trials.allow, sets[self.count.enough_each(sets, company)]))
 
     def greedy(self, usable: Bools, start: Bools, fraction: float, *, fewest: bool = False) -> Bools | None:
         """Cuts taken one after the other until the preemptor fits; all of them, if nothing else does.
@@ -161,8 +177,8 @@ class Trial:
 
     def may_fit(self, usable: Bools) -> bool:
         """Whether it could fit once some of these are gone: it does without all, or may need some to stay."""
-        few = len(self.table) <= FEW
-        return self.fits(usable) or (few and self._claim.want.sociable and self.count.enough(usable))
+        few = self._trials.company is not None and len(self.table) <= FEW
+        return self.fits(usable) or (few and self.count.enough(usable))
 
     def placed(self, taken: Bools) -> dict[Place, int] | None:
         """Where it goes once these are gone."""

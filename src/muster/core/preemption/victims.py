@@ -13,8 +13,10 @@ To find the very best is set covering, which is hard; so, after Dobson's greedy 
 programs and the reprieve of kube-scheduler's preemption:
 
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
-  grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on. A gang
-  that needs others' company, or evens them out, may fit only if some stay: it goes on to the next step.
+  grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
+- *company*: a gang that needs others', or evens them out, may fit only if some stay. If there are few sets of
+  victims, those that leave it room and company (`company.py`) are tried one by one, the cheapest first; if
+  there are more, it goes on, with everybody, or with those whose company it does not need.
 - *ground*: a gang that must gather needs room in one domain, one that should has it better there. What it
   costs at the least to clear a domain is known for all of them at once (`Count.bounds`); they are tried in
   that order, `DOMAINS` at most, until the next one costs more at the least than what has been found.
@@ -44,6 +46,7 @@ from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Nodes
 from muster.core.preemption.candidates import Candidate
+from muster.core.preemption.company import Company
 from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
@@ -54,6 +57,10 @@ from muster.core.preemption.trials import FEW, Trial, Trials
 DOMAINS: Final = 16
 #: Problems that one search may have solved exactly, for gangs of several shapes.
 PROBLEMS: Final = 20
+#: Sets of victims, times nodes, that are looked through for a gang that may need that some stay.
+SETS: Final = 100_000
+#: Of those that leave it room and company, how many are tried.
+ASKED: Final = 100
 #: Exchanges, or other beginnings, tried in one search, and all of them times the cuts there are.
 EXCHANGES: Final = 60
 EFFORT: Final = 500
@@ -111,12 +118,17 @@ class Search:
         if not table.groups or not grounds:
             return None  # nobody is on any node that there is, or it fits on none
         count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds)
-        trials = Trials(table, limit(table), charged, self._nodes, self._ledger, self._fit, claim.want)
+        company = None
+        if claim.want.sociable:
+            company = Company(claim, count.shapes, table, charged, self._ledger, self._eligibility)
+        trials = Trials(
+            table, limit(table), charged, self._nodes, self._ledger, self._fit, claim.want, company
+        )
         whole = Trial(trials, count, claim)
         self._fit.exact.lent = PROBLEMS
         try:
             for usable in _levels(table, count):
-                if whole.may_fit(usable) and (best := self._best(whole, usable)) is not None:
+                if (best := self._best(whole, usable)) is not None:
                     return self._found(whole, best)
         finally:
             self._fit.exact.lent = 0
@@ -129,13 +141,21 @@ class Search:
         return None if placed is None else Found(tuple(whole.victims(chosen)), placed)
 
     def _best(self, whole: Trial, usable: Bools) -> _Way | None:
+        sets = whole.sets(usable, SETS)
+        if sets is not None:
+            chosen = next(filter(whole.fits, sets[:ASKED]), None)
+            if chosen is not None or len(sets) <= ASKED:
+                return None if chosen is None else _Way(whole, usable, chosen, 0)
+        if not any(map(whole.may_fit, whole.choices(usable))):
+            return None
         ways: list[_Way] = []
         for trial, rank, bound in self._grounds(whole, usable):
             if ways and bound > min(way.cost for way in ways)[0]:
                 break
-            some = next(filter(trial.may_fit, trial.choices(usable)), None)
-            if some is not None and (chosen := self._chosen(trial, some)) is not None:
-                ways.append(_Way(trial, some, chosen, rank))
+            for some in filter(trial.may_fit, trial.choices(usable)):
+                if (chosen := self._chosen(trial, some)) is not None:
+                    ways.append(_Way(trial, some, chosen, rank))
+                    break
         left = _exchanges(whole.table) if len(whole.table) <= FEW else 0
         for way in sorted(ways, key=lambda way: way.cost):
             chosen, left = self._exchange(way, left)

@@ -1,0 +1,156 @@
+"""How many pods of a gang could have the company that they ask for, by who of the others stays.
+
+A gang that wants to be near others (required pod affinity), or that evens out a spread with them, may fit
+only if some of those stay whom it might end: for it more victims are not better. So each set of victims is
+judged by itself, by who is left without it:
+
+- *affinity*: a pod may be in domains where somebody stays whom it wants to be near, or where there is room
+  for one of its own gang that would do. If nobody is anywhere, the first of its own kind goes where it likes.
+- *spread*: in the end no domain has more than the skew and what the least of them can have then.
+
+Like slots these are necessary conditions, and arithmetic: many sets at once, one a row, and a number of
+slots for each of them and each node.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.core.constraints import Constraints
+from muster.core.decisions import Victim
+from muster.core.eligibility import Eligibility
+from muster.core.events import Presence
+from muster.core.gang import Shape, Spread
+from muster.core.ledger import Ledger
+from muster.core.nodes import Bools, Ints
+from muster.core.placement import Claim
+from muster.core.preemption.cuts import Floats, Table
+from muster.core.preemption.departures import Charged
+from muster.core.presences import Matching
+
+
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """Of its own gang, pods of one shape of one pod set."""
+
+    shape: int
+    count: int
+    presence: Presence
+
+
+class Company:
+    """Of one claim, and of the cuts of a table."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        shapes: Sequence[Shape],
+        table: Table,
+        charged: Callable[[Victim], Iterable[Charged]],
+        ledger: Ledger,
+        eligibility: Eligibility,
+    ) -> None:
+        """`shapes`: those of the claim, each once."""
+        self._shapes = shapes
+        self._size = len(table), table.columns
+        self._presences = ledger.presences
+        self._own: list[_Pods] = []
+        self._constraints: dict[int, Constraints] = {}
+        for part in claim.want.parts:
+            number, who = shapes.index(part.shape), claim.presences.get(part.pod_set) or part.presence
+            self._own.append(_Pods(number, part.count, who))
+            concern = replace(part.concern, presence=who)
+            self._constraints.setdefault(number, Constraints(part.shape, concern, ledger, eligibility))
+        column = ledger.nodes.column
+        #: cut, column, and what others see of a pod that goes with it; who is promised a place seems to stay
+        self._pods = [
+            (number, column[node], presence)
+            for number, cut in enumerate(table.cuts)
+            if cut.pods
+            for node, _, _, presence in charged(table.victim(number))
+            if node in column
+        ]
+        self._known: dict[Matching, Floats] = {}
+
+    @property
+    def wanted(self) -> Bools:
+        """Cuts that take pods away which somebody wants to be near, or evens out."""
+        questions = [Matching(shape.near) for shape in self._shapes if shape.near]
+        for constraints in self._constraints.values():
+            questions += [_evened(constraints, spread) for spread in constraints.hard]
+        taking: Bools = np.any([self._going(question).any(axis=1) for question in questions], axis=0)
+        return taking
+
+    def limit(self, slots: Sequence[Floats], sets: Bools) -> list[Floats]:
+        """Slots of each shape, sets × nodes, as far as there can be company for them."""
+        return [self._limit(shape, slots, sets) for shape in range(len(slots))]
+
+    def _limit(self, number: int, slots: Sequence[Floats], sets: Bools) -> Floats:
+        shape, limited = self._shapes[number], slots[number]
+        if shape.near:
+            limited = limited * self._near(number, slots, sets)
+        for spread in self._constraints[number].hard:
+            limited = np.minimum(limited, self._even(number, spread, slots, sets))
+        return limited
+
+    def _near(self, number: int, slots: Sequence[Floats], sets: Bools) -> Bools:
+        """Where its affinity may be satisfied: sets × nodes."""
+        near = self._shapes[number].near
+        question = Matching(near)
+        stay = self._staying(question, sets)
+        kin = {own.shape for own in self._own if question.answers(own.presence)}
+        room = sum((slots[other] for other in kin - {number}), np.zeros_like(stay))
+        satisfied = labelled = np.ones(stay.shape, np.bool_)
+        nobody = np.ones((len(sets), 1), np.bool_)
+        for term in near:
+            index = self._presences.domains.of(term.key).index
+            labelled = labelled & (index >= 0)
+            satisfied = satisfied & (_in_domains(stay + room, index) > 0)
+            nobody &= ~_in_domains(stay, index).any(axis=1, keepdims=True)
+        return satisfied | (labelled & nobody) if number in kin else satisfied
+
+    def _even(self, number: int, spread: Spread, slots: Sequence[Floats], sets: Bools) -> Floats:
+        """How many pods at most a node can have within the skew: sets × nodes."""
+        constraints = self._constraints[number]
+        question, nodes = _evened(constraints, spread), constraints.counting(spread)
+        index = self._presences.domains.of(spread.key).index
+        stay = _in_domains(self._staying(question, sets) * nodes, index)
+        most, counts = stay, False
+        for own in self._own:
+            if question.answers(own.presence):
+                most = most + np.minimum(_in_domains(slots[own.shape], index), own.count)
+                counts |= own.shape == number
+        counted = nodes & (index >= 0)
+        domains = len(np.unique(index[counted]))
+        least = most[:, counted].min(axis=1) if domains >= max(spread.min_domains, 1) else np.zeros(len(sets))
+        room = least[:, None] + spread.max_skew - stay
+        if not counts:
+            room = np.where(room < 0, room, np.inf)
+        return np.where(index >= 0, np.maximum(room, 0.0), 0.0)
+
+    def _staying(self, question: Matching, sets: Bools) -> Floats:
+        """Pods that answer a question and are not among those who go: sets × nodes."""
+        return self._presences.count(question) - sets @ self._going(question)
+
+    def _going(self, question: Matching) -> Floats:
+        """Of the pods that answer it, those that go with a cut: cuts × nodes."""
+        going = self._known.get(question)
+        if going is None:
+            going = self._known[question] = np.zeros(self._size)
+            for cut, column, presence in self._pods:
+                going[cut, column] += question.answers(presence)
+        return going
+
+
+def _evened(constraints: Constraints, spread: Spread) -> Matching:
+    """Pods that a spread counts."""
+    return Matching((constraints.term(spread),), leaving=False)
+
+
+def _in_domains(values: Floats, index: Ints) -> Floats:
+    """The sum over its domain for each node, 0 where there is none: sets × nodes."""
+    numbers = np.arange(int(index.max(initial=-1)) + 1)
+    sums = values @ (index[:, None] == numbers)
+    found: Floats = np.append(sums, np.zeros((len(sums), 1)), axis=1)[:, index]
+    return found
