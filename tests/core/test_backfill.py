@@ -187,6 +187,58 @@ def test_conservative_promises_to_several_and_one_ranking_higher_comes_before() 
     ]
 
 
+def conservative(*nodes: NodeChanged) -> Cluster:
+    return Cluster(*nodes, config=Config(backfill=Backfill.CONSERVATIVE, drain_after=None))
+
+
+def test_whoever_stays_too_long_delays_a_promise_by_no_more_than_that() -> None:
+    """Somebody who ranks higher could have had the places in the meantime."""
+    cluster = conservative(node("a", gpu=2), node("b", gpu=2), node("c", gpu=2))
+    runs = [
+        lasting(f"run-{name}", 1, limit, gpu=2) for name, limit in [("a", 20.0), ("b", 20.0), ("c", 10.0)]
+    ]
+    cluster.submit(*runs)
+    assert started(cluster.decide(0.0)) == ["run-a", "run-b", "run-c"]
+    cluster.submit(lasting("wide", 2, 30.0, gpu=2, at=1.0), lasting("narrow", 1, 12.0, gpu=2, at=2.0))
+    assert reserves(cluster.decide(2.0)) == [("wide", 20.0, {"a", "b"}), ("narrow", 10.0, {"c"})]
+    cluster.end("run-a", 9.0)
+    assert started(cluster.decide(9.0)) == []
+    assert started(cluster.decide(10.5)) == []  # run-c is overdue
+    cluster.end("run-c", 10.6)
+    assert started(cluster.decide(10.6)) == ["narrow"]
+    cluster.end("run-b", 20.0)
+    assert started(cluster.decide(20.0)) == ["wide"]
+
+
+def test_what_comes_after_a_delayed_start_is_delayed_with_it() -> None:
+    cluster = conservative(node("a", gpu=2))
+    cluster.submit(lasting("run", 1, 10.0, gpu=2))
+    cluster.decide(0.0)
+    cluster.submit(lasting("next", 1, 5.0, gpu=2, at=1.0), lasting("last", 1, 5.0, gpu=2, at=2.0))
+    assert reserves(cluster.decide(2.0)) == [("next", 10.0, {"a"}), ("last", 15.0, {"a"})]
+    assert reserves(cluster.decide(12.0)) == [("last", 17.0, {"a"})]  # next begins any moment
+
+
+def test_nobody_who_was_there_before_takes_what_has_been_promised_since() -> None:
+    """He ranks higher, but nobody knew of a time for him."""
+    cluster = conservative(node("a", gpu=4), node("b", gpu=4, labels={"fast": "yes"}))
+    cluster.submit(lasting("endless", 1, None, gpu=4), lasting("short", 1, 50.0, gpu=4))
+    assert started(cluster.decide(0.0)) == ["endless", "short"]
+    narrow = gang("narrow", count=1, of=shape(gpu=4, selector={"fast": "yes"}), submitted=2.0)
+    cluster.submit(lasting("wide", 2, 10.0, gpu=4, at=1.0), replace(narrow, limit=10.0))
+    assert reserves(cluster.decide(2.0)) == [("narrow", 50.0, {"b"})]
+    cluster.end("endless", 20.0)
+    assert reserves(cluster.decide(20.0)) == [("wide", 60.0, {"a", "b"})]
+
+
+@pytest.mark.parametrize(("backfill", "wakes"), [(Backfill.EASY, None), (Backfill.CONSERVATIVE, 50.0)])
+def test_a_promised_time_is_one_to_look_again(backfill: Backfill, wakes: float | None) -> None:
+    cluster = full(backfill=backfill)
+    cluster.submit(lasting("big", 1, 10.0, gpu=4, at=1.0))
+    cluster.decide(1.0)
+    assert cluster.core.wake_at() == wakes
+
+
 def test_a_promise_ends_with_its_node() -> None:
     cluster = full(backfill=Backfill.CONSERVATIVE)
     cluster.submit(lasting("one", 1, 20.0, gpu=4, at=1.0))

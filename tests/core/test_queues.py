@@ -342,6 +342,12 @@ class TestRefusals:
         assert explanation is not None
         assert explanation.message == "queue a uses 4 of its 6 GPUs; 4 more would be 8"
 
+    def test_a_cap_of_none_is_a_cap(self) -> None:
+        muster = cluster(queue("cpu-only", capability=((GPU, 0),)))
+        muster.apply(submit("trainer", "cpu-only", 1))
+        assert started(muster) == {}
+        assert code(muster, "trainer") == Code.QUOTA_EXCEEDED
+
     def test_so_many_gangs_and_no_more(self) -> None:
         muster = cluster(queue("a", max_gangs=2), *(submit(f"g{i}", "a", 1) for i in range(3)))
         assert started(muster) == {"g0": 1, "g1": 1}

@@ -8,11 +8,24 @@ from muster.core.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
+    PodsBound,
     QueueChanged,
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import Amounts, Code, GangId, Gather, Layer, PodSet, Queue, Strategy
+from muster.core.gang import (
+    Amounts,
+    Code,
+    GangId,
+    Gather,
+    Layer,
+    NodeName,
+    Place,
+    PodId,
+    PodSet,
+    Queue,
+    Strategy,
+)
 from muster.core.scheduler import Scheduler
 from tests.core.words import assigns, bind, gang, node, shape, started
 
@@ -155,15 +168,23 @@ def test_nothing_is_left_of_what_it_would_like_beyond_its_minimum() -> None:
     assert muster.decide(1.0) == []
 
 
+@pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(("pods", "starts"), [(0, []), (1, ["g"])])
-def test_what_its_queue_leaves_of_it_may_be_what_no_quota_has_room_for(pods: int, starts: list[str]) -> None:
+def test_what_its_queue_leaves_of_it_may_be_what_no_quota_has_room_for(
+    pods: int, starts: list[str], begun: bool
+) -> None:
     """One of two pod sets would do: the queue has no GPU for the one, the quota no pod for the other."""
     muster = cluster(pods=pods)
     muster.apply(QuotaChanged("ml", "compute", (("pods", pods),)))
     muster.apply(QueueChanged(Queue("default", capability=(("nvidia.com/gpu", 0),))))
     created = PodSet("created", shape(gpu=1), 2, 0, uncreated=0)
     missing = PodSet("missing", shape(gpu=0, cpu=1), 1, 0, uncreated=1, quotas=(("compute", REQUESTS),))
-    muster.apply(GangSubmitted(replace(gang("g", created, missing, minimum=1), namespace="ml")))
+    there = PodSet("there", shape(cpu=1), 1, 1)
+    sets = [there, created, missing] if begun else [created, missing]
+    if begun:
+        runs = {PodId("g:there"): Place("there", 0)}
+        muster.apply(PodsBound(runs, NodeName("n"), there.shape.requests, GangId("g")))
+    muster.apply(GangSubmitted(replace(gang("g", *sets, minimum=1 + begun), namespace="ml")))
     assert started(muster.decide(0.0)) == starts
     if not starts:
         assert refused(muster, "g").startswith("ResourceQuota compute of namespace ml has 0 of pods left")

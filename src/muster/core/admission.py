@@ -90,7 +90,7 @@ class Admission:
         account = self._queues.find(state.gang.queue)
         if (planned := self._planned(state)) is not None:
             return planned
-        if message := self._uncreated(state):
+        if message := self._uncreated(state, state.want):
             state.refusal = self._tell(Code.QUOTA_EXCEEDED, message)
             return None
         if account is None or account.free:
@@ -102,7 +102,8 @@ class Admission:
             state.refusal = refusal(full)
             return self.offer(state, full) if isinstance(full, Full) else None
         part = self._cut(state.want, room)
-        return self.offer(state, part) if part is not None else None
+        state.refusal = self._short(state, part)
+        return self.offer(state, part) if part is not None and state.refusal is None else None
 
     def within(self, state: GangState, account: Account) -> Want | Full | Explanation | None:
         """What it may have of its want within the entitlement of its queue and of those above it.
@@ -115,7 +116,7 @@ class Admission:
         new = not state.begun
         if (refusal := self._turned_away(account, gang, new)) is not None:
             return refusal
-        if message := self._uncreated(state):
+        if message := self._uncreated(state, state.want):
             return self._tell(Code.QUOTA_EXCEEDED, message)
         if account.free:
             return want
@@ -133,7 +134,7 @@ class Admission:
         assert want is not None
         if (refusal := self._turned_away(account, gang, new)) is not None:
             return Lent(None, refusal)
-        if message := self._uncreated(state):
+        if message := self._uncreated(state, state.want):
             return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
         known = self._of(account).beyond
         answer = known.get((want, new))
@@ -182,7 +183,7 @@ class Admission:
         account = self._queues.find(state.gang.queue)
         if account is None or self._turned_away(account, state.gang, not state.begun) is not None:
             return False
-        return self._uncreated(state) is None
+        return self._uncreated(state, state.want) is None
 
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that allow it what it wants, by name."""
@@ -216,18 +217,18 @@ class Admission:
             return None
         return Offer(self._wants.of(tuple(parts), want.need, want.rules), tuple(vacant), whole=False)
 
-    def _uncreated(self, state: GangState) -> str | None:
-        """Why pods that are still to be created would be refused."""
-        if not self._quotas.concern(state) or state.want is None:
+    def _uncreated(self, state: GangState, want: Want | None) -> str | None:
+        """Why pods that are still to be created for this would be refused."""
+        if want is None or not self._quotas.concern(state):
             return None
-        return self._quotas.exceeded(state, state.want)
+        return self._quotas.exceeded(state, want)
 
     def _short(self, state: GangState, answer: Want | Full | Explanation | None) -> Explanation | None:
         """Why a part that its queue leaves it is of no use: it needs pods that a quota has no room for."""
         part = answer.want if isinstance(answer, Full) else answer
-        if not isinstance(part, Want) or part is state.want or not self._quotas.concern(state):
+        if not isinstance(part, Want) or part is state.want:
             return None
-        message = self._quotas.exceeded(state, part)
+        message = self._uncreated(state, part)
         return self._tell(Code.QUOTA_EXCEEDED, message) if message else None
 
     def _of(self, account: Account) -> _Checked:

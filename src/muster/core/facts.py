@@ -209,6 +209,8 @@ class Facts:
         if gang == state.gang:
             return
         state.gang = gang
+        self._gangs.arrivals += 1
+        state.arrived = self._gangs.arrivals
         for place, promise in state.holds.items():
             if (pod_set := pod_set_of(state, place)) is not None:
                 self._ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))

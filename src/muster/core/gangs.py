@@ -87,6 +87,8 @@ class GangState:
     #: what its pods and holds use, by resource, and how many of them are on which node; no zeros
     usage: dict[str, int] = field(default_factory=dict)
     nodes: dict[NodeName, int] = field(default_factory=dict)
+    #: how many gangs had come, or been changed by their owners, when this one was (`Gangs.arrivals`)
+    arrived: int = 0
     #: counts changes of its pods, of what it uses and where
     stamp: int = 0
     #: since when a pod of it is bound, and when it was first assigned, since it last used nothing
@@ -136,10 +138,12 @@ class GangState:
 class Gangs(dict[GangId, GangState]):
     """All gangs of which anything is known, and who of them needs attention, now or at some time."""
 
-    __slots__ = ("kept", "timed", "touched")
+    __slots__ = ("arrivals", "kept", "timed", "touched")
 
     def __init__(self) -> None:
         super().__init__()
+        #: counts gangs that come, or are changed by their owners
+        self.arrivals = 0
         #: whose state changed since it was last settled
         self.touched: set[GangId] = set()
         #: to whom what was promised has come since: what they lack, and what they use, is as it was

@@ -14,7 +14,7 @@ each pod set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, permutations
 from typing import Final, NamedTuple
 
@@ -105,6 +105,17 @@ class Want:
         put(self, "fits_by_slots", len(parts) == 1 and rules is None and not self.constrained)
         put(self, "sharing", any(part.shape.gpu_share for part in parts))
         put(self, "sociable", any(_sociable(part.shape) for part in parts))
+
+    def same_but_for_company(self, other: "Want") -> bool:
+        """Whether the two differ in nothing but in who keeps them off."""
+        if self is other:
+            return True
+        if (self.need, self.rules, len(self.parts)) != (other.need, other.rules, len(other.parts)):
+            return False
+        return all(
+            replace(mine, concern=NO_CONCERN) == replace(theirs, concern=NO_CONCERN)
+            for mine, theirs in zip(self.parts, other.parts, strict=True)
+        )
 
 
 def _sociable(shape: Shape) -> bool:

@@ -184,13 +184,12 @@ class Scheduler:
         return None if state is None else self._explainer.asked(state, self._misfits.verdicts)
 
     def wake_at(self) -> float | None:
-        """When a hold or a back-off ends, a postponed search has its turn, or company has come."""
+        """When a hold or back-off ends, a promised time or a search's turn comes, or company has come."""
         times = [time for time in self.gangs.timed.values() if time != inf]
         if self.fit.exact.behind or self.preemption.behind or self._misfits.company or self._explainer.behind:
             times.append(self._settlement.now + self.config.turn)
-        if self.preemption.due != inf:
-            times.append(self.preemption.due)
-        return min(times, default=None)
+        times += [self.preemption.due, self.reservations.due_at]
+        return None if (first := min(times)) == inf else first
 
     def _in_order(self, turns: Turns) -> Iterable[Turn]:
         if not self.config.shortest_first:

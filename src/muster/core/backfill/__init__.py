@@ -20,17 +20,19 @@ after `drain_after` seconds: those who began first are waited for first, and of 
 there, what is free is kept free.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf
+from typing import Final
 
 import numpy as np
 
 from muster.core.backfill.company import Company
-from muster.core.backfill.earliest import Earliest
-from muster.core.backfill.timetable import Amounts, Reservation, Timetable, held
+from muster.core.backfill.earliest import Earliest, Start
+from muster.core.backfill.timetable import Reservation, Timetable, held
 from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Reserve
 from muster.core.devices import NO_SHARES, WHOLE
@@ -39,8 +41,11 @@ from muster.core.fit import Claim
 from muster.core.gang import GangId, Place
 from muster.core.gangs import GangState
 from muster.core.ledger import Mark
+from muster.core.nodes import Columns
 from muster.core.placement import Want
 
+#: So many ends are looked at that may be those for which a gang waits whose time has come.
+_LATE: Final = 16
 _Placed = dict[Place, int] | Verdict
 
 
@@ -72,14 +77,15 @@ class Reservations:
         #: to how many of those who wait it matters that they are told (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
         self._nodes, self._ledger = cluster.nodes, cluster.ledger
-        self._fit, self._ends = cluster.fit, cluster.ends
+        self._fit, self._ends, self._gangs = cluster.fit, cluster.ends, cluster.gangs
+        self._queues = cluster.queues
         self._timetable = Timetable(cluster.ledger, cluster.ends)
-        self._company = Company(cluster, self._timetable)
+        self._company = Company(cluster)
         self._earliest = Earliest(
             cluster.ledger, cluster.fit, cluster.ends, self._timetable, self._company.meet
         )
         #: of those who have to wait in this cycle, in their order
-        self.made: list[Reservation] = []
+        self._made: list[GangId] = []
         #: what everybody else is told, if nobody may start any more in this cycle
         self.closed: Explanation | None = None
         #: easy: the reservation of the last cycle, if it would be found again
@@ -93,19 +99,31 @@ class Reservations:
         self._held: dict[tuple[Want, bool], tuple[float, Reservation]] = {}
         #: wants that fit at no time that can be told, in this cycle
         self._never: set[Want] = set()
+        #: conservative: whose places are gone, or begin later than they did, as of this cycle
+        self._moved: set[GangId] = set()
+        #: `Queues.plantings` in the last cycle
+        self._rules = -1
+
+    @property
+    def made(self) -> list[Reservation]:
+        """Of those who have to wait in this cycle, in their order."""
+        return [each for gang in self._made if (each := self._timetable.of(gang)) is not None]
 
     def begin(self, now: float, *, unchanged: bool | None = None) -> None:
         """A new cycle. `unchanged`: nothing is new since the end of the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
         if self._keeps:
-            for gang in [each.gang for each in self._timetable if each.at < now]:
-                self._timetable.drop(gang)
-            if not self._is_as_it_was and len(self._timetable):
-                self._timetable.reckon(now)
+            overdue = any(each.at < now for each in self._timetable)
+            stale = len(self._timetable) and (overdue or not self._is_as_it_was)
+            self._moved = self._timetable.reckon(now) if stale else set()
+            if self._rules != self._queues.plantings:  # it is another order now
+                for each in self._timetable:
+                    each.since = -1
+            self._rules = self._queues.plantings
         else:
-            self._kept = self.made[0] if self.made and unchanged is not False else None
+            self._kept = self.made[0] if self._made and unchanged is not False else None
             self._timetable.clear()
-        self.made = []
+        self._made = []
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -127,23 +145,31 @@ class Reservations:
     def set_aside(self) -> Iterator[None]:
         """Cycles that begin in here are only thought of: afterwards all is as it was."""
         saved = self._timetable.save()
-        before = self.made, self.closed, self._kept, self._now, dict(self._held), set(self._never)
+        before = (
+            self._made,
+            self.closed,
+            self._kept,
+            self._now,
+            dict(self._held),
+            set(self._never),
+            self._moved,
+        )
         try:
             yield
         finally:
             self._timetable.restore(saved)
-            self.made, self.closed, self._kept, self._now, self._held, self._never = before
+            self._made, self.closed, self._kept, self._now, self._held, self._never, self._moved = before
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
         self._as_of = self._state
-        if not self.made:
+        if not self._made:
             self._timetable.clear()
             self._told.clear()
             self._ends.forget_left()
             return []
         if self._keeps:
-            made = {each.gang for each in self.made}
+            made = {*self._made}
             for gang in [each.gang for each in self._timetable if each.gang not in made]:
                 self._timetable.drop(gang)  # it does not wait any more, or not for room
         before, self._told = self._told, {}
@@ -162,7 +188,7 @@ class Reservations:
 
     def wanted(self, want: Want) -> bool:
         """Whether somebody who has to wait for this is still to be told (`wait`)."""
-        return len(self.made) < self._depth and self.closed is None and want not in self._never
+        return len(self._made) < self._depth and self.closed is None and want not in self._never
 
     def wait(self, state: GangState, claim: Claim) -> None:
         """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
@@ -172,13 +198,13 @@ class Reservations:
             reservation = self._standing(state, claim) or self._reserve(state, claim)
             if reservation is not None:
                 reservation.claim = claim
-                self.made.append(reservation)
+                self._made.append(state.id)
 
     def refusal(self, state: GangState, want: Want) -> Explanation | None:
         """Why this gang need not be tried: it is known that it would delay somebody."""
         if self.closed is not None:
             return self.closed
-        if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
+        if not self._made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
         until = self._until(state)
         known, reservation = self._held.get((want, state.begun), (inf, None))
@@ -225,6 +251,18 @@ class Reservations:
         own = self._timetable.of(gang)
         return own is not None and own.at <= self._now
 
+    @property
+    def due_at(self) -> float:
+        """When the next promised time comes; infinite: none does.
+
+        Whoever is told a time anew by every cycle needs no other cycle than those in which something happens.
+        """
+        return (
+            min((each.at for each in self._timetable if each.at > self._now), default=inf)
+            if self._keeps
+            else inf
+        )
+
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
         """Who has to end for it."""
         if reservation.basis is None:
@@ -243,6 +281,8 @@ class Reservations:
         """A reservation of this cycle that leaves too few slots for it, which fits but for that."""
         before = [each for each in self.made if each.at < until]  # else he is gone by then
         if not before or state.begun or not (state.plain and want.fits_by_slots) or self._fit.bars(want):
+            return None
+        if self.due(state.id):  # all others were made with it in mind, if not to the last digit
             return None
         (part,) = want.parts
         vector = self._fit.slots.room(part.shape)
@@ -266,18 +306,19 @@ class Reservations:
         return self._in_its_places(state, claim) or placed
 
     def _try(self, state: GangState, claim: Claim, fit: Callable[[Claim], _Placed]) -> _Placed | Reservation:
-        saved = None
-        if self._timetable.of(state.id) is not None:
-            saved = self._timetable.save()
-            self._timetable.drop(state.id)  # nobody is in his own way
+        own = self._timetable.of(state.id)
+        minding = [each for each in self._timetable if each is not own and self._company.matters(each, claim)]
+        saved = self._timetable.save() if own is not None or minding else None
+        self._timetable.drop(state.id)  # nobody is in his own way
         mark, before = self._ledger.mark(), self._nodes.used.copy()
         placed, delayed = fit(claim), None
         if isinstance(placed, dict):
             until = self._until(state)
-            delayed = self._spoiled(claim, before, until)
-            if delayed is None:
-                shares = self._ledger.shared(mark) if claim.want.sharing else NO_SHARES
-                delayed = self._timetable.start_unless(before, shares, until)
+            columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
+            shares = self._ledger.shared(mark) if claim.want.sharing else NO_SHARES
+            delayed = self._timetable.start_unless(before, shares, until)
+            if delayed is None and minding:
+                delayed = self._spoiled(minding, claim, columns, until)
         if delayed is None:
             self._ledger.commit(mark)
         else:
@@ -286,17 +327,40 @@ class Reservations:
             self._timetable.restore(saved)
         return placed if delayed is None else delayed
 
-    def _spoiled(self, claim: Claim, before: Amounts, until: float) -> Reservation | None:
-        """Whose company those spoil who have been placed since."""
-        if not any(self._company.matters(each, claim) for each in self._timetable):
-            return None
-        columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
-        return self._company.spoiled(claim, columns, until, self._now)
+    def _spoiled(
+        self, minding: Iterable[Reservation], passer: Claim, columns: Columns, until: float
+    ) -> Reservation | None:
+        """Whose company those spoil who have been placed by this claim on these columns, and stay so long.
+
+        Who finds other places for the same time has those from now on.
+        """
+        for each in minding:
+            if each.at < until:
+                claim = self._company.knowing(each.claim, passer, columns)
+                if not self._confirm(each, claim):
+                    return each
+        return None
+
+    def _confirm(self, each: Reservation, claim: Claim, at: float | None = None) -> bool:
+        """Whether it holds on the ledger as it is, for this claim: in its places, or in others, at its time.
+
+        Or at this later one, if somebody is late: who comes after it is then late, too. False: it is dropped.
+        """
+        at, column = each.at if at is None else at, self._nodes.column
+        there = {place: column[node] for place, node in each.nodes.items() if node in column}
+        self._timetable.drop(each.gang)
+        start = self._earliest.at(claim._replace(preferred=there), at, each.gone, self._now)
+        if start is None:
+            return False
+        again = self._booked(each.gang, claim, start, each.until - each.at)
+        self._timetable.add(replace(again, made=each.made, since=each.since, gone=each.gone))
+        return True
 
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
         """Placed on what reservations leave."""
         mark = self._ledger.mark()
-        charged = self._timetable.withhold(self._now, self._until(state), sharing=claim.want.sharing)
+        standing = self._timetable.standing(self._now, self._until(state))
+        charged = self._timetable.withhold(standing, self._now, sharing=claim.want.sharing)
         placed = self._fit.fit(claim)
         if isinstance(placed, Verdict):
             self._ledger.rollback(mark)
@@ -308,7 +372,7 @@ class Reservations:
     def _in_its_places(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
         """Placed where its own reservation says, which begins now: all others were made with that in mind."""
         own, column = self._timetable.of(state.id), self._nodes.column
-        if own is None or own.at > self._now or own.want is not claim.want:
+        if own is None or own.at > self._now or not own.want.same_but_for_company(claim.want):
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         mark = self._ledger.mark()
@@ -346,11 +410,18 @@ class Reservations:
         return None
 
     def _later(self, state: GangState) -> list[GangId]:
-        """Who has a reservation from an earlier cycle and has not had his turn in this one."""
-        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
+        """Who has a reservation from an earlier cycle, has not had his turn in this one, and gives way to it.
+
+        That is who was told his time before it came, or everybody if it has lost its own.
+        """
+        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self._made):
             return []
-        made = {each.gang for each in self.made}
-        return [each.gang for each in self._timetable if each.gang not in made]
+        made, lost = {*self._made}, state.id in self._moved
+        return [
+            each.gang
+            for each in self._timetable
+            if each.gang not in made and (lost or each.since < state.arrived)
+        ]
 
     def _standing(self, state: GangState, claim: Claim) -> Reservation | None:
         """The reservation that it has, if that still serves."""
@@ -363,10 +434,33 @@ class Reservations:
             self._timetable.put_back(kept)
             return kept
         known = self._timetable.of(state.id)
-        if known is not None and (known.want is not claim.want or known.at <= self._now):
+        if known is not None and not self._still(known, claim):
             self._timetable.drop(state.id)
-            known = None
-        return known
+        return self._timetable.of(state.id)
+
+    def _still(self, known: Reservation, claim: Claim) -> bool:
+        """Whether a reservation of an earlier cycle holds, here or elsewhere, for what its gang wants now."""
+        if not known.want.same_but_for_company(claim.want):
+            return False
+        if known.want is claim.want and known.at > self._now:
+            if known.gang in self._moved:
+                self._advance(known, claim)
+            return True
+        # Its time has come and it has not started, or who keeps it off is not who did: somebody may be late.
+        ends = (end for end, _ in self._ends.after(self._now) if end >= known.at)
+        times = [known.at] * (known.at > self._now) + [*islice(ends, _LATE)]
+        return any(self._confirm(known, claim, at) for at in dict.fromkeys(times) if at < known.gone)
+
+    def _advance(self, known: Reservation, claim: Claim) -> None:
+        """It begins later than it did: maybe there are other places now that it could have before."""
+        saved, duration = self._timetable.save(), known.until - known.at
+        self._timetable.drop(known.gang)
+        start = self._earliest.find(claim, duration, self._now)
+        if start is None or start.at >= known.at:
+            self._timetable.restore(saved)
+        else:
+            again = self._booked(known.gang, claim, start, duration)
+            self._timetable.add(replace(again, made=known.made, since=known.since))
 
     def _holds(self, kept: Reservation, now: float, *, unchanged: bool) -> bool:
         """Whether it would be found again."""
@@ -408,9 +502,14 @@ class Reservations:
         if start is None:
             self._never.add(claim.want)
             return None
+        reservation = self._booked(state.id, claim, start, duration)
+        self._timetable.add(reservation)
+        return reservation
+
+    def _booked(self, gang: GangId, claim: Claim, start: Start, duration: float) -> Reservation:
         names = self._nodes.names
-        reservation = Reservation(
-            state.id,
+        return Reservation(
+            gang,
             claim,
             start.at,
             start.known,
@@ -424,9 +523,9 @@ class Reservations:
             start.shared,
             start.basis,
             self._now,
+            self._gangs.arrivals,
+            start.known + duration,
         )
-        self._timetable.add(reservation)
-        return reservation
 
     def _until(self, state: GangState) -> float:
         """When this gang is gone if it starts now."""

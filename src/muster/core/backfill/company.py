@@ -12,19 +12,23 @@ Trying costs a placement, and is asked only where company can matter: a reserved
 passer who keeps others off.
 """
 
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 
-from muster.core.backfill.timetable import Reservation, Timetable
+import numpy as np
+
+from muster.core.backfill.timetable import Reservation
 from muster.core.cluster import Cluster
+from muster.core.events import Presence
 from muster.core.nodes import Columns
 from muster.core.placement import Claim, Want
+from muster.core.presences import selects
 
 
 class Company:
-    def __init__(self, cluster: Cluster, timetable: Timetable) -> None:
-        self._ledger, self._fit, self._ends = cluster.ledger, cluster.fit, cluster.ends
-        self._wants, self._timetable = cluster.wants, timetable
+    def __init__(self, cluster: Cluster) -> None:
+        self._ledger, self._fit, self._wants = cluster.ledger, cluster.fit, cluster.wants
 
     def matters(self, each: Reservation, claim: Claim) -> bool:
         """Whether those who are placed by this claim may keep the reserved gang off nodes that have room."""
@@ -32,55 +36,52 @@ class Company:
             return False
         return each.want.constrained or _alone(each.want) or _alone(claim.want) or _keeps_off(claim)
 
-    def spoiled(self, claim: Claim, columns: Columns, until: float, now: float) -> Reservation | None:
-        """A reservation that could not be kept if those who have been placed by this claim stayed until then.
+    def knowing(self, claim: Claim, passer: Claim, columns: Columns) -> Claim:
+        """This claim once those are there who have been placed on these columns by the passer's."""
+        if _keeps_off(passer):  # it has not been known so far that he keeps it off
+            claim = self._wants.anew(claim)
+        if _alone(passer.want):
+            claim = claim.keeping_off(self._fit.exclusion.domains(passer.want, columns))
+        return claim
 
-        `columns`: where they are.
-        """
-        for each in tuple(self._timetable):
-            if each.at < until and self.matters(each, claim) and not self._fits(each, claim, columns, now):
-                return each
-        return None
-
-    def meet(self, claim: Claim, start: float, until: float) -> Claim:
-        """Put those with reservations from `start` to `until` on the ledger, as others see them.
+    def meet(self, claim: Claim, standing: Iterable[Reservation], start: float) -> Claim:
+        """Put those who have these reservations on the ledger, as others see them, for who begins at `start`.
 
         Returns the claim as it is beside them: kept off by whom it has not known, and from domains that
-        one of the two wants alone. Who comes later is no company that a gang could wait for: where that is
-        asked for, only those are there who have begun by `start`.
+        one of the two wants alone. Who comes later than `start` is no company that a gang could wait for.
         """
-        there = [each for each in self._timetable if each.until > start and each.at < until]
-        if any(part.shape.near for part in claim.want.parts):
-            there = [each for each in there if each.at <= start]
+        waits_for_company = any(part.shape.near for part in claim.want.parts)
         alone, kept_off = _alone(claim.want), False
-        if not (alone or claim.want.constrained):
-            there = [each for each in there if _alone(each.want) or _keeps_off(each.claim)]
-        for each in there:
+        for each in standing:
+            if not (alone or claim.want.constrained or _alone(each.want) or _keeps_off(each.claim)):
+                continue
+            later = waits_for_company and each.at > start
             kept_off |= _keeps_off(each.claim)
-            for place, node in each.nodes.items():
-                column = self._ledger.nodes.column.get(node)
-                if column is not None and (who := each.claim.presences.get(place.pod_set)) is not None:
+            for who, columns in self._groups(each):
+                if later:
+                    claim = self._keeping_away(claim, who, columns)
+                    who = replace(who, namespace="")
+                for column in columns:
                     self._ledger.take_at(column, (), 1, who)
             for want in (claim.want, each.want):
                 if _alone(want):
                     claim = claim.keeping_off(self._fit.exclusion.domains(want, each.columns))
         return self._wants.anew(claim) if kept_off else claim
 
-    def _fits(self, each: Reservation, passer: Claim, columns: Columns, now: float) -> bool:
-        theirs = each.claim
-        if _keeps_off(passer):  # it has not been known so far that he keeps it off
-            theirs = self._wants.anew(theirs)
-        if _alone(passer.want):
-            theirs = theirs.keeping_off(self._fit.exclusion.domains(passer.want, columns))
-        saved, mark = self._timetable.save(), self._ledger.mark()
-        self._timetable.drop(each.gang)
-        by_then = takewhile(lambda end: end[0] <= each.at, self._ends.after(now))
-        self._ends.give(state for _, state in by_then)
-        self._timetable.withhold(each.at, each.until, sharing=theirs.want.sharing)
-        fits = isinstance(self._fit.fit(self.meet(theirs, each.at, each.until)), dict)
-        self._ledger.rollback(mark)
-        self._timetable.restore(saved)
-        return fits
+    def _groups(self, each: Reservation) -> Iterator[tuple[Presence, list[int]]]:
+        """What others see of each of its pod sets, and the columns of its pods."""
+        column = self._ledger.nodes.column
+        for pod_set, who in each.claim.presences.items():
+            nodes = [node for place, node in each.nodes.items() if place.pod_set == pod_set]
+            yield who, [column[node] for node in nodes if node in column]
+
+    def _keeping_away(self, claim: Claim, who: Presence, columns: Sequence[int]) -> Claim:
+        """Off the domains in which these will be, as far as its anti-affinity keeps it from them."""
+        for term in {term for part in claim.want.parts for term in part.shape.apart if selects(term, who)}:
+            index = self._ledger.presences.domains.of(term.key).index
+            theirs = index[list(columns)]
+            claim = claim.keeping_off(np.flatnonzero(np.isin(index, theirs[theirs >= 0])))
+        return claim
 
 
 def _alone(want: Want) -> bool:

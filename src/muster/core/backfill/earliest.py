@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from muster.core.backfill.timetable import Amounts, Timetable
+from muster.core.backfill.timetable import Amounts, Reservation, Timetable
+from muster.core.decisions import Victim
 from muster.core.devices import NO_SHARES, WHOLE, Device
 from muster.core.ends import Ends
 from muster.core.fit import Claim, Fit
@@ -59,9 +60,9 @@ class Earliest:
         fit: Fit,
         ends: Ends,
         timetable: Timetable,
-        meet: Callable[[Claim, float, float], Claim],
+        meet: Callable[[Claim, Sequence[Reservation], float], Claim],
     ) -> None:
-        """`meet`: puts the pods of others who have reservations in that time on the ledger (`company.py`)."""
+        """`meet`: puts the pods of others who have reservations on the ledger (`company.py`)."""
         self._nodes, self._ledger, self._fit = ledger.nodes, ledger, fit
         self._ends, self._timetable, self._meet = ends, timetable, meet
 
@@ -94,11 +95,25 @@ class Earliest:
                 short.clear()
             self._ends.give(ended[given:])
             given = len(ended)
-            found = self._at(claim, end, known, duration, ended)
+            standing = self._timetable.standing(known, known + duration)
+            found = self._at(claim, end, known, standing, ended)
             if found is not None:
                 break
             tried += 1
             next_trial = i + max(0, tried - TRIALS)
+        self._ledger.rollback(mark)
+        return found
+
+    def at(self, claim: Claim, time: float, until: float, now: float) -> Start | None:
+        """Where this claim fits from this very time until then; None: it does not.
+
+        Who has been delayed is gone when he was to be gone: he will have it delayed, too.
+        """
+        mark = self._ledger.mark()
+        ended = [state for _, state in takewhile(lambda end: end[0] <= time, self._ends.after(now))]
+        self._ends.give(ended)
+        standing = self._timetable.standing(time, until, as_promised=True)
+        found = self._at(claim, time, time, standing, ended)
         self._ledger.rollback(mark)
         return found
 
@@ -111,12 +126,18 @@ class Earliest:
         return merge(ends, ((until, None) for until in over), key=itemgetter(0)) if over else ends
 
     def _at(
-        self, claim: Claim, end: float, known: float, duration: float, ended: list[GangState]
+        self,
+        claim: Claim,
+        end: float,
+        known: float,
+        standing: Sequence[Reservation],
+        ended: Sequence[GangState],
     ) -> Start | None:
-        """Whether it fits on the ledger as it is at this instant, beside the reservations."""
+        """Whether it fits on the ledger as it is at this instant, beside these reservations."""
         mark = self._ledger.mark()
-        charged = self._timetable.withhold(known, known + duration, sharing=claim.want.sharing)
-        placed = self._fit.fit(self._meet(claim, known, known + duration))
+        charged = self._timetable.withhold(standing, known, sharing=claim.want.sharing)
+        with self._fit.exclusion.without(Victim(state.id) for state in ended):
+            placed = self._fit.fit(self._meet(claim, standing, known))
         if not isinstance(placed, dict) or not placed:
             self._ledger.rollback(mark)
             return None

@@ -21,10 +21,12 @@ is kept like any other row, but is only an upper bound of what shares find.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
-from itertools import chain, groupby
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +73,10 @@ class Reservation:
     basis: tuple[GangId, ...] | None
     #: when it was made
     made: float
+    #: how many arrivals there had been by then: who has come since and ranks higher comes before it
+    since: int
+    #: when it was to be gone before it was delayed: whom that brings together gets along all the same
+    gone: float
     #: so many pods of a shape fit beside it, all nodes together, as of a position in the log of changes
     beside: dict[Shape, tuple[int, int]] = field(default_factory=dict)
     _refusal: Explanation | None = None
@@ -86,6 +92,13 @@ class Reservation:
             self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
         return self._refusal
 
+    def delayed(self, at: float) -> "Reservation":
+        """The same places, from this time on."""
+        start = self.start if self.start == inf else at
+        until = self.until + (at - self.at)
+        gone = self.gone if at < self.gone else until
+        return replace(self, start=start, at=at, until=until, gone=gone, basis=None, beside={}, _refusal=None)
+
     def can_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
         """This is what it can spare now."""
         self.spare, self.shared = spare, shared
@@ -93,7 +106,7 @@ class Reservation:
 
     @property
     def _waits(self) -> str:
-        if self.start == np.inf:
+        if self.start == inf:
             return "has waited for so long that nodes are kept free for it until others end"
         if self.start <= self.made:
             return "waits for longer and is expected to start any moment"
@@ -141,22 +154,25 @@ class Timetable:
             each.can_spare(spare, shared)
 
     def add(self, new: Reservation) -> None:
-        """What it can spare is known but for others here; what each of these uses is taken off."""
+        """What it can spare is known but for others here; what each of these uses is taken off.
+
+        Who is delayed is gone when he was to be gone: who comes after him is delayed in turn (`reckon`).
+        """
         for other in self:
-            if other.at <= new.at < other.until:
+            if other.at <= new.at < other.gone:
                 self._take(new, other.columns, other.use, other.shares)
-            if new.at <= other.at < new.until:
+            if new.at <= other.at < new.gone:
                 self._take(other, new.columns, new.use, new.shares)
         self._reservations[new.gang] = new
 
     def drop(self, gang: GangId) -> None:
-        gone = self._reservations.pop(gang, None)
-        if gone is None:
+        old = self._reservations.pop(gang, None)
+        if old is None:
             return
-        shares = {device: -share for device, share in gone.shares.items()}
+        shares = {device: -share for device, share in old.shares.items()}
         for other in self:
-            if gone.at <= other.at < gone.until:
-                self._take(other, gone.columns, -gone.use, shares)
+            if old.at <= other.at < old.gone:
+                self._take(other, old.columns, -old.use, shares)
 
     def start(self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float) -> None:
         """Somebody starts now, and stays until then."""
@@ -203,8 +219,16 @@ class Timetable:
             other.beside[vector.shape] = vector.position, pods
         return pods
 
-    def withhold(self, start: float, until: float, *, sharing: bool) -> list[Withheld]:
-        """Charge the ledger, as it is at `start`, with what reservations need of it up to `until`.
+    def standing(self, start: float, until: float, *, as_promised: bool = False) -> list[Reservation]:
+        """Those with places at any time from `start` to `until`.
+
+        `as_promised`: each is gone when it was to be gone, however late it may begin by now.
+        """
+        later = [each for each in self if each.at < until]
+        return [each for each in later if (each.gone if as_promised else each.until) > start]
+
+    def withhold(self, standing: Sequence[Reservation], start: float, *, sharing: bool) -> list[Withheld]:
+        """Charge the ledger, as it is at `start`, with what these reservations need of it from then on.
 
         For somebody who asks for shares of GPUs (`sharing`) device by device: then nothing is left that he
         could not have all the time, though by other numbers he might have more. For others open devices are
@@ -212,7 +236,6 @@ class Timetable:
 
         Returns what was charged.
         """
-        standing = [each for each in self if each.until > start and each.at < until]
         if not standing:
             return []
         going_on = [each for each in standing if each.at < start]
@@ -294,37 +317,64 @@ class Timetable:
                         self._ledger.keep(share)
                         yield share
 
-    def reckon(self, now: float) -> None:
-        """Find anew what all can spare. Those whose nodes are gone, or will be too full, are dropped."""
-        moved, self._layout = self._layout != self._nodes.layout, self._nodes.layout
+    def reckon(self, now: float) -> set[GangId]:
+        """Find anew what all can spare, and what of them still holds.
+
+        Where somebody is still there who was to be gone, what begins is delayed until he is, and so is what
+        comes after it: places stay, and so does their order. Whose nodes are gone, or stay too full, is
+        dropped. Returns whose time is no longer as it was.
+        """
+        before = {each.gang: each.at for each in self}
+        relaid, self._layout = self._layout != self._nodes.layout, self._nodes.layout
         for each in list(self):
-            if moved:  # what its claim says of columns is told again in its turn
+            if relaid:  # what its claim says of columns is told again in its turn
                 each.claim = Claim(each.want, each.claim.vacant, presences=each.claim.presences)
             if not self._is_there(each):
                 del self._reservations[each.gang]
         mark, ends, gone = self._ledger.mark(), [*self._ends.after(now)], 0
         then, there = self._nodes.used.copy(), list[Reservation]()
-        for at, some in groupby(sorted(self, key=lambda each: each.at), key=lambda each: each.at):
-            beginning = list(some)
+        coming = [(max(each.at, now), number, each) for number, each in enumerate(self)]
+        heapify(coming)
+        while coming:
+            at, beginning = coming[0][0], list[Reservation]()
             while gone < len(ends) and ends[gone][0] <= at:
                 self._ends.leave(ends[gone][1], then)
                 gone += 1
             for over in [other for other in there if other.until <= at]:
                 there.remove(over)
                 then[: len(over.use), over.columns] -= over.use
-            for each in beginning:
-                there.append(each)
+            while coming and coming[0][0] == at:
+                _, number, each = heappop(coming)
+                each = each if each.at == at else each.delayed(at)
                 then[: len(each.use), each.columns] += each.use
-            shares = [other.shares for other in there if other.shares]
+                there.append(each)
+                self._spare_of(each, then, there)
+                if not self._is_too_full(each):
+                    beginning.append(each)
+                    continue
+                there.pop()
+                then[: len(each.use), each.columns] -= each.use
+                names = {*each.nodes.values()}
+                ending = (end for end, state in ends[gone:] if not names.isdisjoint(state.nodes))
+                later = min((other.until for other in there), default=inf)
+                if (later := min(later, next(ending, inf))) < inf:
+                    heappush(coming, (later, number, each))
+                else:
+                    del self._reservations[each.gang]
             for each in beginning:
-                spare = self._nodes.capacities(each.columns) - then.take(each.columns, axis=1)
-                each.can_spare(spare, self._nodes.devices.shared(each.columns))
-                for theirs in shares:
-                    self._subtract_shares(Instant(each.columns, spare, each.shared), theirs)
+                self._reservations[each.gang] = each
+                if len(beginning) > 1:
+                    self._spare_of(each, then, there)
         self._ledger.rollback(mark)
-        for each in sorted(self, key=lambda each: each.at):
-            if self._is_too_full(each):
-                self.drop(each.gang)
+        return {gang for gang, at in before.items() if (new := self.of(gang)) is None or new.at != at}
+
+    def _spare_of(self, each: Reservation, then: Amounts, there: Iterable[Reservation]) -> None:
+        """Find out what it can spare when so much is in use, and these have begun."""
+        spare = self._nodes.capacities(each.columns) - then.take(each.columns, axis=1)
+        each.can_spare(spare, self._nodes.devices.shared(each.columns))
+        for other in there:
+            if other.shares:
+                self._subtract_shares(Instant(each.columns, spare, each.shared), other.shares)
 
     def stands(self, each: Reservation, now: float) -> bool:
         """Whether a search would find its time again: it fits then as it did, and nowhere before.
@@ -332,7 +382,7 @@ class Timetable:
         False where that cannot be told by amounts. What it can spare is found anew.
         """
         nodes, want = self._nodes, each.want
-        if not want.fits_by_slots or each.start == np.inf or each.at <= now:
+        if not want.fits_by_slots or each.start == inf or each.at <= now:
             return False
         demand, left = nodes.demand(want.parts[0].shape.requests), self._ends.left_by(each.at)
         if left is None or nodes.share(demand):

@@ -71,13 +71,15 @@ class Exclusion:
 
     @contextmanager
     def without(self, victims: Iterable[Victim]) -> Iterator[None]:
-        """A trial in which these are gone: where a gang has nothing left it keeps nobody off."""
+        """A trial in which these are gone, too: where a gang has nothing left it keeps nobody off."""
+        before = self._left
         if self._holders:
-            self._left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
+            left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
+            self._left = {**before, **left}
         try:
             yield
         finally:
-            self._left = {}
+            self._left = before
 
     def barred(self, want: Want) -> Columns | None:
         """Columns that are out of bounds for this want; None: it is not concerned."""
