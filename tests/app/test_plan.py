@@ -519,3 +519,13 @@ def test_what_a_quota_wants_stated_is_missed_before_the_pod_is_made() -> None:
     messages = [each.reason["message"] for each in found.decisions if each.reason is not None]
     told = "ResourceQuota cpus counts requests.cpu; its pods must state resources.requests.cpu"
     assert sorted(messages) == [told, f"pod b: {told}"]
+
+
+def test_pods_that_a_standing_group_has_no_room_or_quota_for_wait_with_a_reason() -> None:
+    standing = [pod_group("g", 1), pod("a", 2, group="g", node="n-0"), node("n-0", 3)]
+    found = ask([pod("b", 2, group="g")], *standing)
+    assert codes(found) == [("default/g", "InsufficientCapacity")]
+    assert found.decisions[0].outcome is Outcome.WAIT
+    full = ask([pod("b", 1, group="g")], *standing, resource_quota("full", {"pods": "1"}))
+    assert codes(full) == [("default/g", "QuotaExceeded")]
+    assert codes(ask([pod("b", 1, group="g")], *standing)) == [("default/g", "place")]

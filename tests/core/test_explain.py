@@ -1,12 +1,22 @@
 """Codes and messages; each row is a cluster, a gang, and what is said."""
 
+from dataclasses import replace
+
 import pytest
 
 from muster.core.decisions import Explanation
-from muster.core.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
+from muster.core.events import (
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PodsBound,
+    PodsEnded,
+    QueueChanged,
+)
 from muster.core.explain.case import BLOCKERS
-from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Taint
+from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Queue, Taint
 from muster.core.offline import misfit
+from muster.core.scheduler import Scheduler
 from muster.core.wording import show
 from tests.core.words import GPU, amounts, assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
@@ -206,3 +216,86 @@ def test_a_gang_is_not_its_own_blocker() -> None:
 )
 def test_amounts_as_people_say_them(resource: str, amount: int, text: str) -> None:
     assert show(resource, amount) == text
+
+
+def elastic(name: str = "g", count: int = 4) -> Gang:
+    return replace(gang(name, count=count, minimum=2), queue="q")
+
+
+def grown() -> Scheduler:
+    """A gang of two to four pods of one GPU on three GPUs: three of them run."""
+    core = scheduler([node("n", gpu=3)], elastic())
+    core.apply(QueueChanged(Queue("q")))
+    (assign,) = assigns(core.decide(0.0))
+    bind(core, assign)
+    return core
+
+
+def test_pods_above_the_minimum_that_wait_are_told_why() -> None:
+    core = grown()
+    (wait,) = waits(core.decide(1.0))
+    told = wait.explanation
+    assert (wait.gang, told.code) == ("g", Code.INSUFFICIENT_CAPACITY)
+    assert told.message == ("its minimum runs, and 1 more pod waits: 1 GPU asked; 0 are free")
+    assert [(one.wanted, one.fits, dict(one.limited_by)) for one in told.pod_sets] == [(1, 0, {GPU: 1})]
+    assert (told.remedies, told.expected_start) == ((), None)
+    assert core.asked(GangId("g")) == told
+    assert not core.decide(2.0)  # nobody is told the same twice
+    core.apply(node("m", gpu=1))
+    (assign,) = assigns(core.decide(3.0))
+    bind(core, assign)
+    assert not core.decide(4.0)
+    assert core.gangs[GangId("g")].explanation is None
+
+
+def test_of_several_the_numbers_are_those_of_one() -> None:
+    core = scheduler([node("n", gpu=2)], elastic(count=9))
+    core.apply(QueueChanged(Queue("q")))
+    (assign,) = assigns(core.decide(0.0))
+    assert not waits(core.decide(0.5))  # its start is under way
+    bind(core, assign)
+    (wait,) = waits(core.decide(1.0))
+    assert wait.explanation.message.startswith("its minimum runs, and 7 more pods wait: 1 GPU asked; 0 are")
+
+
+@pytest.mark.parametrize(
+    ("queue", "code", "said"),
+    [
+        (Queue("q", capability=((GPU, 3),)), Code.QUOTA_EXCEEDED, "its minimum runs, and 1 more pod waits: "),
+        (Queue("q", deserved=((GPU, 3),)), Code.OVER_SHARE, "its minimum runs, and 1 more pod waits: "),
+    ],
+)
+def test_its_queue_may_be_what_keeps_them(queue: Queue, code: Code, said: str) -> None:
+    other = replace(gang("other", count=2), queue="r", submitted=-1.0)
+    core = scheduler([node("n", gpu=5)], other, elastic())
+    core.apply(QueueChanged(queue))
+    core.apply(QueueChanged(Queue("r")))
+    for assign in assigns(core.decide(0.0)):
+        bind(core, assign)
+    (wait,) = waits(core.decide(1.0))
+    assert (wait.gang, wait.explanation.code) == ("g", code)
+    assert wait.explanation.message.startswith(said)
+
+
+def test_a_gate_keeps_them_too_and_says_nothing_to_a_gang_that_is_whole() -> None:
+    core, gate = grown(), Gate(Code.INVALID, "pod late: says something else")
+    core.decide(1.0)
+    core.apply(GangSubmitted(replace(elastic(), gate=gate)))
+    (wait,) = waits(core.decide(2.0))
+    assert (wait.explanation.code, wait.explanation.message) == (gate.code, gate.message)
+    core.apply(GangSubmitted(replace(elastic(count=3), gate=gate)))
+    assert not core.decide(3.0)
+    assert core.gangs[GangId("g")].explanation is None
+
+
+def test_who_waits_comes_first_with_what_would_start_it() -> None:
+    """Remedies are for the first gangs of a queue that wait: pods above a minimum do not count."""
+    core = scheduler([node("n", gpu=3)], *(elastic(f"g{i}") for i in range(1)))
+    core.apply(QueueChanged(Queue("q")))
+    for assign in assigns(core.decide(0.0)):
+        bind(core, assign)
+    core.apply(GangSubmitted(replace(gang("later", count=2, submitted=5.0), queue="q")))
+    told = {wait.gang: wait.explanation for wait in waits(core.decide(1.0))}
+    assert set(told) == {"g0", "later"}
+    assert not told[GangId("g0")].remedies
+    assert told[GangId("later")].remedies

@@ -249,6 +249,24 @@ def test_what_holds_some_of_its_places_says_why_it_lacks_the_others() -> None:
     assert (told.body["status"]["phase"], told.body["status"]["reason"]["message"]) == ("Held", why.message)
 
 
+def test_what_stands_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -> None:
+    elastic = Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 0.0)
+    grows = group(2, [pod(0, "a"), pod(1)], gang=elastic)
+    why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 more pod waits")
+    record = msgspec.convert(gang_record(grows), GangRecord)
+    seen = view(grows, {}, record=record, explanation=why)
+    (told,) = step(seen, Memory(), 100.0, LIMITS).writes
+    assert isinstance(told, PatchGangStatus)
+    assert (told.body["status"]["phase"], told.body["status"]["reason"]["message"]) == (
+        "Standing",
+        why.message,
+    )
+    gone = group(2, [pod(0, "a")], gang=elastic)
+    (told,) = step(replace(seen, group=gone), Memory(), 100.0, LIMITS).writes
+    assert isinstance(told, PatchGangStatus)
+    assert (told.body["status"]["phase"], told.body["status"]["reason"]) == ("Standing", None)
+
+
 def test_the_first_reason_follows_its_record_at_once() -> None:
     waiting = view(
         group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")

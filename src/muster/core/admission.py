@@ -185,6 +185,17 @@ class Admission:
             return False
         return self._uncreated(state, state.want) is None
 
+    def refusal_of(self, state: GangState, want: Want) -> Explanation | None:
+        """Why its queue, or a ResourceQuota, does not give it this besides what it has; None: room is all."""
+        gang = state.gang
+        assert gang is not None
+        account, new = self._queues.find(gang.queue), not state.begun
+        if account is None or (refusal := self._turned_away(account, gang, new)) is not None:
+            return None if account is None else refusal
+        if self._quotas.concern(state) and (message := self._quotas.exceeded(state, want)):
+            return self._tell(Code.QUOTA_EXCEEDED, message)
+        return None if account.free else self._beyond(account, want, new).refusal
+
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that allow it what it wants, by name."""
         assert state.gang is not None

@@ -264,6 +264,13 @@ def stands(state: GangState) -> bool:
     )
 
 
+def whole(state: GangState) -> bool:
+    """Every place is satisfied, also those above the minimum."""
+    satisfied = indices(state.filled, state.retired)
+    sets = state.gang.pod_sets if state.gang is not None else ()
+    return all(len(satisfied.get(p.name, ())) >= p.count for p in sets)
+
+
 def indices(*places: Iterable[Place]) -> dict[str, set[int]]:
     """Indices by pod set: for gangs of thousands, comparing numbers is what makes a cycle short."""
     sets: defaultdict[str, set[int]] = defaultdict(set)

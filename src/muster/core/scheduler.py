@@ -114,7 +114,7 @@ class Scheduler:
             self.reservations,
             rehearsal,
         )
-        self._explainer = Explainer(cluster, remedies)
+        self._explainer = Explainer(cluster, self._admission, remedies)
         #: what lacked something in the last cycle, in the order in which it was served
         self.served: Sequence[GangState] = ()
 

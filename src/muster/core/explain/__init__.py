@@ -10,6 +10,9 @@ its links are of two kinds:
   and on the ledger, so equal wants share one explanation until a node changes: ten thousand equal gangs
   are explained once, and the others are told nothing if it says the same as before.
 
+A gang that stands waits for nothing, but some of its pods may: those above its minimum, which start as there
+is room. It is told why not one more of them does, in the same codes; nothing is rehearsed for them.
+
 The totals behind `InsufficientCapacity` are those of nodes that the gang's pods may use at all, so "8 are
 free" never means eight on nodes that they cannot use.
 """
@@ -18,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from muster.core.admission import Admission
 from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Wait
 from muster.core.exact import Verdict
@@ -29,8 +33,8 @@ from muster.core.explain.invalid import invalid
 from muster.core.explain.kept_by_queue import kept_by_queue
 from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.explain.topology_unsatisfied import topology_unsatisfied
-from muster.core.gang import Code, Gang, GangId
-from muster.core.gangs import BackOff, GangState, stands
+from muster.core.gang import Code, GangId
+from muster.core.gangs import BackOff, GangState, stands, whole
 from muster.core.placement import Want
 
 if TYPE_CHECKING:  # remedies read the cases of this package
@@ -49,8 +53,9 @@ NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(self, cluster: Cluster, remedies: "Remedies") -> None:
+    def __init__(self, cluster: Cluster, admission: Admission, remedies: "Remedies") -> None:
         self._cluster = cluster
+        self._admission = admission
         self._remedies = remedies
         #: by want and reasons that were asked, as of a revision of the nodes; None: nothing to say
         self._explained: _Explained = {}
@@ -108,23 +113,44 @@ class Explainer:
 
     def _reason(self, state: GangState, case_of: Callable[[Want], Case]) -> Explanation | None:
         """The first code that applies; the order is that of docs/names.md."""
-        gang, want = state.gang, state.want
+        gang = state.gang
         if gang is None:
             return None
         if gang.gate is not None:  # Invalid, Gated, MembersMissing
-            return None if stands(state) else Explanation(gang.gate.code, "gate", gang.gate.message)
-        if want is None or not state.waits:
+            told = Explanation(gang.gate.code, "gate", gang.gate.message)
+            return None if stands(state) and whole(state) else told
+        if state.want is None:
             return None
-        refusal = state.refusal
+        if state.waits:
+            return self._of(state, state.want, state.refusal, case_of)
+        return self._of_surplus(state, state.want, case_of) if stands(state) else None
+
+    def _of_surplus(
+        self, state: GangState, want: Want, case_of: Callable[[Want], Case]
+    ) -> Explanation | None:
+        """Why not one more of the pods above its minimum starts."""
+        more = self._cluster.wants.of(want.parts, 1, want.rules)
+        refusal = self._admission.refusal_of(state, more) or state.refusal
+        told = self._of(state, more, refusal, case_of)
+        if told is None or (told.code is Code.FRAGMENTED and all(s.fits >= s.wanted for s in told.pod_sets)):
+            return None  # there is room: its turn comes
+        count = sum(map(len, state.vacant))
+        pods = "1 more pod waits" if count == 1 else f"{count} more pods wait"
+        return replace(told, message=f"its minimum runs, and {pods}: {told.message}")
+
+    def _of(
+        self, state: GangState, want: Want, refusal: Explanation | None, case_of: Callable[[Want], Case]
+    ) -> Explanation | None:
+        """The first code that applies to this, which it does not get; from `Invalid` of its queue on."""
         code = None if refusal is None else refusal.code
         if code is Code.INVALID:
             return refusal
-        if code is Code.QUEUE_CLOSED or code is Code.QUOTA_EXCEEDED:
-            return self._kept(state, gang, want, case_of)
+        if refusal is not None and code in (Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED):
+            return self._kept(state, refusal, want, case_of)
         if (never := self._first(NEVER, want, case_of)) is not None:  # Invalid, NothingMatches
             return never
-        if code is Code.OVER_SHARE:
-            return self._kept(state, gang, want, case_of)
+        if refusal is not None and code is Code.OVER_SHARE:
+            return self._kept(state, refusal, want, case_of)
         if state.back_off is not None:
             failed = _commit_failed(state.back_off, case_of(want))
             if failed is not None:
@@ -138,11 +164,11 @@ class Explainer:
         return self._once((want, reasons), lambda: _told(reasons, case_of(want)))
 
     def _kept(
-        self, state: GangState, gang: Gang, want: Want, case_of: Callable[[Want], Case]
+        self, state: GangState, refusal: Explanation, want: Want, case_of: Callable[[Want], Case]
     ) -> Explanation | None:
         """What its queue has said, with numbers. Found once for equals."""
-        refusal, queue = state.refusal, gang.queue
-        assert refusal is not None
+        assert state.gang is not None
+        queue = state.gang.queue
         told = self._once(
             (want, queue, refusal.code, refusal.message),
             lambda: kept_by_queue(case_of(want), self._cluster.queues, queue, refusal),

@@ -194,7 +194,7 @@ class Remedies:
 
 
 def _may_be_helped(state: GangState, explanation: Explanation) -> bool:
-    return state.gang is not None and state.want is not None and explanation.code in _HELPED
+    return state.gang is not None and state.waits and explanation.code in _HELPED
 
 
 def _answer(question: Question) -> tuple[tuple[Remedy, ...], ExpectedStart | None]:

@@ -91,7 +91,8 @@ def _phase(view: GangView, group: Group, places: Places, memory: Memory) -> tupl
             return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
         return (Phase.STARTING if places.filled else Phase.HELD), None
     if minimum_met(group.gang, places.settled):
-        return Phase.STANDING, None
+        more = places.ready.keys() - places.missing.keys()  # pods above its minimum, which wait
+        return Phase.STANDING, view.explanation if more else None
     if places.filled and not group.controlled:
         return Phase.DEGRADED, view.explanation or degraded(group, places, memory)
     if places.missing:  # some of them, perhaps, while what else it lacks is still taken
