@@ -7,7 +7,18 @@ import pytest
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Reserve
 from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsEnded
-from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodSet, Shape
+from muster.core.gang import (
+    Code,
+    Gang,
+    GangId,
+    NodeName,
+    Operator,
+    Place,
+    PodSet,
+    PodTerm,
+    Requirement,
+    Shape,
+)
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
 
@@ -237,6 +248,20 @@ def test_a_promised_time_is_one_to_look_again(backfill: Backfill, wakes: float |
     cluster.submit(lasting("big", 1, 10.0, gpu=4, at=1.0))
     cluster.decide(1.0)
     assert cluster.core.wake_at() == wakes
+
+
+def test_a_search_for_a_time_leaves_no_search_behind() -> None:
+    """It asks again and again whether two that keep apart fit: that is nobody's turn."""
+    cluster = Cluster(node("a", gpu=32, labels={"host": "a"}), node("b", gpu=16, labels={"host": "b"}))
+    on_b = shape(gpu=1, selector={"host": "b"})
+    runs = [gang(f"run-{n:02}", count=1, of=on_b) for n in range(16)]
+    cluster.submit(*(replace(run, limit=10.0 + n) for n, run in enumerate(runs)))
+    assert len(started(cluster.decide(0.0))) == 16
+    apart = PodTerm("host", (Requirement("app", Operator.IN, ("x",)),), ("ml",))
+    pods = PodSet("main", replace(shape(gpu=12), apart=(apart,)), 2, 2, labels=(("app", "x"),))
+    cluster.submit(replace(gang("two", pods, submitted=1.0), namespace="ml", limit=10.0))
+    assert [at for _, at, _ in reserves(cluster.decide(1.0))] == [21.0]
+    assert cluster.core.wake_at() is None
 
 
 def test_a_promise_ends_with_its_node() -> None:

@@ -365,3 +365,11 @@ def test_badly_rounded_prices_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     answer = ask(cluster, wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4))
     assert answer == Verdict(Rung.SEARCH, Answer.NONE_FOUND)
     assert not (cluster.nodes.used > 0).any()
+
+
+def test_nothing_is_left_to_solve_once_all_are_on_their_own_nodes() -> None:
+    cluster = Cluster((1, 4), (2, 4))
+    want = Want((Part("one", shape(gpu=1), 1, 1), Part("two", shape(gpu=2), 1, 1)), 2)
+    own = {Place("one", 0): 0, Place("two", 0): 1}
+    exactly = Exact(cluster.nodes, cluster.ledger, cluster.slots)
+    assert exactly.place(want, [range(1), range(1)], own, None) == own

@@ -124,6 +124,8 @@ class Reservations:
             self._kept = self.made[0] if self._made and unchanged is not False else None
             self._timetable.clear()
         self._made = []
+        if unchanged is None:  # else it is only thought of
+            self._earliest.next_cycle()
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -140,6 +142,7 @@ class Reservations:
         """A new cycle, in which reservations, and those whom they hold up, are those of the last one."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
+        self._earliest.next_cycle()
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:

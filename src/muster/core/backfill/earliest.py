@@ -33,6 +33,8 @@ from muster.names import GPU, GPU_SHARE
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
+#: Problems that may be solved exactly in a cycle for all who look for a time; further trials are greedy.
+PROBLEMS: Final = 20
 
 
 class Start(NamedTuple):
@@ -65,6 +67,10 @@ class Earliest:
         """`meet`: puts the pods of others who have reservations on the ledger (`company.py`)."""
         self._nodes, self._ledger, self._fit = ledger.nodes, ledger, fit
         self._ends, self._timetable, self._meet = ends, timetable, meet
+        self._problems = PROBLEMS
+
+    def next_cycle(self) -> None:
+        self._problems = PROBLEMS
 
     def find(self, claim: Claim, duration: float, now: float, *, endless: bool = False) -> Start | None:
         """When and where this claim fits for `duration`; None: at no time that can be told.
@@ -136,8 +142,11 @@ class Earliest:
         """Whether it fits on the ledger as it is at this instant, beside these reservations."""
         mark = self._ledger.mark()
         charged = self._timetable.withhold(standing, known, sharing=claim.want.sharing)
-        with self._fit.exclusion.without(Victim(state.id) for state in ended):
-            placed = self._fit.fit(self._meet(claim, standing, known))
+        beside = self._meet(claim, standing, known)._replace(search=claim.search and self._problems > 0)
+        gone = (Victim(state.id) for state in ended)
+        with self._fit.exclusion.without(gone), self._fit.exact.lending(self._problems):
+            placed = self._fit.fit(beside)
+            self._problems = self._fit.exact.lent
         if not isinstance(placed, dict) or not placed:
             self._ledger.rollback(mark)
             return None

@@ -19,7 +19,8 @@ Proofs stay at hand (`refutes`). New problems are solved for at most `TURNS` wan
 take turns in later cycles.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -94,7 +95,7 @@ class Exact:
         self._patterns = Patterns(nodes)
         self._proofs = Proofs(nodes, slots, self._patterns)
         self._rota = Rota(TURNS)
-        #: problems that whoever asks several times about one want (a search for victims) may solve besides
+        #: problems that may be solved besides (`lending`)
         self.lent = 0
 
     def next_cycle(self) -> None:
@@ -151,6 +152,15 @@ class Exact:
         found = self._relax(problem, caps, want if excluded is None else None)
         return found if isinstance(found, Verdict) and found.proven else None
 
+    @contextmanager
+    def lending(self, problems: int) -> Iterator[None]:
+        """So many are for somebody who asks several times about one want: for victims, or for a time."""
+        before, self.lent = self.lent, problems
+        try:
+            yield
+        finally:
+            self.lent = before
+
     def turn(self, want: Want) -> bool:
         """Whether problems may be solved for this want in this cycle. Asked once per cycle."""
         if self.lent > 0:
@@ -179,6 +189,10 @@ class Exact:
         for place, column in sorted(preferred.items()):
             trial.prefer(place, column)
         problem = Problem.of(want, trial.placed, self._slots)
+        if not problem.groups:  # the minimum is where it should be
+            trial.fill_up()
+            self._ledger.commit(mark)
+            return trial.places(vacant)
         caps = problem.caps(self._slots, excluded)
         placed = None
         if not problem.exceeds(self._nodes, caps):

@@ -125,13 +125,10 @@ class Search:
             table, limit(table), charged, self._nodes, self._ledger, self._fit, claim.want, company
         )
         whole = Trial(trials, count, claim)
-        self._fit.exact.lent = PROBLEMS
-        try:
+        with self._fit.exact.lending(PROBLEMS):
             for usable in _levels(table, count):
                 if (best := self._best(whole, usable)) is not None:
                     return self._found(whole, best)
-        finally:
-            self._fit.exact.lent = 0
         return None
 
     def _found(self, whole: Trial, best: _Way) -> Found | None:
