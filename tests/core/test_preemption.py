@@ -761,7 +761,7 @@ def test_what_is_above_its_cap_comes_down_and_has_meanwhile_no_more_than_before(
 def racks(*sizes: int) -> Scheduler:
     """Racks of so many nodes of 8 GPUs."""
     names = [f"r{rack}-{i}" for rack, size in enumerate(sizes) for i in range(size)]
-    made = scheduler(node(name, labels={"rack": name[:2]}) for name in names)
+    made = scheduler(node(name, labels={"rack": name.split("-")[0]}) for name in names)
     made.apply(LayersChanged((Layer("rack", ("rack",)),)))
     return made
 
@@ -815,6 +815,17 @@ def test_a_domain_is_cleared_for_a_gang_that_has_it_to_itself() -> None:
     fills(made, "shorter", 95.0, r1_1=1)
     made.apply(GangSubmitted(replace(gang("high", priority=1), exclusive="rack")))
     assert ended(made.decide(100.0)) == ["short", "shorter"]
+
+
+def test_of_many_domains_the_cheapest_is_cleared_of_those_that_can_be() -> None:
+    made = racks(*[1] * 30)
+    for i in range(30):
+        fills(made, f"gang-{i}", 10.0 + i, **{f"r{i}_0": 1})
+    youngest = made.gangs[GangId("gang-29")].gang
+    assert youngest is not None
+    made.apply(GangSubmitted(replace(youngest, preemptible=False)))
+    made.apply(GangSubmitted(replace(gang("high", priority=1), exclusive="rack")))
+    assert ended(made.decide(100.0)) == ["gang-28"]
 
 
 def test_a_gang_that_has_places_in_a_domain_makes_room_there() -> None:

@@ -206,8 +206,8 @@ FAULTS: Final = (
         "who is to be kept company may go",
         "preemption",
         "core/preemption/trials.py",
-        "yield usable & ~self.table.from_on(self._trials.company.wanted)",
-        "yield usable",
+        "self.fits(apart := usable & ~self.table.from_on(company.wanted))",
+        "self.fits(apart := usable)",
         ("tests/core/test_preemption.py",),
     ),
     Fault(

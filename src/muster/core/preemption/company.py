@@ -106,8 +106,8 @@ class Company:
         for term in near:
             index = self._presences.domains.of(term.key).index
             labelled = labelled & (index >= 0)
-            satisfied = satisfied & (_in_domains(stay + room, index) > 0)
-            nobody &= ~_in_domains(stay, index).any(axis=1, keepdims=True)
+            satisfied = satisfied & (_around(stay + room, index) > 0)
+            nobody &= ~_around(stay, index).any(axis=1, keepdims=True)
         return satisfied | (labelled & nobody) if number in kin else satisfied
 
     def _even(self, number: int, spread: Spread, slots: Sequence[Floats], sets: Bools) -> Floats:
@@ -115,11 +115,11 @@ class Company:
         constraints = self._constraints[number]
         question, nodes = _evened(constraints, spread), constraints.counting(spread)
         index = self._presences.domains.of(spread.key).index
-        stay = _in_domains(self._staying(question, sets) * nodes, index)
+        stay = _around(self._staying(question, sets) * nodes, index)
         most, counts = stay, False
         for own in self._own:
             if question.answers(own.presence):
-                most = most + np.minimum(_in_domains(slots[own.shape], index), own.count)
+                most = most + np.minimum(_around(slots[own.shape], index), own.count)
                 counts |= own.shape == number
         counted = nodes & (index >= 0)
         domains = len(np.unique(index[counted]))
@@ -148,9 +148,14 @@ def _evened(constraints: Constraints, spread: Spread) -> Matching:
     return Matching((constraints.term(spread),), leaving=False)
 
 
-def _in_domains(values: Floats, index: Ints) -> Floats:
-    """The sum over its domain for each node, 0 where there is none: sets × nodes."""
-    numbers = np.arange(int(index.max(initial=-1)) + 1)
-    sums = values @ (index[:, None] == numbers)
-    found: Floats = np.append(sums, np.zeros((len(sums), 1)), axis=1)[:, index]
-    return found
+def sums(values: Floats, index: Ints) -> Floats:
+    """Of a number per node the sum over each domain: sets × domains."""
+    inside = np.flatnonzero(index >= 0)
+    found = np.zeros((int(index.max(initial=-1)) + 1, len(values)))
+    np.add.at(found, index[inside], values.T[inside])
+    return found.T
+
+
+def _around(values: Floats, index: Ints) -> Floats:
+    """The same at each node of the domain, 0 where there is none: sets × nodes."""
+    return np.append(sums(values, index), np.zeros((len(values), 1)), axis=1)[:, index]

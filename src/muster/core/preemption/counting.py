@@ -6,7 +6,8 @@ say what a cut is worth: the slots that it would add on its nodes, and a fractio
 
 A gang that must gather fits if the slots of one domain suffice. What it costs at the least to clear a domain
 is that of the fractional knapsack, of the resource for which it is most: victims by what they free there for
-what they lose, the last of them in part. No set of victims loses less.
+what they lose, the last of them in part. No set of victims loses less. For a gang that is to have domains to
+itself it is what is lost with everybody who is there.
 
 What must be given up below hard caps (`limits.py`) is counted beside the slots: both have to be enough. A cut
 is worth its part of the slots that are lacking, and of the quota.
@@ -23,7 +24,7 @@ from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
 from muster.core.nodes import Bools, Columns, Demand, Ints, Longs, Nodes
 from muster.core.placement import Claim
-from muster.core.preemption.company import Company
+from muster.core.preemption.company import Company, sums
 from muster.core.preemption.cuts import Floats, Table
 from muster.core.preemption.limits import Quota
 from muster.names import GPU_SHARE
@@ -51,8 +52,10 @@ class Count:
         table: Table,
         quota: Quota,
         grounds: Sequence[Ints],
+        alone: tuple[Ints, Longs] | None,
     ) -> None:
         self.grounds = grounds
+        self._alone = alone
         #: cuts that free something here, or must be taken before one that does
         self.reach: Bools = np.ones(len(table), np.bool_)
         #: pods of one shape, of whichever pod sets
@@ -158,9 +161,7 @@ class Count:
             for i, amount in self._asked[p]:
                 np.minimum(some, free[i] // amount, out=some)
             slots[p] = np.maximum(some, 0.0) * self._open[p]
-        of = self.grounds[-1]
-        ground = of[:, None] == np.arange(int(of.max(initial=-1)) + 1)
-        able = self._suffices([some @ ground for some in company.limit(slots, sets)])
+        able = self._suffices([sums(some, self.grounds[-1]) for some in company.limit(slots, sets)])
         paid = sets @ self._quota.freed.T >= self._quota.lacking
         enough: Bools = np.logical_and(able.any(axis=1), paid.all(axis=1))
         return enough
@@ -178,6 +179,9 @@ class Count:
                 lacking = amount - _sums(of, np.maximum(self._free[i], 0) * reach)
                 if (lacking[numbers] > 0).any():
                     np.maximum(least, self._knapsacks(of, here, i, lacking), out=least)
+            if self._alone is not None:
+                np.maximum(least, self._clearing(of, *self._alone, usable), out=least)
+                numbers = numbers[least[numbers] < np.inf]
         return list(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
 
     def _knapsacks(self, of: Ints, entries: Longs, row: int, lacking: Floats) -> Floats:
@@ -194,6 +198,28 @@ class Count:
         before -= before[np.searchsorted(domain, domain)]
         part = np.clip(lacking[domain] - before, 0.0, freed) / freed
         return np.bincount(domain, lost * part, len(lacking)).astype(np.float64)
+
+    def _clearing(self, of: Ints, alone: Ints, others: Longs, usable: Bools) -> Floats:
+        """By domain what is lost at the least until one that the gang can have to itself has nobody left.
+
+        Infinite where somebody stays.
+        """
+        table, gangs = self._table, len(self._table.candidates)
+        here = np.flatnonzero(usable[self._cut] & (alone[self._column] >= 0))
+        keys = alone[self._column[here]].astype(np.int64) * gangs + table.gang[self._cut[here]]
+        pairs, inverse = np.unique(keys, return_inverse=True)
+        last = np.zeros(len(pairs), np.int64)
+        np.maximum.at(last, inverse, self._cut[here])
+        domains = int(alone.max(initial=-1)) + 1
+        lost = np.bincount(pairs // gangs, table.lost_by[last], domains)
+        left = others.copy()
+        for _, cuts, columns, times in table.groups:
+            left -= np.bincount(columns, times * usable[cuts], len(left)).astype(np.int64)
+        lost[_sums(alone, left) > 0] = np.inf
+        cheapest = np.full(int(of.max(initial=-1)) + 1, np.inf)
+        inside = np.flatnonzero((of >= 0) & (alone >= 0))
+        np.minimum.at(cheapest, of[inside], lost[alone[inside]])
+        return cheapest
 
     def _able(self, of: Ints, free: Longs) -> Bools:
         """By domain whether the slots suffice there."""

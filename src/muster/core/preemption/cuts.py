@@ -32,6 +32,10 @@ class Table:
         self.first: Bools = np.diff(self.gang, prepend=-1) > 0
         self.priority: Longs = np.array([c.gang.priority for c in candidates], np.int64)[self.gang]
         self.lost: Floats = np.array([lost for c in candidates for lost in c.lost], np.float64)
+        #: by it and those of its gang before it
+        begin = np.maximum.accumulate(np.where(self.first, np.arange(len(self.gang)), 0))
+        total = np.cumsum(self.lost)
+        self.lost_by: Floats = total - (total - self.lost)[begin]
         self.pods: Longs = np.array([len(cut.pods) for cut in self.cuts], np.int64)
         #: per kind of demand: cut, column, how many
         self.groups: list[tuple[Demand, Longs, Columns, Longs]] = []

@@ -119,14 +119,22 @@ class Trial:
         claim = self._claim._replace(excluded=np.flatnonzero(outside))
         return Trial(self._trials, self.count.within(columns), claim)
 
-    def choices(self, usable: Bools) -> Iterator[Bools]:
-        """Of these cuts those that free something here; then all, as who is elsewhere may keep it off; then
-        those that take away nobody whose company it needs."""
-        yield usable & self.count.reach
-        if self._trials.far:
-            yield usable
-        if self._trials.company is not None:
-            yield usable & ~self.table.from_on(self._trials.company.wanted)
+    def choice(self, usable: Bools) -> Bools | None:
+        """Which of these cuts to choose from; None: nothing shows that it fits, whoever goes.
+
+        Those that free something here, and of few perhaps some must stay; or all, as who is elsewhere may
+        keep it off; or those that take away nobody whose company it needs.
+        """
+        here: Bools = usable & self.count.reach
+        company = self._trials.company
+        few = company is not None and len(self.table) <= FEW
+        if self.fits(here) or (few and self.count.enough(here)):
+            return here
+        if self._trials.far and self.fits(usable):
+            return usable
+        if company is not None and self.fits(apart := usable & ~self.table.from_on(company.wanted)):
+            return apart
+        return None
 
     def sets(self, usable: Bools, most: int) -> list[Bools] | None:
         """For a gang that may need that some stay: all sets of these cuts without which there is room and
@@ -174,11 +182,6 @@ class Trial:
     def fits(self, taken: Bools) -> bool:
         """Whether the preemptor fits once these are gone. False, too, when the trials are used up."""
         return self.count.enough(taken) and self._fits(taken)
-
-    def may_fit(self, usable: Bools) -> bool:
-        """Whether it could fit once some of these are gone: it does without all, or may need some to stay."""
-        few = self._trials.company is not None and len(self.table) <= FEW
-        return self.fits(usable) or (few and self.count.enough(usable))
 
     def placed(self, taken: Bools) -> dict[Place, int] | None:
         """Where it goes once these are gone."""

@@ -117,7 +117,8 @@ class Search:
         grounds = self._fit.grounds(claim)
         if not table.groups or not grounds:
             return None  # nobody is on any node that there is, or it fits on none
-        count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds)
+        alone = self._fit.exclusion.alone(claim.want)
+        count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds, alone)
         company = None
         if claim.want.sociable:
             company = Company(claim, count.shapes, table, charged, self._ledger, self._eligibility)
@@ -143,16 +144,15 @@ class Search:
             chosen = next(filter(whole.fits, sets[:ASKED]), None)
             if chosen is not None or len(sets) <= ASKED:
                 return None if chosen is None else _Way(whole, usable, chosen, 0)
-        if not any(map(whole.may_fit, whole.choices(usable))):
+        if whole.choice(usable) is None:
             return None
         ways: list[_Way] = []
         for trial, rank, bound in self._grounds(whole, usable):
             if ways and bound > min(way.cost for way in ways)[0]:
                 break
-            for some in filter(trial.may_fit, trial.choices(usable)):
-                if (chosen := self._chosen(trial, some)) is not None:
-                    ways.append(_Way(trial, some, chosen, rank))
-                    break
+            some = trial.choice(usable)
+            if some is not None and (chosen := self._chosen(trial, some)) is not None:
+                ways.append(_Way(trial, some, chosen, rank))
         left = _exchanges(whole.table) if len(whole.table) <= FEW else 0
         for way in sorted(ways, key=lambda way: way.cost):
             chosen, left = self._exchange(way, left)

@@ -23,7 +23,7 @@ from muster.core.decisions import Victim
 from muster.core.events import PodsBound
 from muster.core.gang import GangId, NodeName, PodId
 from muster.core.gangs import GangState
-from muster.core.nodes import PODS, Bools, Columns, Longs, Nodes
+from muster.core.nodes import PODS, Bools, Columns, Ints, Longs, Nodes
 from muster.core.placement import Want
 from muster.core.topology import Topology
 from muster.core.topology.rules import resolve
@@ -88,8 +88,7 @@ class Exclusion:
             return None
         self._topology.refresh()
         own = want.rules.begun if want.rules is not None else None
-        used = self._nodes.used[self._nodes.resources[PODS], : len(self._nodes)]
-        crowd = used - self._foreign.columns()
+        crowd = self._crowd()
         barred = np.zeros(len(self._nodes), np.bool_)
         for layer, held in self._held.items():
             if (level := self._level(layer)) is None:
@@ -102,10 +101,20 @@ class Exclusion:
                     holders = holders - _counts(self._nodes, dict.fromkeys(left, 1))
             barred |= self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)
         if exclusive and (level := self._level(exclusive)) is not None:
-            if own is not None and own in self._gangs:
-                crowd = crowd - _counts(self._nodes, self._gangs[own].nodes)
+            crowd = self._crowd(own)
             barred |= self._in_domains(level, crowd > 0) | (self._topology.levels[level].domains < 0)
         return np.flatnonzero(barred)
+
+    def alone(self, want: Want) -> tuple[Ints, Longs] | None:
+        """By column the number of the domain that this want is to have to itself, or -1, and the pods of
+        other gangs. None: it is not exclusive."""
+        if want.rules is None or not want.rules.exclusive:
+            return None
+        level = self._level(want.rules.exclusive)
+        if level is None:
+            return None
+        self._topology.refresh()
+        return self._topology.levels[level].domains, self._crowd(want.rules.begun)
 
     def domains(self, want: Want, columns: Columns) -> Columns:
         """All columns that an exclusive want would have to itself if it were on these."""
@@ -117,6 +126,14 @@ class Exclusion:
         there = np.zeros(len(self._nodes), np.bool_)
         there[columns] = True
         return np.flatnonzero(self._in_domains(level, there))
+
+    def _crowd(self, own: GangId | None = None) -> Longs:
+        """By column the pods of gangs, without those of its own."""
+        used = self._nodes.used[self._nodes.resources[PODS], : len(self._nodes)]
+        crowd: Longs = used - self._foreign.columns()
+        if own is not None and own in self._gangs:
+            crowd -= _counts(self._nodes, self._gangs[own].nodes)
+        return crowd
 
     def _leaves(self, victim: Victim) -> Collection[NodeName]:
         """The nodes on which it has nothing any more, once these pods have gone."""
