@@ -6,7 +6,7 @@ import pytest
 
 from muster.core.backfill import Backfill
 from muster.core.decisions import Decision, Reserve
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsEnded
+from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
 from muster.core.gang import (
     Code,
     Gang,
@@ -219,6 +219,22 @@ def test_whoever_stays_too_long_delays_a_promise_by_no_more_than_that() -> None:
     assert started(cluster.decide(10.6)) == ["narrow"]
     cluster.end("run-b", 20.0)
     assert started(cluster.decide(20.0)) == ["wide"]
+
+
+def test_whoever_grows_counts_from_his_first_pod_even_if_nobody_said_since_when_that_is_there() -> None:
+    cluster = conservative(node("a", gpu=2), node("b", gpu=2))
+    elastic = PodSet("main", shape(gpu=2), 2, 1)
+    cluster.submit(lasting("brief", 1, 10.0, gpu=2))
+    cluster.submit(replace(gang("grows", elastic, minimum=1), limit=40.0))
+    assert started(cluster.decide(0.0)) == ["brief", "grows"]
+    cluster.submit(lasting("last", 2, 5.0, gpu=2, at=1.0))
+    assert reserves(cluster.decide(1.0)) == [("last", 40.0, {"a", "b"})]
+    cluster.end("brief", 10.0)
+    (more,) = assigns(cluster.core.decide(10.0))
+    ((place, name),) = more.nodes.items()
+    bound = PodsBound({pod("grows", place): place}, name, elastic.shape.requests, more.gang, at=10.2)
+    cluster.core.apply(bound)
+    assert reserves(cluster.decide(11.0)) == []
 
 
 def test_what_comes_after_a_delayed_start_is_delayed_with_it() -> None:

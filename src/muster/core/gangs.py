@@ -172,10 +172,12 @@ def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> N
 
 def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float = 0.0) -> None:
     """Live pods are on a node. Something stirs in the gang: its lapsed places count again."""
+    if at > 0 and (state.bound is None or at < state.bound):
+        # Of pods that are there already nobody said since when: not since before its Assign.
+        since = state.assigned if state.pods and state.bound is None else None
+        state.bound = at if since is None else min(at, since)
     state.pods.update(pods)
     state.stamp += 1
-    if at > 0 and (state.bound is None or at < state.bound):
-        state.bound = at
     filled, planned = state.filled, state.planned
     for place in pods.values():
         if place is not None:

@@ -317,10 +317,11 @@ class Reservations:
         placed, delayed = fit(claim), None
         if isinstance(placed, dict):
             until = self._until(state)
-            columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
+            used = self._nodes.used[: len(before)]
+            columns = np.flatnonzero((used > before).any(axis=0)) if minding else None
             shares = self._ledger.shared(mark) if claim.want.sharing else NO_SHARES
             delayed = self._timetable.start_unless(before, shares, until)
-            if delayed is None and minding:
+            if delayed is None and columns is not None:
                 delayed = self._spoiled(minding, claim, columns, until)
         if delayed is None:
             self._ledger.commit(mark)
