@@ -278,8 +278,8 @@ FAULTS: Final = (
         "whoever outlives the reservation passes too",
         "waiting bound",
         "core/backfill/__init__.py",
-        "self._now + self._ends.duration(state.gang)",
-        "self._now + self._ends.duration(state.gang) / 2",
+        "        return self._now + duration",
+        "        return self._now + duration / 2",
         _BACKFILL,
     ),
     Fault(
@@ -317,7 +317,7 @@ FAULTS: Final = (
     Fault(
         "a promise is kept in places that its company has spoiled",
         "waiting bound",
-        "core/backfill/__init__.py",
+        "core/backfill/bookings.py",
         "        self._timetable.add(replace(again, made=each.made",
         "        self._timetable.add(replace(each, made=each.made",
         ("tests/core/test_promises.py",),

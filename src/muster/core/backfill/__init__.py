@@ -22,16 +22,14 @@ there, what is free is kept free.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
-from itertools import islice, takewhile
+from itertools import takewhile
 from math import inf
-from typing import Final
 
 import numpy as np
 
+from muster.core.backfill.bookings import Bookings
 from muster.core.backfill.company import Company
-from muster.core.backfill.earliest import Earliest, Start
 from muster.core.backfill.timetable import Reservation, Timetable, held
 from muster.core.cluster import Cluster
 from muster.core.decisions import Explanation, Reserve
@@ -44,8 +42,6 @@ from muster.core.ledger import Mark
 from muster.core.nodes import Columns
 from muster.core.placement import Want
 
-#: So many ends are looked at that may be those for which a gang waits whose time has come.
-_LATE: Final = 16
 _Placed = dict[Place, int] | Verdict
 
 
@@ -76,14 +72,11 @@ class Reservations:
         self._keeps = backfill is Backfill.CONSERVATIVE
         #: to how many of those who wait it matters that they are told (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
-        self._nodes, self._ledger = cluster.nodes, cluster.ledger
-        self._fit, self._ends, self._gangs = cluster.fit, cluster.ends, cluster.gangs
-        self._queues = cluster.queues
+        self._nodes, self._ledger, self._queues = cluster.nodes, cluster.ledger, cluster.queues
+        self._fit, self._ends = cluster.fit, cluster.ends
         self._timetable = Timetable(cluster.ledger, cluster.ends)
         self._company = Company(cluster)
-        self._earliest = Earliest(
-            cluster.ledger, cluster.fit, cluster.ends, self._timetable, self._company.meet
-        )
+        self._bookings = Bookings(cluster, self._timetable, self._company.meet)
         #: of those who have to wait in this cycle, in their order
         self._made: list[GangId] = []
         #: what everybody else is told, if nobody may start any more in this cycle
@@ -125,7 +118,7 @@ class Reservations:
             self._timetable.clear()
         self._made = []
         if unchanged is None:  # else it is only thought of
-            self._earliest.next_cycle()
+            self._bookings.next_cycle()
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -142,7 +135,7 @@ class Reservations:
         """A new cycle, in which reservations, and those whom they hold up, are those of the last one."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
-        self._earliest.next_cycle()
+        self._bookings.next_cycle()
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
@@ -198,8 +191,10 @@ class Reservations:
         if self._backfill is Backfill.STRICT:
             self.closed = held(f"{state.id} is before it, and nobody may pass", state.id)
         else:
-            reservation = self._standing(state, claim) or self._reserve(state, claim)
-            if reservation is not None:
+            reservation = self._standing(state, claim) or self._book(state, claim)
+            if reservation is None:
+                self._never.add(claim.want)
+            else:
                 reservation.claim = claim
                 self._made.append(state.id)
 
@@ -256,15 +251,9 @@ class Reservations:
 
     @property
     def due_at(self) -> float:
-        """When the next promised time comes; infinite: none does.
-
-        Whoever is told a time anew by every cycle needs no other cycle than those in which something happens.
-        """
-        return (
-            min((each.at for each in self._timetable if each.at > self._now), default=inf)
-            if self._keeps
-            else inf
-        )
+        """When the next time comes that is kept from cycle to cycle; infinite: none does."""
+        kept = self._timetable if self._keeps else ()
+        return min((each.at for each in kept if each.at > self._now), default=inf)
 
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
         """Who has to end for it."""
@@ -341,24 +330,9 @@ class Reservations:
         for each in minding:
             if each.at < until:
                 claim = self._company.knowing(each.claim, passer, columns)
-                if not self._confirm(each, claim):
+                if not self._bookings.confirm(each, claim, self._now):
                     return each
         return None
-
-    def _confirm(self, each: Reservation, claim: Claim, at: float | None = None) -> bool:
-        """Whether it holds on the ledger as it is, for this claim: in its places, or in others, at its time.
-
-        Or at this later one, if somebody is late: who comes after it is then late, too. False: it is dropped.
-        """
-        at, column = each.at if at is None else at, self._nodes.column
-        there = {place: column[node] for place, node in each.nodes.items() if node in column}
-        self._timetable.drop(each.gang)
-        start = self._earliest.at(claim._replace(preferred=there), at, each.gone, self._now)
-        if start is None:
-            return False
-        again = self._booked(each.gang, claim, start, each.until - each.at)
-        self._timetable.add(replace(again, made=each.made, since=each.since, gone=each.gone))
-        return True
 
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
         """Placed on what reservations leave."""
@@ -438,33 +412,19 @@ class Reservations:
             self._timetable.put_back(kept)
             return kept
         known = self._timetable.of(state.id)
-        if known is not None and not self._still(known, claim):
-            self._timetable.drop(state.id)
+        if known is not None:
+            self._bookings.keep(known, claim, self._now, moved=state.id in self._moved)
         return self._timetable.of(state.id)
 
-    def _still(self, known: Reservation, claim: Claim) -> bool:
-        """Whether a reservation of an earlier cycle holds, here or elsewhere, for what its gang wants now."""
-        if not known.want.same_but_for_company(claim.want):
-            return False
-        if known.want is claim.want and known.at > self._now:
-            if known.gang in self._moved:
-                self._advance(known, claim)
-            return True
-        # Its time has come and it has not started, or who keeps it off is not who did: somebody may be late.
-        ends = (end for end, _ in self._ends.after(self._now) if end >= known.at)
-        times = [known.at] * (known.at > self._now) + [*islice(ends, _LATE)]
-        return any(self._confirm(known, claim, at) for at in dict.fromkeys(times) if at < known.gone)
-
-    def _advance(self, known: Reservation, claim: Claim) -> None:
-        """It begins later than it did: maybe there are other places now that it could have before."""
-        saved, duration = self._timetable.save(), known.until - known.at
-        self._timetable.drop(known.gang)
-        start = self._earliest.find(claim, duration, self._now)
-        if start is None or start.at >= known.at:
-            self._timetable.restore(saved)
-        else:
-            again = self._booked(known.gang, claim, start, duration)
-            self._timetable.add(replace(again, made=known.made, since=known.since))
+    def _book(self, state: GangState, claim: Claim) -> Reservation | None:
+        """A reservation that it has not had, before those of others who give way; None: for no time."""
+        gang = state.gang
+        assert gang is not None
+        drains = self._now - gang.submitted >= self._drain_after
+        duration = self._ends.duration(gang) if self._keeps else inf
+        return self._bookings.make(
+            state.id, claim, duration, self._now, before=self._later(state), drains=drains
+        )
 
     def _holds(self, kept: Reservation, now: float, *, unchanged: bool) -> bool:
         """Whether it would be found again."""
@@ -486,51 +446,11 @@ class Reservations:
         """As long as it is the same, so are amounts and ends."""
         return self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
 
-    def _reserve(self, state: GangState, claim: Claim) -> Reservation | None:
-        gang = state.gang
-        assert gang is not None
-        duration = self._ends.duration(gang) if self._keeps else inf
-        start = self._earliest.find(claim, duration, self._now)
-        later = self._later(state)
-        if later and (start is None or start.at > self._now):
-            saved = self._timetable.save()
-            for other in later:
-                self._timetable.drop(other)
-            sooner = self._earliest.find(claim, duration, self._now)
-            if sooner is not None and (start is None or sooner.at < start.at):
-                start = sooner
-            else:
-                self._timetable.restore(saved)
-        if start is None and self._now - gang.submitted >= self._drain_after:
-            start = self._earliest.find(claim, duration, self._now, endless=True)
-        if start is None:
-            self._never.add(claim.want)
-            return None
-        reservation = self._booked(state.id, claim, start, duration)
-        self._timetable.add(reservation)
-        return reservation
-
-    def _booked(self, gang: GangId, claim: Claim, start: Start, duration: float) -> Reservation:
-        names = self._nodes.names
-        return Reservation(
-            gang,
-            claim,
-            start.at,
-            start.known,
-            start.known + duration,
-            {place: names[column] for place, column in sorted(start.placed.items())},
-            start.columns,
-            start.use,
-            start.devices,
-            start.shares,
-            start.spare,
-            start.shared,
-            start.basis,
-            self._now,
-            self._gangs.arrivals,
-            start.known + duration,
-        )
-
     def _until(self, state: GangState) -> float:
-        """When this gang is gone if it starts now."""
-        return inf if state.gang is None else self._now + self._ends.duration(state.gang)
+        """When this gang is gone if it starts now, or what it gets now, if it has started before."""
+        if state.gang is None:
+            return inf
+        duration = self._ends.duration(state.gang)
+        if state.started is not None and (end := state.started + duration) > self._now:
+            return end
+        return self._now + duration

@@ -1,0 +1,138 @@
+"""Making reservations, and keeping them.
+
+To book is to find places and a time (`earliest.py`) and to put both into the timetable. What has been booked
+is kept as long as it can be, in its places or in others at the same time, and is not given up for anybody who
+ranks lower. Two things may put it to the test from one cycle to the next:
+
+- Somebody who keeps the gang off has come, or has gone, so that it wants something else, but in nothing else
+  (`same_but_for_company`). Then it is tried at its time.
+- Somebody is late. Where that shows in amounts, the timetable delays what comes after him (`reckon`); but who
+  is still there when a time comes may be in the way for other reasons. Then the next few ends are tried. Who
+  comes after the gang is taken to be there only from when it was to be gone: he will be late as well.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from muster.core.backfill.earliest import Earliest, Start
+from muster.core.backfill.timetable import Reservation, Timetable
+from muster.core.cluster import Cluster
+from muster.core.gang import GangId
+from muster.core.placement import Claim
+
+#: So many ends are looked at that may be those for which a gang waits whose time has come.
+LATE: Final = 16
+
+
+class Bookings:
+    def __init__(
+        self,
+        cluster: Cluster,
+        timetable: Timetable,
+        meet: Callable[[Claim, Sequence[Reservation], float], Claim],
+    ) -> None:
+        """`meet`: as for `Earliest`."""
+        self._nodes, self._ends, self._gangs = cluster.nodes, cluster.ends, cluster.gangs
+        self._timetable = timetable
+        self._earliest = Earliest(cluster.ledger, cluster.fit, cluster.ends, timetable, meet)
+
+    def next_cycle(self) -> None:
+        self._earliest.next_cycle()
+
+    def make(
+        self,
+        gang: GangId,
+        claim: Claim,
+        duration: float,
+        now: float,
+        *,
+        before: Sequence[GangId],
+        drains: bool,
+    ) -> Reservation | None:
+        """The earliest there is; None: at no time that can be told, and it is not drained for.
+
+        `before`: who loses his reservation if that makes it earlier.
+        """
+        start = self._earliest.find(claim, duration, now)
+        if before and (start is None or start.at > now):
+            saved = self._timetable.save()
+            for other in before:
+                self._timetable.drop(other)
+            sooner = self._earliest.find(claim, duration, now)
+            if sooner is not None and (start is None or sooner.at < start.at):
+                start = sooner
+            else:
+                self._timetable.restore(saved)
+        if start is None and drains:
+            start = self._earliest.find(claim, duration, now, endless=True)
+        if start is None:
+            return None
+        reservation = self._booked(gang, claim, start, duration, now)
+        self._timetable.add(reservation)
+        return reservation
+
+    def keep(self, known: Reservation, claim: Claim, now: float, *, moved: bool) -> None:
+        """A reservation of an earlier cycle holds, here or elsewhere, for what its gang wants, or it ends.
+
+        `moved`: it begins later than it did in that cycle.
+        """
+        if known.want is claim.want and known.at > now:
+            if moved:
+                self._advance(known, claim, now)
+            return
+        same = known.want.same_but_for_company(claim.want)
+        ends = (end for end, _ in self._ends.after(now) if end >= known.at)
+        times = [known.at] * (known.at > now) + [*islice(ends, LATE)]
+        if not (same and any(self.confirm(known, claim, now, at) for at in dict.fromkeys(times))):
+            self._timetable.drop(known.gang)
+
+    def confirm(self, each: Reservation, claim: Claim, now: float, at: float | None = None) -> bool:
+        """Whether it holds on the ledger as it is, for this claim: in its places, or in others, at its time.
+
+        Or at this later one, if somebody is late. False: it is dropped.
+        """
+        at, column = each.at if at is None else at, self._nodes.column
+        there = {place: column[node] for place, node in each.nodes.items() if node in column}
+        self._timetable.drop(each.gang)
+        if at >= each.gone:
+            return False
+        start = self._earliest.at(claim._replace(preferred=there), at, each.gone, now)
+        if start is None:
+            return False
+        again = self._booked(each.gang, claim, start, each.until - each.at, now)
+        self._timetable.add(replace(again, made=each.made, since=each.since, gone=each.gone))
+        return True
+
+    def _advance(self, known: Reservation, claim: Claim, now: float) -> None:
+        """It begins later than it did: maybe there are other places now that it could have before."""
+        saved, duration = self._timetable.save(), known.until - known.at
+        self._timetable.drop(known.gang)
+        start = self._earliest.find(claim, duration, now)
+        if start is None or start.at >= known.at:
+            self._timetable.restore(saved)
+        else:
+            again = self._booked(known.gang, claim, start, duration, now)
+            self._timetable.add(replace(again, made=known.made, since=known.since))
+
+    def _booked(self, gang: GangId, claim: Claim, start: Start, duration: float, now: float) -> Reservation:
+        names, until = self._nodes.names, start.known + duration
+        return Reservation(
+            gang,
+            claim,
+            start.at,
+            start.known,
+            until,
+            {place: names[column] for place, column in sorted(start.placed.items())},
+            start.columns,
+            start.use,
+            start.devices,
+            start.shares,
+            start.spare,
+            start.shared,
+            start.basis,
+            now,
+            self._gangs.arrivals,
+            until,
+        )
