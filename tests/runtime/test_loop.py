@@ -189,6 +189,57 @@ async def test_pods_of_a_pod_group_wait_for_each_other(cluster: Cluster) -> None
     assert found.status.phase == "Standing"
 
 
+async def test_gangs_that_pods_describe_wait_for_each_other(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    prefix, both = "gang.scheduling.koordinator.sh", '["default/m", "default/w"]'
+
+    def member(name: str, gang: str, least: str) -> Any:  # Any: JSON
+        said = {f"{prefix}/name": gang, f"{prefix}/min-available": least, f"{prefix}/groups": both}
+        return pod(name, annotations=said)
+
+    async with scheduler(cluster):
+        cluster.create(kinds.POD, member("m-0", "m", "1"))
+        cluster.create(kinds.POD, member("w-0", "w", "2"))
+        await asyncio.sleep(5)
+        assert not await cluster.bound()
+        (found,) = await cluster.all(kinds.GANG)
+        assert found.status.reason.message == "PodGroup default/w: 1 of 2 pods exist"
+        cluster.create(kinds.POD, member("w-1", "w", "2"))
+
+        async def whole() -> bool:
+            return await _whole(cluster, 3)
+
+        await cluster.until(whole)
+    (found,) = await cluster.all(kinds.GANG)
+    assert (found.metadata.name, found.status.phase) == ("koordinator-m", "Standing")
+
+
+async def test_pods_above_the_minimum_that_find_no_room_are_told_why(cluster: Cluster) -> None:
+    cluster.node("node-0")
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    async with scheduler(cluster):
+        cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
+        for name in "abcde":
+            cluster.create(kinds.POD, pod(name, labels=labels, cpu="2"))
+
+        async def told() -> bool:
+            gangs = await cluster.all(kinds.GANG)
+            return bool(gangs) and gangs[0].status.phase == "Standing" and bool(gangs[0].status.reason)
+
+        await cluster.until(told)
+        (found,) = await cluster.all(kinds.GANG)
+        assert found.status.reason.code == "InsufficientCapacity"
+        assert found.status.reason.message.startswith("its minimum runs, and 3 more pods wait: 2 CPUs asked")
+        cluster.node("node-1")
+        cluster.node("node-2")
+
+        async def silent() -> bool:
+            (gang,) = await cluster.all(kinds.GANG)
+            return len(await cluster.bound()) == 5 and gang.status.reason is None
+
+        await cluster.until(silent)
+
+
 async def _whole(cluster: Cluster, size: int) -> bool:
     pods: list[Pod] = await cluster.all(kinds.POD)
     alive = [p for p in pods if p.spec.node_name and not p.terminal and not p.metadata.deletion_timestamp]

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.api.base import Resource
 from muster.api.core_v1 import Pod
@@ -249,3 +251,49 @@ def test_every_gang_that_a_change_concerns_is_read_again() -> None:
         for key in keys_touched(kind, old, new, found):
             told[key] = read(key, found)
         assert {key: told.get(key) for key in keys} == {key: read(key, found) for key in keys}
+
+
+_LISTS = ("", BOTH, json.dumps(["ns/0", "ns/a"]), json.dumps(["ns/b"]), "[")
+_PODS = st.builds(
+    lambda name, gang, least, groups, created: (
+        pod(name, created=created) if not gang else member(name, gang, least, groups, created=created)
+    ),
+    st.sampled_from("xyz"),
+    st.sampled_from(["", "a", "b", "0"]),
+    st.sampled_from("12"),
+    st.sampled_from(_LISTS),
+    st.integers(0, 2),
+)
+_GROUPS = st.builds(sigs, st.sampled_from("ab"), st.integers(1, 2), st.sampled_from(_LISTS))
+
+
+@given(st.lists(st.tuples(st.one_of(_PODS, _GROUPS), st.booleans()), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_and_goes_the_gangs_are_those_of_a_fresh_look(
+    changes: list[tuple[Pod | PodGroup, bool]],
+) -> None:
+    """In any order; and each gang whose reading changes is touched."""
+    found, told = World(), dict[GroupKey, Group]()
+    there: dict[tuple[type, str], Pod | PodGroup] = {}
+    for obj, comes in changes:
+        kind: Any = POD if isinstance(obj, Pod) else POD_GROUP_SIGS  # Any: kinds of two types
+        old, new = there.pop((type(obj), obj.metadata.name), None), obj if comes else None
+        if new is not None:
+            found.put(kind, new)
+            there[type(obj), obj.metadata.name] = new
+        elif old is not None:
+            found.drop(kind, "ns", old.metadata.name)
+        else:
+            continue
+        for key in keys_touched(kind, old, new, found):
+            if (group := read(key, found)) is not None:
+                told[key] = group
+            else:
+                told.pop(key, None)
+        fresh = seen(*reversed(there.values()))
+        every = {group_of(one, fresh) for one in there.values() if isinstance(one, Pod)}
+        every |= {GroupKey(Dialect.KOORDINATOR, "ns", name) for name in "0ab"}
+        looked = {key: group for key in every if key is not None and (group := read(key, fresh)) is not None}
+        assert told == looked
+        uids = [uid for group in looked.values() for uid in group.members]
+        assert len(uids) == len(set(uids)), "no pod is in two gangs"

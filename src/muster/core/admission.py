@@ -136,10 +136,7 @@ class Admission:
             return Lent(None, refusal)
         if message := self._uncreated(state, state.want):
             return Lent(None, self._tell(Code.QUOTA_EXCEEDED, message))
-        known = self._of(account).beyond
-        answer = known.get((want, new))
-        if answer is None:
-            answer = known[want, new] = self._beyond(account, want, new)
+        answer = self._lent(account, want, new)
         short = self._short(state, answer.want)
         return answer if short is None else Lent(None, short)
 
@@ -194,7 +191,7 @@ class Admission:
             return None if account is None else refusal
         if self._quotas.concern(state) and (message := self._quotas.exceeded(state, want)):
             return self._tell(Code.QUOTA_EXCEEDED, message)
-        return None if account.free else self._beyond(account, want, new).refusal
+        return None if account.free else self._lent(account, want, new).refusal
 
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that allow it what it wants, by name."""
@@ -285,6 +282,14 @@ class Admission:
         if _fits(most, room):
             return want
         return self._cut(want, room) if _fits(least, room) else None
+
+    def _lent(self, account: Account, want: Want, new: bool) -> Lent:
+        """The same for equal wants, as long as no account has changed."""
+        known = self._of(account).beyond
+        answer = known.get((want, new))
+        if answer is None:
+            answer = known[want, new] = self._beyond(account, want, new)
+        return answer
 
     def _beyond(self, account: Account, want: Want, new: bool) -> Lent:
         least, most = self._queues.demand(want)

@@ -73,7 +73,7 @@ class Explainer:
         case_of = self._cases(verdicts)
         if self._as_of != self._cluster.nodes.revision:
             self._earlier, self._explained = self._explained, {}
-        reasons = [(state, self._reason(state, case_of)) for state in served]
+        reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
         self._remedies.begin(reasons, now)
         waits = []
         for state, reason in reasons:
@@ -123,20 +123,31 @@ class Explainer:
             return None
         if state.waits:
             return self._of(state, state.want, state.refusal, case_of)
-        return self._of_surplus(state, state.want, case_of) if stands(state) else None
+        # what is promised to it is under way
+        return None if state.holds else self._of_surplus(state, state.want, case_of)
 
     def _of_surplus(
         self, state: GangState, want: Want, case_of: Callable[[Want], Case]
     ) -> Explanation | None:
-        """Why not one more of the pods above its minimum starts."""
+        """Why not one more of the pods above its minimum starts. Found once for equals."""
+        assert state.gang is not None
         more = self._cluster.wants.of(want.parts, 1, want.rules)
         refusal = self._admission.refusal_of(state, more) or state.refusal
-        told = self._of(state, more, refusal, case_of)
-        if told is None or (told.code is Code.FRAGMENTED and all(s.fits >= s.wanted for s in told.pod_sets)):
-            return None  # there is room: its turn comes
         count = sum(map(len, state.vacant))
-        pods = "1 more pod waits" if count == 1 else f"{count} more pods wait"
-        return replace(told, message=f"its minimum runs, and {pods}: {told.message}")
+
+        def find() -> Explanation | None:
+            told = self._of(state, more, refusal, case_of)
+            if told is None or (
+                told.code is Code.FRAGMENTED and all(s.fits >= s.wanted for s in told.pod_sets)
+            ):
+                return None  # there is room: its turn comes
+            pods = "1 more pod waits" if count == 1 else f"{count} more pods wait"
+            return replace(told, message=f"its minimum runs, and {pods}: {told.message}")
+
+        if state.back_off is not None:
+            return find()
+        key = more, count, state.gang.queue, refusal and (refusal.code, refusal.message)
+        return self._once(key, find)
 
     def _of(
         self, state: GangState, want: Want, refusal: Explanation | None, case_of: Callable[[Want], Case]
@@ -157,7 +168,7 @@ class Explainer:
                 return failed
         if code is Code.WAITING_FOR_VICTIMS or code is Code.HELD_FOR_RESERVATION:
             return refusal
-        return _without(state.id, self._first(NOW, want, case_of))
+        return self._first(NOW, want, case_of)
 
     def _first(self, reasons: _Reasons, want: Want, case_of: Callable[[Want], Case]) -> Explanation | None:
         """The first of these reasons that has something to say. Found once for equal wants."""
@@ -169,11 +180,10 @@ class Explainer:
         """What its queue has said, with numbers. Found once for equals."""
         assert state.gang is not None
         queue = state.gang.queue
-        told = self._once(
+        return self._once(
             (want, queue, refusal.code, refusal.message),
             lambda: kept_by_queue(case_of(want), self._cluster.queues, queue, refusal),
         )
-        return _without(state.id, told)
 
     def _once(self, key: Hashable, find: Callable[[], Explanation | None]) -> Explanation | None:
         if key in self._explained:
