@@ -770,4 +770,20 @@ FAULTS: Final = (
         "return all(each.at > now for each in self.made)",
         ("tests/core/test_quiet.py",),
     ),
+    Fault(
+        "pods above a minimum wait in silence",
+        "explanations",
+        "core/explain/__init__.py",
+        "return None if state.holds else self._of_surplus(state, state.want, case_of)",
+        "return None",
+        ("tests/core/test_explain.py",),
+    ),
+    Fault(
+        "pods that are only proposed have used a quota",
+        "quota",
+        "runtime/mirror.py",
+        "if name[0] == namespace and pod.metadata.uid not in self.world.uncreated",
+        "if name[0] == namespace",
+        ("tests/app/test_plan.py",),
+    ),
 )
