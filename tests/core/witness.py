@@ -101,12 +101,13 @@ class Witness(Account):
     def wronged(self, starts: Sequence[Assign], there: Entitled) -> GangId | None:
         """Who waits for room within his shares, and would have had it when the first of these was lent it.
 
-        `starts`: the last of the cycle, in order. The first is of a gang that had nothing before.
+        `starts`: the last of the cycle, in order. The first is of a gang that had nothing before the cycle.
         """
         borrower = self.gangs[starts[0].gang]
         later = {(start.gang, place) for start in starts[1:] for place in start.nodes}
         after = replace(self, promised={k: p for k, p in self.promised.items() if k not in later})
-        used, mine = after.used(), after.promises_of(borrower.id)
+        used = after.used()
+        mine = {(borrower.id, place) for place in starts[0].nodes} & after.promised.keys()
         lent = Counter[str]()
         for key in mine:
             lent.update(counted(demand(self.promised[key].requests).items()))
