@@ -78,7 +78,7 @@ class Reservations:
         self._company = Company(cluster)
         self._bookings = Bookings(cluster, self._timetable, self._company.meet)
         #: of those who have to wait in this cycle, in their order
-        self._made: list[GangId] = []
+        self.made: list[Reservation] = []
         #: what everybody else is told, if nobody may start any more in this cycle
         self.closed: Explanation | None = None
         #: easy: the reservation of the last cycle, if it would be found again
@@ -97,11 +97,6 @@ class Reservations:
         #: `Queues.plantings` in the last cycle
         self._rules = -1
 
-    @property
-    def made(self) -> list[Reservation]:
-        """Of those who have to wait in this cycle, in their order."""
-        return [each for gang in self._made if (each := self._timetable.of(gang)) is not None]
-
     def begin(self, now: float, *, unchanged: bool | None = None) -> None:
         """A new cycle. `unchanged`: nothing is new since the end of the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
@@ -114,9 +109,9 @@ class Reservations:
                     each.since = -1
             self._rules = self._queues.plantings
         else:
-            self._kept = self.made[0] if self._made and unchanged is not False else None
+            self._kept = self.made[0] if self.made and unchanged is not False else None
             self._timetable.clear()
-        self._made = []
+        self.made = []
         if unchanged is None:  # else it is only thought of
             self._bookings.next_cycle()
         self.closed = None
@@ -142,7 +137,7 @@ class Reservations:
         """Cycles that begin in here are only thought of: afterwards all is as it was."""
         saved = self._timetable.save()
         before = (
-            self._made,
+            self.made,
             self.closed,
             self._kept,
             self._now,
@@ -154,18 +149,18 @@ class Reservations:
             yield
         finally:
             self._timetable.restore(saved)
-            self._made, self.closed, self._kept, self._now, self._held, self._never, self._moved = before
+            self.made, self.closed, self._kept, self._now, self._held, self._never, self._moved = before
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
         self._as_of = self._state
-        if not self._made:
+        if not self.made:
             self._timetable.clear()
             self._told.clear()
             self._ends.forget_left()
             return []
         if self._keeps:
-            made = {*self._made}
+            made = {each.gang for each in self.made}
             for gang in [each.gang for each in self._timetable if each.gang not in made]:
                 self._timetable.drop(gang)  # it does not wait any more, or not for room
         before, self._told = self._told, {}
@@ -184,7 +179,7 @@ class Reservations:
 
     def wanted(self, want: Want) -> bool:
         """Whether somebody who has to wait for this is still to be told (`wait`)."""
-        return len(self._made) < self._depth and self.closed is None and want not in self._never
+        return len(self.made) < self._depth and self.closed is None and want not in self._never
 
     def wait(self, state: GangState, claim: Claim) -> None:
         """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
@@ -196,13 +191,13 @@ class Reservations:
                 self._never.add(claim.want)
             else:
                 reservation.claim = claim
-                self._made.append(state.id)
+                self.made.append(reservation)
 
     def refusal(self, state: GangState, want: Want) -> Explanation | None:
         """Why this gang need not be tried: it is known that it would delay somebody."""
         if self.closed is not None:
             return self.closed
-        if not self._made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
+        if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
         until = self._until(state)
         known, reservation = self._held.get((want, state.begun), (inf, None))
@@ -318,6 +313,8 @@ class Reservations:
             self._ledger.rollback(mark)
         if saved is not None and (delayed is not None or isinstance(placed, Verdict)):
             self._timetable.restore(saved)
+        elif minding:
+            self.made = [self._timetable.of(each.gang) or each for each in self.made]
         return placed if delayed is None else delayed
 
     def _spoiled(
@@ -392,9 +389,9 @@ class Reservations:
 
         That is who was told his time before it came, or everybody if it has lost its own.
         """
-        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self._made):
+        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
             return []
-        made, lost = {*self._made}, state.id in self._moved
+        made, lost = {each.gang for each in self.made}, state.id in self._moved
         return [
             each.gang
             for each in self._timetable
@@ -451,6 +448,7 @@ class Reservations:
         if state.gang is None:
             return inf
         duration = self._ends.duration(state.gang)
-        if state.started is not None and (end := state.started + duration) > self._now:
-            return end
-        return self._now + duration
+        start = state.bound if state.bound is not None else state.assigned
+        if start is None or start + duration <= self._now:
+            return self._now + duration
+        return start + duration
