@@ -84,7 +84,8 @@ class Bookings:
             return
         same = known.want.same_but_for_company(claim.want)
         ends = (end for end, _ in self._ends.after(now) if end >= known.at)
-        times = [known.at] * (known.at > now) + [*islice(ends, LATE)]
+        # Whoever needs company may wait for that, and then nobody waits for him.
+        times = [known.at] * (known.at > now) + [*islice(ends, 0 if claim.want.sociable else LATE)]
         if not (same and any(self.confirm(known, claim, now, at) for at in dict.fromkeys(times))):
             self._timetable.drop(known.gang)
 
