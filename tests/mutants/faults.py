@@ -197,7 +197,7 @@ FAULTS: Final = (
     Fault(
         "whoever is near is not missed when he is ended",
         "preemption",
-        "core/preemption/company.py",
+        "core/preemption/companions.py",
         "self._presences.count(question) - sets @ self._going(question)",
         "self._presences.count(question) - 0 * sets @ self._going(question)",
         ("tests/core/test_victims.py",),

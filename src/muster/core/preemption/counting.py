@@ -24,7 +24,7 @@ from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
 from muster.core.nodes import Bools, Columns, Demand, Ints, Longs, Nodes
 from muster.core.placement import Claim
-from muster.core.preemption.company import Company, sums
+from muster.core.preemption.companions import Companions, sums
 from muster.core.preemption.cuts import Floats, Table
 from muster.core.preemption.limits import Quota
 from muster.names import GPU_SHARE
@@ -151,7 +151,7 @@ class Count:
             return False
         return bool(self._able(self.grounds[-1], self._without(taken)).any())
 
-    def enough_each(self, sets: Bools, company: Company) -> Bools:
+    def enough_each(self, sets: Bools, company: Companions) -> Bools:
         """Of many sets of cuts, a row each, whether the slots suffice, with the company that stays."""
         freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))
         freed[:, self._cut, self._column] = self._amount

@@ -17,7 +17,7 @@ from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Nodes
 from muster.core.placement import Want
-from muster.core.preemption.company import Company
+from muster.core.preemption.companions import Companions
 from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
@@ -42,7 +42,7 @@ class Trials:
         ledger: Ledger,
         fit: Fit,
         want: Want,
-        company: Company | None,
+        company: Companions | None,
     ) -> None:
         self.table = table
         self.allow = limits

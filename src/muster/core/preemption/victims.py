@@ -15,7 +15,7 @@ programs and the reprieve of kube-scheduler's preemption:
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
   grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
 - *company*: a gang that needs others', or evens them out, may fit only if some stay. If there are few sets of
-  victims, those that leave it room and company (`company.py`) are tried one by one, the cheapest first; if
+  victims, those that leave it room and company (`companions.py`) are tried one by one, the cheapest first; if
   there are more, it goes on, with everybody, or with those whose company it does not need.
 - *ground*: a gang that must gather needs room in one domain, one that should has it better there. What it
   costs at the least to clear a domain is known for all of them at once (`Count.bounds`); they are tried in
@@ -46,7 +46,7 @@ from muster.core.gang import Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Bools, Nodes
 from muster.core.preemption.candidates import Candidate
-from muster.core.preemption.company import Company
+from muster.core.preemption.companions import Companions
 from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
@@ -55,8 +55,10 @@ from muster.core.preemption.trials import FEW, Trial, Trials
 
 #: Domains that one search tries to clear, for each priority.
 DOMAINS: Final = 16
-#: Problems that one search may have solved exactly, for gangs of several shapes.
+#: Problems that one search may have solved exactly, for gangs of several shapes or with constraints; and for
+#: one that may need that some stay, so many over the number of nodes, if that is more.
 PROBLEMS: Final = 20
+SMALL: Final = 1_200
 #: Sets of victims, times nodes, that are looked through for a gang that may need that some stay.
 SETS: Final = 100_000
 #: Of those that leave it room and company, how many are tried.
@@ -119,14 +121,15 @@ class Search:
             return None  # nobody is on any node that there is, or it fits on none
         alone = self._fit.exclusion.alone(claim.want)
         count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds, alone)
-        company = None
+        company, problems = None, PROBLEMS
         if claim.want.sociable:
-            company = Company(claim, count.shapes, table, charged, self._ledger, self._eligibility)
+            problems = max(PROBLEMS, SMALL // len(self._nodes))
+            company = Companions(claim, count.shapes, table, charged, self._ledger, self._eligibility)
         trials = Trials(
             table, limit(table), charged, self._nodes, self._ledger, self._fit, claim.want, company
         )
         whole = Trial(trials, count, claim)
-        with self._fit.exact.lending(PROBLEMS):
+        with self._fit.exact.lending(problems):
             for usable in _levels(table, count):
                 if (best := self._best(whole, usable)) is not None:
                     return self._found(whole, best)

@@ -39,7 +39,7 @@ class _Pods:
     presence: Presence
 
 
-class Company:
+class Companions:
     """Of one claim, and of the cuts of a table."""
 
     def __init__(
