@@ -92,8 +92,9 @@ class Reservations:
         self._held: dict[tuple[Want, bool], tuple[float, Reservation]] = {}
         #: wants that fit at no time that can be told, in this cycle
         self._never: set[Want] = set()
-        #: conservative: whose places are gone, or begin later than they did, as of this cycle
+        #: conservative: whose places begin later than they did, and whose are gone, as of this cycle
         self._moved: set[GangId] = set()
+        self._lost: set[GangId] = set()
         #: `Queues.plantings` in the last cycle
         self._rules = -1
 
@@ -104,6 +105,7 @@ class Reservations:
             overdue = any(each.at < now for each in self._timetable)
             stale = len(self._timetable) and (overdue or not self._is_as_it_was)
             self._moved = self._timetable.reckon(now) if stale else set()
+            self._lost = {gang for gang in self._moved if self._timetable.of(gang) is None}
             if self._rules != self._queues.plantings:  # it is another order now
                 for each in self._timetable:
                     each.since = -1
@@ -136,20 +138,14 @@ class Reservations:
     def set_aside(self) -> Iterator[None]:
         """Cycles that begin in here are only thought of: afterwards all is as it was."""
         saved = self._timetable.save()
-        before = (
-            self.made,
-            self.closed,
-            self._kept,
-            self._now,
-            dict(self._held),
-            set(self._never),
-            self._moved,
-        )
+        before = self.made, self.closed, self._kept, self._now, self._moved, self._lost
+        held, never = dict(self._held), set(self._never)
         try:
             yield
         finally:
             self._timetable.restore(saved)
-            self.made, self.closed, self._kept, self._now, self._held, self._never, self._moved = before
+            self.made, self.closed, self._kept, self._now, self._moved, self._lost = before
+            self._held, self._never = held, never
 
     def end(self) -> list[Reserve]:
         """The cycle is over. Returns the reservations that are not as they were told last."""
@@ -391,7 +387,7 @@ class Reservations:
         """
         if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
             return []
-        made, lost = {each.gang for each in self.made}, state.id in self._moved
+        made, lost = {each.gang for each in self.made}, state.id in self._lost
         return [
             each.gang
             for each in self._timetable
