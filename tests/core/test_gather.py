@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from muster.core.decisions import Assign
 from muster.core.events import GangSubmitted, LayersChanged, PodsEnded
 from muster.core.exact import Verdict
-from muster.core.gang import Gang, GangId, Gather, Layer, Place, PodSet, Strategy
+from muster.core.gang import (
+    Gang,
+    GangId,
+    Gather,
+    Layer,
+    Operator,
+    Place,
+    PodSet,
+    Requirement,
+    Spread,
+    Strategy,
+)
 from muster.core.placement import Claim, Part, Rules, Want
 from muster.core.scheduler import Scheduler
 from muster.core.topology import NODE
@@ -155,6 +166,21 @@ def test_multiples_in_any_domain() -> None:
     told = ask(tree(**free), gang("x", count=6), Gather("Block", None, 4))
     assert told == (
         "TopologyUnsatisfied: 6 pods must be in multiples of 4 per Block; there is no such placement; "
+        "without that they fit"
+    )
+
+
+def test_multiples_that_are_spread() -> None:
+    """One by one they would go where most room is left: two, one and one."""
+    asked = replace(shape(gpu=1), spread=(Spread("block", 2, (Requirement("app", Operator.IN, ("x",)),)),))
+    pods = PodSet("main", asked, 4, 4, labels=(("app", "x"),))
+    one = replace(gang("x", pods), namespace="ml")
+    rooms = {"s1_b1_1": 2, "s1_b2_1": 1, "s1_b3_1": 1, "s1_b4_1": 2}
+    assert ask(tree(**rooms), one, Gather("Block", None, 2)) == ["s1_b1_1", "s1_b1_1", "s1_b4_1", "s1_b4_1"]
+    rooms["s1_b4_1"] = 1
+    told = ask(tree(**rooms, s2_b9_1=1), one, Gather("Block", None, 2))
+    assert told == (
+        "TopologyUnsatisfied: 4 pods must be in multiples of 2 per Block; no such placement was found; "
         "without that they fit"
     )
 

@@ -30,8 +30,10 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         found = f"other gangs are in the domains of {nodes_(shut)}, or they have no label of it"
     elif shut:
         found = f"other gangs have the domains of {nodes_(shut)} to themselves"
-    else:
+    elif case.verdict is None or case.verdict.proven:
         found = "there is no such placement"
+    else:
+        found = "no such placement was found"
     message = f"{asked}; {found}; without that they fit"
     return Explanation(Code.TOPOLOGY_UNSATISFIED, "placement", message, sets)
 

@@ -354,7 +354,8 @@ class Search:
             filled = descend(self._topology, vector, self._barred, level, number, least, most)
         elif trial is not None:
             there = np.append(self._settled, trial.columns).astype(np.intp)
-            filled = self._counting(vector, there, most).fill(level, number, max(least, 0))
+            counting = self._counting(vector, there, most, trial)
+            filled = counting.fill(level, number, max(least, 0))
         else:
             self._counted = self._counted or self._counting(vector, self._settled, most)
             filled = self._counted.fill(level, number, least)
@@ -368,10 +369,13 @@ class Search:
             left -= more
         return deal(filled, counts)
 
-    def _counting(self, vector: Vector, there: Columns, most: int) -> Counting:
+    def _counting(self, vector: Vector, there: Columns, most: int, trial: Trial | None = None) -> Counting:
         free = vector.slots.astype(np.int64)
         if self._barred is not None:
             free[self._barred] = 0
+        if trial is not None:
+            for _, blocked in trial.obstacles(0, skew=False):
+                free[blocked] = 0
         return Counting(self._topology, self._multiples, free, there, most)
 
     # On the ledger
@@ -404,7 +408,12 @@ class Search:
                 fits = trial.fill_minimum(want.need)
         if not (fits and self._in_multiples(trial)):
             ledger.rollback(mark)
-            return None
+            if not (self._multiples and trial.constrained and len(asked.groups) == 1):
+                return None
+            trial = self._trial(want, self._columns(level, number))
+            if not self._counted_out(trial, level, number, asked):
+                ledger.rollback(mark)
+                return None
         self._widen(trial, level, number)
         ledger.commit(mark)
         return trial.places(self._claim.vacant)
@@ -419,6 +428,17 @@ class Search:
         for p, some in enumerate(filled):
             trial.take(p, some)
         return True
+
+    def _counted_out(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
+        """Pods of one shape as multiples allow; whether their constraints bear that is tried."""
+        filled = self._descend(level, number, asked, trial)
+        if filled is None:
+            return False
+        there: dict[Place, int] = {}
+        for part, vacant, (columns, times) in zip(asked.want.parts, self._claim.vacant, filled, strict=True):
+            own = (Place(part.pod_set, index) for index in vacant)
+            there.update(zip(own, np.repeat(columns, times).tolist(), strict=False))
+        return trial.prefer_all(there) and trial.even()
 
     def _in_multiples(self, trial: Trial) -> bool:
         """Pods of several shapes, or with constraints, only come out so by chance."""
