@@ -87,8 +87,8 @@ def firm(one: Gang) -> bool:
     [
         (Backfill.EASY, {"gather", "exclusive"}),
         (Backfill.CONSERVATIVE, {"late", "elastic", "endless"}),
-        (Backfill.CONSERVATIVE, {"gather", "exclusive", "shares"}),
-        (Backfill.CONSERVATIVE, {"apart", "ports", "exclusive"}),
+        (Backfill.CONSERVATIVE, {"gather", "exclusive", "shares", "elastic"}),
+        (Backfill.CONSERVATIVE, {"apart", "ports", "exclusive", "elastic", "late"}),
         (Backfill.CONSERVATIVE, {"apart", "ports", "company", "gather", "exclusive", "late", "endless"}),
     ],
 )

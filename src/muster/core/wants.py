@@ -4,7 +4,7 @@ Equal wants are one object, whoever has them: whether a want fits, what its queu
 are found out once for all gangs that want the same, and remembered by identity.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
@@ -69,6 +69,17 @@ class Wants:
             apart = part.concern.apart | self._presences.keeping_off(who)
             parts.append(replace(part, concern=concern(part.shape, who, apart)))
         return claim._replace(want=self.of(tuple(parts), claim.want.need, claim.want.rules))
+
+    def only(self, claim: Claim, places: Collection[Place]) -> Claim:
+        """The same claim for these places and no others; the minimum must be among them."""
+        if len(places) == sum(map(len, claim.vacant)):
+            return claim
+        parts, vacant = [], []
+        for part, lacking in zip(claim.want.parts, claim.vacant, strict=True):
+            if some := [index for index in lacking if Place(part.pod_set, index) in places]:
+                parts.append(replace(part, count=len(some)))
+                vacant.append(some)
+        return claim._replace(want=self.of(tuple(parts), claim.want.need, claim.want.rules), vacant=vacant)
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """What a gang wants that has nothing yet, and so does every other of its kind."""

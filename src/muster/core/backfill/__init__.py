@@ -73,7 +73,7 @@ class Reservations:
         #: to how many of those who wait it matters that they are told (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
         self._nodes, self._ledger, self._queues = cluster.nodes, cluster.ledger, cluster.queues
-        self._fit, self._ends = cluster.fit, cluster.ends
+        self._fit, self._ends, self._wants = cluster.fit, cluster.ends, cluster.wants
         self._timetable = Timetable(cluster.ledger, cluster.ends)
         self._company = Company(cluster)
         self._bookings = Bookings(cluster, self._timetable, self._company.meet)
@@ -348,7 +348,7 @@ class Reservations:
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         mark = self._ledger.mark()
         with self._ledger.on(own.devices):
-            placed = self._fit.fit(claim._replace(preferred=there))
+            placed = self._fit.fit(self._wants.only(claim, there)._replace(preferred=there))
         if placed != there or self._over(own, mark):
             self._ledger.rollback(mark)
             return None
