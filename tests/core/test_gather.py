@@ -178,11 +178,13 @@ def test_multiples_that_are_spread() -> None:
     rooms = {"s1_b1_1": 2, "s1_b2_1": 1, "s1_b3_1": 1, "s1_b4_1": 2}
     assert ask(tree(**rooms), one, Gather("Block", None, 2)) == ["s1_b1_1", "s1_b1_1", "s1_b4_1", "s1_b4_1"]
     rooms["s1_b4_1"] = 1
-    told = ask(tree(**rooms, s2_b9_1=1), one, Gather("Block", None, 2))
+    made = tree(**rooms, s2_b9_1=1)
+    told = ask(made, one, Gather("Block", None, 2))
     assert told == (
         "TopologyUnsatisfied: 4 pods must be in multiples of 2 per Block; no such placement was found; "
         "without that they fit"
     )
+    assert made.ledger._marks == 0
 
 
 # Against an oracle that tries everything

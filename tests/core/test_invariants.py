@@ -676,6 +676,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def ledger_equals_pods_and_holds(self) -> None:
+        assert self.muster.ledger._marks == 0  # every trial has ended, once
         expected: Counter[tuple[str, str]] = Counter()
         devices: Counter[tuple[str, int | None]] = Counter()
         taken = [(pod.node, pod.requests, pod.presence.device) for pod in self.muster.pods.values()]

@@ -24,7 +24,7 @@ most of it is. In the end its pods are laid along the tree in their own order (`
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -395,28 +395,27 @@ class Search:
 
         `own`: nodes that places keep if they are in the domain.
         """
-        ledger, want = self._of.ledger, asked.want
-        mark = ledger.mark()
-        trial = self._trial(want, self._columns(level, number))
-        if trial.constrained:
-            fits = fill_in_some_way(trial, want, own)
-        else:
-            trial.prefer_all(own)
-            if len(asked.groups) == 1:
-                fits = self._complete(trial, level, number, asked)
-            else:
-                fits = trial.fill_minimum(want.need)
-        if not (fits and self._in_multiples(trial)):
+        ledger = self._of.ledger
+        ways: list[Callable[[Trial], bool]] = [lambda trial: self._fill(trial, level, number, asked, own)]
+        if self._multiples and asked.want.constrained and len(asked.groups) == 1:
+            ways.append(lambda trial: self._count_out(trial, level, number, asked))
+        for fill in ways:
+            mark = ledger.mark()
+            trial = self._trial(asked.want, self._columns(level, number))
+            if fill(trial) and self._in_multiples(trial):
+                self._widen(trial, level, number)
+                ledger.commit(mark)
+                return trial.places(self._claim.vacant)
             ledger.rollback(mark)
-            if not (self._multiples and trial.constrained and len(asked.groups) == 1):
-                return None
-            trial = self._trial(want, self._columns(level, number))
-            if not self._counted_out(trial, level, number, asked):
-                ledger.rollback(mark)
-                return None
-        self._widen(trial, level, number)
-        ledger.commit(mark)
-        return trial.places(self._claim.vacant)
+        return None
+
+    def _fill(self, trial: Trial, level: int, number: int, asked: Asked, own: Mapping[Place, int]) -> bool:
+        if trial.constrained:
+            return fill_in_some_way(trial, asked.want, own)
+        trial.prefer_all(own)
+        if len(asked.groups) == 1:
+            return self._complete(trial, level, number, asked)
+        return trial.fill_minimum(asked.want.need)
 
     def _complete(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
         """Add to pods of one shape that have their own nodes, in this domain, what is missing."""
@@ -429,7 +428,7 @@ class Search:
             trial.take(p, some)
         return True
 
-    def _counted_out(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
+    def _count_out(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
         """Pods of one shape as multiples allow; whether their constraints bear that is tried."""
         filled = self._descend(level, number, asked, trial)
         if filled is None:
