@@ -292,7 +292,7 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("t.swf --report .", "--report .: is a directory; name a file to write"),
         (
             "twice.csv --nodes cpu=4",
-            "twice.csv, line 3: default/a is submitted again at 1 while it waits or runs",
+            "twice.csv, line 3, column 1 (job): there is a job 'a' in namespace 'default' already",
         ),
         ("--format swf", "Missing argument 'TRACE"),
         ("t.swf t.swf --format swf", "--format swf is one file; got 2"),
