@@ -304,7 +304,7 @@ FAULTS: Final = (
         "core/backfill/timetable.py",
         "                    heappush(coming, (later, number, each))",
         "                    del self._reservations[each.gang]",
-        ("tests/core/test_backfill.py",),
+        ("tests/core/test_promises.py",),
     ),
     Fault(
         "whoever ranks higher takes what has been promised since he came",
