@@ -25,6 +25,8 @@ from muster.core.preemption.limits import Limits
 
 #: Times that `Fit` is asked in one search.
 TRIALS: Final = 150
+#: The same for a gang that may need that some stay: sets of victims are tried one by one.
+TRIALS_IN_COMPANY: Final = 400
 #: Cuts among which exchanges are tried: among more they gain one part in a hundred, seldom. And, for a gang
 #: that may need that some of them stay, sets of victims without which it would fit.
 FEW: Final = 100
@@ -50,7 +52,7 @@ class Trials:
         self._charged = charged
         self._ledger = ledger
         self.fit = fit
-        self._left = TRIALS
+        self._left = TRIALS if company is None else TRIALS_IN_COMPANY
         #: slots are the whole truth
         self.plain = fit.by_slots(want)
         #: for a gang that may need that some stay

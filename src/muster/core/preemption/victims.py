@@ -58,11 +58,11 @@ DOMAINS: Final = 16
 #: Problems that one search may have solved exactly, for gangs of several shapes or with constraints; and for
 #: one that may need that some stay, so many over the number of nodes, if that is more.
 PROBLEMS: Final = 20
-SMALL: Final = 1_200
+SMALL: Final = 2_400
 #: Sets of victims, times nodes, that are looked through for a gang that may need that some stay.
 SETS: Final = 100_000
 #: Of those that leave it room and company, how many are tried.
-ASKED: Final = 100
+ASKED: Final = 200
 #: Exchanges, or other beginnings, tried in one search, and all of them times the cuts there are.
 EXCHANGES: Final = 60
 EFFORT: Final = 500
