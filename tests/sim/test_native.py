@@ -259,6 +259,7 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         ("job,submit\na,1\n", "f0, line 1: no column run; is this a header?"),
         ("job,submit,run,run\n", "f0, line 1, column 4: 'run' comes twice"),
         ("job,submit,run,speed\n", "f0, line 1, column 4: 'speed' is no column; known are job,"),
+        ("job,submitted,run\n", "f0, line 1, column 2: 'submitted' is no column; known are job, submit,"),
         ("node,cpu\nn,4,5\n", "f0, line 2: 3 columns; the header has 2"),
         ("node,cpu\nn,four\n", "f0, line 2, column 2 (cpu): 'four' is not a quantity"),
         ('node,cpu\n"n,4\n', "f0, line 2: not CSV: "),

@@ -105,7 +105,7 @@ def records(path: Path) -> Iterator[Told]:
 def begins(text: str) -> bool:
     """Whether this is the header of one of the tables."""
     columns = {column.strip() for column in text.split(",")}
-    return "node" in columns or {"job", "submit"} <= columns
+    return not columns.isdisjoint({"node", "job"})
 
 
 def _fields(text: str, where: str) -> list[str]:
@@ -116,7 +116,7 @@ def _fields(text: str, where: str) -> list[str]:
 
 
 def _table(header: list[str], where: str) -> "_Table":
-    if "submit" in header:
+    if "job" in header or "submit" in header:
         known: tuple[str, ...] = (*_JOB, *_POD_SET, *_RESOURCES)
         needed: tuple[str, ...] = ("job", "submit", "run")
         table: type[_Table] = _Jobs
