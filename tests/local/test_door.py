@@ -294,7 +294,9 @@ async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(
     monkeypatch.setattr("muster.local.door.SLOW", 0.2)
     large = {"data": {"k": "v" * 100_000}}
     await client.create(kinds.CONFIG_MAP, "default", {"metadata": {"name": "c"}, **large})
-    sluggish = socket.create_connection(("127.0.0.1", running.port))
+    sluggish = socket.socket()
+    sluggish.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # else the kernel reads on for it
+    sluggish.connect(("127.0.0.1", running.port))
     reader, writer = await asyncio.open_connection(
         sock=sluggish, ssl=credentials.client_context(running.home), server_hostname="127.0.0.1", limit=1000
     )
