@@ -11,9 +11,9 @@ started meanwhile.
 - `easy`: one reservation, for the first that waits, found anew when it might be earlier (Lifka, JSSPP 1995).
   Only the first has a promise; everybody becomes the first in turn.
 - `conservative`: one for each of the first `depth` that wait, and it is kept: it moves later only if its
-  nodes go, if others stay longer than they may, or if somebody who ranks higher needs the places (Mu'alem and
-  Feitelson, 2001). Unlike theirs, it is not moved to an earlier time that is still to come; who can start
-  at once without delaying anybody starts at once.
+  nodes go, if queues are edited, by as much as others stay too long, or if somebody comes later who ranks
+  higher (Mu'alem and Feitelson, 2001). Unlike theirs, it is not moved to an earlier time that is still to
+  come; who can start at once without delaying anybody starts at once.
 
 A gang whose time nobody can tell, because it needs room of gangs without limit or estimate, is *drained* for
 after `drain_after` seconds: those who began first are waited for first, and of the places that would then be
