@@ -12,7 +12,7 @@ from muster.sim.engine import replay
 from muster.sim.experiment import Experiment, prepare, run
 from muster.sim.metrics import Recorder
 from muster.sim.policies import policy
-from muster.sim.readers.openb import NODE_LIST, NODES, PODS, Openb
+from muster.sim.readers.openb import NODE_LIST, NODES, PODS, Openb, begins
 from muster.sim.trace import Job, Tally, TraceError, capacity, survey
 
 MACHINES = ("n0,64000,262144,2,P100", "n1,96000,393216,8,G2", "n2,96000,393216,8,T4")
@@ -59,6 +59,31 @@ def test_pods_ask_for_whole_gpus_a_share_or_none(pods: Path) -> None:
         (3, 8000, inf, False),
     ]
     assert survey(trace).offered(18_000) == 9460 / 18_000
+
+
+@pytest.mark.parametrize("columns", [PODS[:5], tuple(name for name in PODS if name != "gpu_spec")])
+def test_a_list_without_models_is_read_without_them(pods: Path, columns: tuple[str, ...]) -> None:
+    """The trace's `multigpu` lists have but the first five columns."""
+    rows = [dict(zip(PODS, row.split(","), strict=True)) for row in ASKED]
+    table = [columns, *([row[name] for name in columns] for row in rows)]
+    pods.write_text("".join(",".join(row) + "\n" for row in table))
+    assert begins(",".join(columns))
+    shapes = [job.pod_sets[0].shape for job in jobs(Openb([pods]))]
+    assert shapes[3] == Shape((("cpu", 32_000), ("memory", 65_536), (GPU, 8)))
+    with pytest.raises(TraceError, match="expected one list of pods"):
+        Openb([pods, write(pods.with_name("others.csv"), *ASKED)])
+
+
+def test_a_node_without_gpus_has_no_model(pods: Path) -> None:
+    """As in the trace's list of all nodes."""
+    (pods.parent / NODE_LIST).write_text("\n".join((",".join(NODES), *MACHINES, "n3,32000,262144,0,")) + "\n")
+    node = Openb([pods]).nodes[-1]
+    assert (node.name, node.labels, dict(node.capacity)) == ("n3", (), {"cpu": 32_000, "memory": 262_144})
+
+
+@pytest.mark.parametrize("header", [PODS[:4], (*PODS[:5], "colour"), (*PODS[:5], "qos", "qos"), NODES[:4]])
+def test_other_headers_are_not_of_openb(header: tuple[str, ...]) -> None:
+    assert not begins(",".join(header))
 
 
 def test_a_seed_draws_the_order_of_pods_and_nodes(pods: Path) -> None:

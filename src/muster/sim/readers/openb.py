@@ -6,7 +6,8 @@
 Weng et al., "Beware of Fragmentation", ATC'23. Model, as in their experiment: pods arrive one by one, in an
 order that the seed draws, and never leave; one that does not fit when it comes is dropped. A pod asks for
 whole GPUs (`num_gpu` of 1000 `gpu_milli`) or for a share of one; `gpu_spec` names the models that will do,
-with bars between them. Times, priorities and phases of the trace play no part.
+with bars between them. Some lists (`multigpu*`) end before that column: any model will do. Times, priorities
+and phases of the trace play no part, nor need they be there.
 
 The order of nodes is drawn, too, by a number in front of each name. The list has nodes of one model next to
 each other, and orders that know many ties would fill the first models first; the original experiment
@@ -49,6 +50,8 @@ PODS: Final = (
     "deletion_time",
     "scheduled_time",
 )
+#: The columns of every list of pods; the others may be missing.
+_ALWAYS: Final = PODS[:5]
 #: The list of nodes that belongs to a list of pods beside it.
 NODE_LIST: Final = "openb_node_list_gpu_node.csv"
 #: Amounts have 32 bits in the core.
@@ -82,10 +85,12 @@ class Openb(Trace):
         Raises TraceError.
         """
         by_header = {tuple(first(path).split(",")): path for path in paths}
-        if PODS not in by_header or len(by_header) < len(paths) or not by_header.keys() <= {PODS, NODES}:
+        pods = [header for header in by_header if _of_pods(header)]
+        if len(pods) != 1 or len(by_header) < len(paths) or not by_header.keys() <= {*pods, NODES}:
             names = ", ".join(map(str, paths))
-            raise TraceError(f"{names}: expected one list of pods ({','.join(PODS[:6])},…), and one of nodes")
-        self._path, self._left_out = by_header[PODS], Tally()  # of the list of nodes
+            raise TraceError(f"{names}: expected one list of pods ({','.join(_ALWAYS)},…), and one of nodes")
+        self._header = pods[0]
+        self._path, self._left_out = by_header[self._header], Tally()  # of the list of nodes
         listed = by_header.get(NODES, self._path.with_name(NODE_LIST))
         self.nodes = nodes or _nodes(listed, self._path, self._left_out, skip_bad)
         self._capacity = WHOLE * sum(dict(node.capacity).get(GPU, 0) for node in self.nodes)
@@ -111,7 +116,7 @@ class Openb(Trace):
         """One a second, of which none ever ends."""
         tally.bad += self._left_out.bad
         tally.first_bad = tally.first_bad or self._left_out.first_bad
-        rows = table.read(self._path, PODS, _reading(), tally, self._skip_bad)
+        rows = table.read(self._path, self._header, _reading(), tally, self._skip_bad)
         pods = rows if self._generator is None else self._arrivals(rows, self._generator)
         for second, pod in enumerate(pods):
             sets = _pod_sets(pod.shape)
@@ -135,7 +140,12 @@ class Openb(Trace):
 
 def begins(text: str) -> bool:
     """Whether this is the header of one of the two lists."""
-    return tuple(text.split(",")) in (PODS, NODES)
+    header = tuple(text.split(","))
+    return header == NODES or _of_pods(header)
+
+
+def _of_pods(header: tuple[str, ...]) -> bool:
+    return header == (*_ALWAYS, *(name for name in PODS[len(_ALWAYS) :] if name in header))
 
 
 def _nodes(path: Path, beside: Path, tally: Tally, skip_bad: bool) -> list[NodeChanged]:
@@ -155,7 +165,8 @@ def _nodes(path: Path, beside: Path, tally: Tally, skip_bad: bool) -> list[NodeC
             "memory": row.whole("memory_mib", _MOST),
             GPU: row.whole("gpu", _MOST_GPUS),
         }
-        labels = ((GPU_PRODUCT, row.text("model")),)
+        model = row.optional("model")  # nodes without GPUs have none
+        labels = ((GPU_PRODUCT, model),) if model else ()
         names.add(name)
         return NodeChanged(NodeName(name), _amounts(capacity), labels)
 
@@ -189,7 +200,7 @@ def _row(row: table.Row) -> Pod:
         GPU: 0 if share else count,
         GPU_SHARE: share,
     }
-    models = tuple(sorted({model for model in row.fields[PODS.index("gpu_spec")].split("|") if model}))
+    models = tuple(sorted({model for model in row.optional("gpu_spec").split("|") if model}))
     return Pod(row.text("name"), _shape(_amounts(requests), models), count * thousandths)
 
 

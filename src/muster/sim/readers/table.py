@@ -61,6 +61,10 @@ class Row:
             raise self.error(name, "expected a name")
         return text
 
+    def optional(self, name: str) -> str:
+        """ "" where it is empty, or where the table has no such column."""
+        return self.fields[self.names.index(name)] if name in self.names else ""
+
     def number(self, name: str) -> float:
         return number(self.fields[self.names.index(name)], self.place(name), 0)
 
