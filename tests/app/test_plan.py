@@ -177,6 +177,21 @@ def test_what_stands_is_not_decided_about() -> None:
     assert plan(Objects(), objects(*cluster)).decisions == []
 
 
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_pod_that_is_being_deleted_is_not_planned_again(spread: bool) -> None:
+    """It keeps its node until it has ended; no room is kept for it elsewhere, nor is it ahead of others."""
+    host = "kubernetes.io/hostname"
+    rule = {"topologyKey": host, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    old = pod("old", 4, node="n-0", priority=9)
+    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    other = pod("other", 4, topologySpreadConstraints=[rule] if spread else [])
+    nodes = [node("n-0"), node("n-1")]
+    for each in nodes:
+        each["metadata"]["labels"] = {host: each["metadata"]["name"]}
+    found = plan(Objects(), objects(*nodes, old, other))
+    assert brief(found) == [("default/other", "place", {"default/other": "n-1"})]
+
+
 def test_pods_whose_job_is_not_in_the_snapshot_are_pods_on_their_own() -> None:
     waiting = pod("w", 1)
     waiting["metadata"]["ownerReferences"] = [

@@ -102,6 +102,7 @@ def test_a_single_pod_that_ends_or_leaves() -> None:
     assert the_gang(ALONE, pod(node="n", phase="Succeeded")).finished
     leaving = the_gang(ALONE, pod(node="n", phase="Running", deleting=True))
     assert (leaving.members, list(leaving.leaving), leaving.finished) == ({}, ["uid-a"], False)
+    assert leaving.retired == {Place("main", 0)}
     assert the_gang(ALONE, pod(deleting=True)).finished
 
 

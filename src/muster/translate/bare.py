@@ -70,7 +70,8 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         source=Source(),
         owner=None,
         members={PodId(meta.uid): Member(pod, place)} if live(pod) else {},
-        retired=frozenset(),
+        # whatever comes after a pod that is being deleted is another pod, and another gang
+        retired=frozenset() if live(pod) else frozenset({Place(MAIN, 0)}),
         finished=not live(pod) and not occupies(pod),
         controlled=controller_of(pod) is not None,
         leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
