@@ -80,7 +80,7 @@ def test_whoever_comes_changes_or_goes(seed: int) -> None:
                 priority=rng.randint(0, 2),
                 gate=gate,
             )
-            state.back_off = BackOff(9.0, "", frozenset(), True) if rng.random() < 0.2 else None
+            state.back_off = BackOff(9.0, "") if rng.random() < 0.2 else None
             order.put(state)
         lapsed = {gone for gone, state in states.items() if state.want is not None and rng.random() < 0.1}
         assert order.serve(lapsed) == ordered(list(states.values()), lapsed)

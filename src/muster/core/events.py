@@ -143,7 +143,8 @@ class PlacesLost:
 class CommitFailed:
     """A gang's start failed and was undone: what it holds is given back and it backs off until `until`.
 
-    `until` = infinity means until the gang or a node changes.
+    `until` = infinity means until the gang or a node changes. `excluded` says nothing: it is there so that
+    older journals can be read.
     """
 
     gang: GangId

@@ -225,6 +225,7 @@ class Facts:
         self._preemption.departures.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
         state.gang = state.back_off = state.explanation = None
+        state.avoided.clear()
         state.retired = frozenset()
         state.planned.clear()
         state.leaving.clear()
@@ -249,20 +250,19 @@ class Facts:
         give_back(state, event.places, self._ledger)
         for lost in event.places:
             state.planned.pop(lost, None)
-        old = state.back_off
-        excluded = event.excluded | (old.excluded if old is not None else frozenset())
-        until = max(event.until, old.until) if old is not None else event.until
-        state.back_off = BackOff(until, "", excluded, gang=False)
+        for node in event.excluded:
+            state.avoided[node] = max(event.until, state.avoided.get(node, event.until))
 
     def _commit_failed(self, event: CommitFailed) -> None:
         state = self._gangs.touch(event.gang)
         self._preemption.departures.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
         state.planned.clear()
-        state.back_off = BackOff(event.until, event.message, event.excluded, gang=True)
+        state.back_off = BackOff(event.until, event.message)
 
     def _end_endless_back_offs(self) -> None:
-        for gang in self._gangs.timed:
+        # A gang that has been touched since the last cycle is not among the timed ones yet.
+        for gang in self._gangs.touched.union(self._gangs.timed):
             state = self._gangs[gang]
             if state.back_off is not None and state.back_off.until == inf:
                 state.back_off = None
@@ -271,7 +271,7 @@ class Facts:
 
 def _undone(state: GangState) -> bool:
     """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
-    return state.back_off is not None and state.back_off.gang and not stands(state)
+    return state.back_off is not None and not stands(state)
 
 
 def _one(event: PodsBound, pod: PodId) -> PodsBound:

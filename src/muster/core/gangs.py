@@ -45,13 +45,10 @@ class Hold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Not to be started before `until`, and not on `excluded` nodes until then."""
+    """The gang is not started before `until`; infinite: before the gang or a node changes."""
 
     until: float
     message: str
-    excluded: frozenset[NodeName]
-    #: whole gangs back off; the lost places of a start that goes on only avoid nodes
-    gang: bool
 
 
 @dataclass(slots=True)
@@ -71,6 +68,8 @@ class GangState:
     #: places whose hold has run out: no longer claimed as surplus until something stirs in the gang
     lapsed: set[Place] = field(default_factory=set)
     back_off: BackOff | None = None
+    #: nodes on which places were lost, and until when its pods keep off each
+    avoided: dict[NodeName, float] = field(default_factory=dict)
     #: why it was not tried in this cycle, or not given what would fit: left by whoever refused it
     refusal: Explanation | None = None
     #: what was last told about why it waits
@@ -112,20 +111,19 @@ class GangState:
     @property
     def plain(self) -> bool:
         """Whether it fits depends on what it wants, and on nothing else of its own."""
-        if self.back_off is not None or self.planned or (self.want is not None and self.want.bound):
+        if self.back_off is not None or self.avoided or self.planned:
+            return False
+        if self.want is not None and self.want.bound:
             return False
         return not self.holds or all(promise.told for promise in self.holds.values())
 
     @property
-    def avoids(self) -> frozenset[NodeName]:
-        return self.back_off.excluded if self.back_off is not None else frozenset()
-
-    @property
     def deadline(self) -> float | None:
-        """When the first of its holds ends, or its back-off."""
-        if not self.holds and self.back_off is None:
+        """When the first of its holds ends, or its back-off, or it may use a node again."""
+        if not self.holds and self.back_off is None and not self.avoided:
             return None
         times = [promise.until for promise in self.holds.values() if promise.until is not None]
+        times += self.avoided.values()
         if self.back_off is not None:
             times.append(self.back_off.until)
         return min(times, default=None)

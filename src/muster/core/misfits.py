@@ -23,6 +23,8 @@ class Misfits:
         self._room = (-1, -1)
         #: `Nodes.revision` after the last cycle
         self._as_of = -1
+        #: something has changed since the last cycle: on the nodes, or room was given within that cycle
+        self.changed = True
         #: nothing that was found out before this cycle may be otherwise now
         self.stand = False
         #: somebody has come who may be company for those who waited for it
@@ -32,15 +34,11 @@ class Misfits:
     def verdicts(self) -> Mapping[Want, Verdict | None]:
         return self._verdicts
 
-    @property
-    def changed(self) -> bool:
-        """Something has changed on the nodes since the last cycle."""
-        return self._as_of != self._nodes.revision
-
     def begin(self) -> None:
         """A new cycle: forget what may fit now."""
         room = (self._ledger.given, self._nodes.capacity_revision)
-        changed, behind = self.changed, self._fit.exact.behind
+        changed, behind = self._as_of != self._nodes.revision, self._fit.exact.behind
+        self.changed = changed or room != self._room
         self.stand = room == self._room and not (changed or behind or self.company)
         if room != self._room:
             self._verdicts.clear()

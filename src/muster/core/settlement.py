@@ -66,6 +66,9 @@ class Settlement:
             if state.back_off is not None and state.back_off.until <= now:
                 state.back_off = None
                 self._gangs.touched.add(gang)
+            for node in [node for node, until in state.avoided.items() if until <= now]:
+                del state.avoided[node]
+                self._gangs.touched.add(gang)
         return lapsed, releases
 
     def touch_concerned(self) -> None:

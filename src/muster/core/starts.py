@@ -168,7 +168,7 @@ class Starts:
             self._gangs.touched.add(state.id)
             self._misfits.company = True
             return True
-        if state.back_off is not None and state.back_off.gang:
+        if state.back_off is not None:
             return True
         if beneficiary := self._preemption.departures.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
@@ -183,7 +183,7 @@ class Starts:
     ) -> Claim:
         assert state.gang is not None
         ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
-        if not state.begun and state.back_off is None:
+        if not (state.begun or state.avoided):
             return Claim(want, vacant, ranks=ranks, presences=state.presences)
         column = self._nodes.column
         nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
@@ -210,7 +210,7 @@ class Starts:
         }
 
     def _avoided(self, state: GangState) -> Columns | None:
-        columns = [self._nodes.column[node] for node in state.avoids if node in self._nodes.column]
+        columns = [self._nodes.column[node] for node in state.avoided if node in self._nodes.column]
         return np.array(sorted(columns), np.intp) if columns else None
 
     def _assign(

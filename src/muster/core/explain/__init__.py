@@ -34,7 +34,7 @@ from muster.core.explain.kept_by_queue import kept_by_queue
 from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.explain.topology_unsatisfied import topology_unsatisfied
 from muster.core.gang import Code, GangId
-from muster.core.gangs import BackOff, GangState, stands, whole
+from muster.core.gangs import GangState, stands, whole
 from muster.core.placement import Want
 
 if TYPE_CHECKING:  # remedies read the cases of this package
@@ -144,7 +144,7 @@ class Explainer:
             pods = "1 more pod waits" if count == 1 else f"{count} more pods wait"
             return replace(told, message=f"its minimum runs, and {pods}: {told.message}")
 
-        if state.back_off is not None:
+        if state.back_off is not None or state.avoided:
             return find()
         key = more, count, state.gang.queue, refusal and (refusal.code, refusal.message)
         return self._once(key, find)
@@ -162,8 +162,8 @@ class Explainer:
             return never
         if refusal is not None and code is Code.OVER_SHARE:
             return self._kept(state, refusal, want, case_of)
-        if state.back_off is not None:
-            failed = _commit_failed(state.back_off, case_of(want))
+        if state.back_off is not None or state.avoided:
+            failed = _commit_failed(state, case_of(want))
             if failed is not None:
                 return failed
         if code is Code.WAITING_FOR_VICTIMS or code is Code.HELD_FOR_RESERVATION:
@@ -202,12 +202,12 @@ def _told(reasons: _Reasons, case: Case) -> Explanation | None:
     return next((told for reason in reasons if (told := reason(case)) is not None), None)
 
 
-def _commit_failed(back_off: BackOff, case: Case) -> Explanation | None:
+def _commit_failed(state: GangState, case: Case) -> Explanation | None:
     """The whole gang backs off; or some nodes must be kept off for a while, and nothing else is wrong."""
-    if back_off.gang:
-        message = back_off.message
+    if state.back_off is not None:
+        message = state.back_off.message
     elif all(pod_set.fits >= pod_set.wanted for pod_set in case.pod_sets):
-        message = f"{', '.join(sorted(back_off.excluded))} failed and must wait; nothing else fits"
+        message = f"{', '.join(sorted(state.avoided))} failed and must wait; nothing else fits"
     else:
         return None
     return Explanation(Code.COMMIT_FAILED, "commit", message, case.pod_sets)

@@ -24,7 +24,7 @@ from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import Code, Gang, GangId
-from muster.core.gangs import GangState, occupy
+from muster.core.gangs import GangState, occupy, stands
 from muster.core.nodes import PODS
 from muster.core.placement import Want
 from muster.core.preemption.budgets import Budgets
@@ -51,9 +51,9 @@ class Preemption:
         self._candidates = Candidates(cluster.nodes, cluster.gangs, cluster.pods)
         self._search = Search(cluster.nodes, cluster.ledger, cluster.eligibility, cluster.fit)
         self._rota = Rota(SEARCHES)
-        #: per queue how many gangs with pods have which priority; and what each gang is counted as
+        #: per queue how many gangs with pods have which priority; each of these gangs, and its state's stamp
         self._running: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._counted: dict[GangId, tuple[str, int]] = {}
+        self._counted: dict[GangId, tuple[Gang, int]] = {}
         #: wants of a queue for which there were no victims, and the highest priority that looked for them
         self._hopeless: dict[tuple[Want, str], int] = {}
         #: queues that a want of a queue may take from, in this cycle
@@ -94,23 +94,24 @@ class Preemption:
         return over
 
     def note(self, state: GangState) -> None:
-        """A gang has changed: whether it runs, and as what."""
-        new = None
-        if state.pods and state.gang is not None and state.gang.preemptible:
-            new = state.gang.queue, state.gang.priority
-        old = self._counted.get(state.id)
-        if new == old:
+        """A gang has changed: whether it runs, and as what. What failed may succeed with it as a victim."""
+        gang = state.gang if state.pods and state.gang is not None and state.gang.preemptible else None
+        old, stamp = self._counted.get(state.id, (None, -1))
+        if gang is old and (gang is None or stamp == state.stamp):
             return
-        if old is not None:
-            queue, priority = old
-            self._running[queue][priority] -= 1
-            if not self._running[queue][priority]:
-                del self._running[queue][priority]
-            del self._counted[state.id]
-        if new is not None:
-            queue, priority = new
-            self._running[queue][priority] += 1
-            self._counted[state.id] = new
+        if gang is not old:
+            if old is not None:
+                running = self._running[old.queue]
+                running[old.priority] -= 1
+                if not running[old.priority]:
+                    del running[old.priority]
+                del self._counted[state.id]
+            if gang is not None:
+                self._running[gang.queue][gang.priority] += 1
+        if gang is not None:
+            self._counted[state.id] = gang, state.stamp
+            if self._hopeless and stands(state):
+                self.forget()
 
     def end_forsaken(self) -> set[GangId]:
         """At the end of a cycle. Returns gangs that leave no longer, and may be victims again in the next."""

@@ -178,7 +178,7 @@ class Departures:
         state = self._gangs.get(beneficiary)
         if state is None or state.gang is None or state.gang.gate is not None:
             return True
-        if state.back_off is not None and state.back_off.gang:
+        if state.back_off is not None:
             return True
         return not (departure.pods or departure.promised)
 

@@ -268,7 +268,7 @@ class Rehearsal:
         self._save(state)
         self._ends.give([state])
         state.gang = state.back_off = None
-        for what in (state.pods, state.filled, state.leaving, state.holds, state.planned):
+        for what in (state.pods, state.filled, state.leaving, state.holds, state.planned, state.avoided):
             what.clear()
         state.usage.clear()
         state.nodes.clear()
@@ -348,7 +348,7 @@ class Rehearsal:
         departures = self._preemption.departures
         if not want.parts:
             return None
-        if (state.back_off is not None and state.back_off.gang) or state.id in departures.whole:
+        if state.back_off is not None or state.id in departures.whole:
             return None
         if self._reservations.refusal(state, want) is not None:
             return None
