@@ -3,15 +3,18 @@
 The classic documents; kubectl and client-go, which would rather have all of it in one (aggregated discovery),
 fall back to them when they see what they have got. Short names and the category `all` are upstream's.
 
+    /version             of Kubernetes, and of muster
     /api                 versions of the core group          /api/v1         its resources
     /apis, /apis/GROUP   the other groups                    /apis/GROUP/V   their resources
 """
 
+import platform
 from itertools import groupby
 from typing import Any, Final
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
+from muster.version import VERSION
 
 _VERBS: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
@@ -30,6 +33,18 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.PDB: "pdb",
 }
 _IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
+#: Clients insist on all fields.
+_VERSION: Final = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": f"v1.32.0+muster-{VERSION}",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": f"linux/{platform.machine()}",
+}
 #: (subresource, kind of what is sent or got, verbs)
 _OF_PODS: Final[tuple[tuple[str, Object, list[str]], ...]] = (
     ("binding", {"kind": "Binding"}, ["create"]),
@@ -44,7 +59,7 @@ def document(path: str) -> Object | None:
 
 
 def _documents() -> dict[str, Object]:
-    found: dict[str, Object] = {"/api": {"kind": "APIVersions", "versions": ["v1"]}}
+    found: dict[str, Object] = {"/version": _VERSION, "/api": {"kind": "APIVersions", "versions": ["v1"]}}
     groups = []
     for name, of_group in groupby(sorted(kinds.ALL, key=_group), key=_group):
         members = list(of_group)

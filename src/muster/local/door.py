@@ -35,11 +35,10 @@ from muster.kube.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
+from muster.local import options
 from muster.local.client import LogSource
-from muster.local.deletion import DeleteOptions
 from muster.local.discovery import document
 from muster.local.registry import Registry
-from muster.version import VERSION
 
 # Any: ASGI's messages are open dictionaries
 Scope = MutableMapping[str, Any]
@@ -122,14 +121,14 @@ class Request:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
-        self._query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        self.parameters = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         self._receive = receive
 
     def header(self, name: bytes) -> bytes:
         return self._headers.get(name, b"")
 
     def query(self, name: str) -> str:
-        values: list[str] = self._query.get(name, [""])
+        values: list[str] = self.parameters.get(name, [""])
         return values[-1]
 
     def flag(self, name: str) -> bool:
@@ -142,6 +141,10 @@ class Request:
         if not text.isdecimal() or len(text) > 18:
             raise BadRequest(f"{name}={text} is not a number")
         return int(text)
+
+    @property
+    def dry_run(self) -> bool:
+        return options.is_dry(self.parameters.get("dryRun", ()))
 
     @property
     def media_type(self) -> str:
@@ -180,15 +183,15 @@ class Request:
 async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answer | Stream:
     if request.path in _HEALTH:
         return Answer(200, b"ok", ((b"content-type", b"text/plain"),))
-    if request.path == "/version":
-        version = {"major": "1", "minor": "32", "gitVersion": f"v1.32.0+muster-{VERSION}"}
-        return Answer(200, msgspec.json.encode(version))
     if request.method == "GET" and (found := document(request.path)) is not None:
         return Answer(200, msgspec.json.encode(found))
     target = _target(request.path)
     handler = _VERBS.get((request.method, bool(target.name)))
     if handler is None:
         raise MethodNotAllowed(f"{request.method} is not possible on {request.path}")
+    if request.header(b"impersonate-user"):
+        raise BadRequest("impersonation is not supported; leave Impersonate-User (kubectl: --as) out")
+    options.check(request.method, bool(target.name), request.parameters)
     return await handler(registry, logs, target, request)
 
 
@@ -217,6 +220,8 @@ def _target(path: str) -> Target:
 async def _read(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer | Stream:
     if target.subresource == "log" and target.kind is kinds.POD:
         return _log(registry, logs, target, request)
+    if request.flag("watch"):
+        raise BadRequest(f"watch the list, with fieldSelector=metadata.name={target.name}")
     if target.subresource not in ("", "status"):
         raise NotFound(f"{target.kind.plural} have no {target.subresource}")
     return Answer(200, registry.get(target.kind, target.namespace, target.name))
@@ -252,57 +257,63 @@ async def _list(registry: Registry, logs: LogSource, target: Target, request: Re
 
 
 async def _create(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer:
-    return Answer(201, registry.create(target.kind, target.namespace, await request.json()))
+    body = await request.json()
+    with registry.rehearsal(request.dry_run):
+        return Answer(201, registry.create(target.kind, target.namespace, body))
 
 
 async def _subcreate(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer:
     body = await request.json()
-    if target.kind is kinds.POD and target.subresource == "binding":
-        registry.bind(target.namespace, target.name, body)
-    elif target.kind is kinds.POD and target.subresource == "eviction":
-        registry.evict(target.namespace, target.name, body)
-    else:
-        raise MethodNotAllowed(f"POST is not possible on {request.path}")
+    with registry.rehearsal(request.dry_run):
+        if target.kind is kinds.POD and target.subresource == "binding":
+            registry.bind(target.namespace, target.name, body)
+        elif target.kind is kinds.POD and target.subresource == "eviction":
+            registry.evict(target.namespace, target.name, body)
+        else:
+            raise MethodNotAllowed(f"POST is not possible on {request.path}")
     return Answer(201, _success())
 
 
 async def _update(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer:
+    kind, namespace, name, subresource = target
     body = await request.json()
-    return Answer(
-        200, registry.update(target.kind, target.namespace, target.name, body, subresource=target.subresource)
-    )
+    with registry.rehearsal(request.dry_run):
+        return Answer(200, registry.update(kind, namespace, name, body, subresource=subresource))
 
 
 async def _patch(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer:
+    kind, namespace, name, subresource = target
     type_ = _PATCHES.get(request.media_type)
     if type_ is None:
         raise UnsupportedMediaType(
             f"patches of type {request.media_type} are not supported; send {' or '.join(_PATCHES)}"
         )
     body = await request.json(type_)
-    return Answer(
-        200, registry.patch(target.kind, target.namespace, target.name, body, subresource=target.subresource)
-    )
+    with registry.rehearsal(request.dry_run):
+        return Answer(200, registry.patch(kind, namespace, name, body, subresource=subresource))
 
 
 async def _delete(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer:
-    options = await _delete_options(request)
-    body = registry.delete(target.kind, target.namespace, target.name, options)
-    if target.kind is not kinds.POD and _is_gone(registry, target):
-        return Answer(200, _success({"kind": target.kind.plural, "name": target.name}))
-    return Answer(200, body)
+    given = options.of_deletion(await request.body(), request.parameters)
+    if target.subresource:
+        raise MethodNotAllowed(f"DELETE is not possible on {request.path}")
+    with registry.rehearsal(given.is_dry):
+        body = registry.delete(target.kind, target.namespace, target.name, given.meant())
+        if target.kind is not kinds.POD and _is_gone(registry, target):
+            return Answer(200, _success({"kind": target.kind.plural, "name": target.name}))
+        return Answer(200, body)
 
 
 async def _delete_all(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer:
-    options = await _delete_options(request)
-    deleted = registry.delete_collection(
-        target.kind,
-        target.namespace,
-        options,
-        labels=request.query("labelSelector"),
-        fields=request.query("fieldSelector"),
-    )
-    return Answer(200, deleted.encode(target.kind))
+    given = options.of_deletion(await request.body(), request.parameters)
+    if target.kind is kinds.NAMESPACE or (target.kind.namespaced and not target.namespace):
+        raise MethodNotAllowed(f"DELETE is not possible on {request.path}: delete within one namespace")
+    labels, fields = request.query("labelSelector"), request.query("fieldSelector")
+    with registry.rehearsal(given.is_dry):
+        deleted = registry.delete_collection(
+            target.kind, target.namespace, given.meant(), labels=labels, fields=fields
+        )
+        return Answer(200, deleted.encode(target.kind))
 
 
 #: by method and whether the path names an object
@@ -316,26 +327,6 @@ _VERBS: Final = {
     ("DELETE", True): _delete,
     ("DELETE", False): _delete_all,
 }
-
-
-async def _delete_options(request: Request) -> DeleteOptions:
-    """From the body, else from the query, as the API server does."""
-    body = await request.body()
-    try:
-        given = msgspec.json.decode(body) if body else {}
-        preconditions = given.get("preconditions") or {}
-        grace = given.get("gracePeriodSeconds", request.number("gracePeriodSeconds"))
-        return msgspec.convert(
-            {
-                "uid": preconditions.get("uid") or "",
-                "resource_version": preconditions.get("resourceVersion") or "",
-                "grace_period": grace,
-                "propagation": given.get("propagationPolicy") or request.query("propagationPolicy") or None,
-            },
-            DeleteOptions,
-        )
-    except (msgspec.MsgspecError, AttributeError) as error:
-        raise BadRequest(f"the body is not DeleteOptions: {error}") from None
 
 
 def _is_gone(registry: Registry, target: Target) -> bool:

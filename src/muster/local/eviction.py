@@ -13,47 +13,30 @@ from typing import Final
 
 from muster.api.base import LabelSelector, Object, ObjectMeta, Struct
 from muster.api.fields import InvalidObject, convert
-from muster.kube.client import Propagation
 from muster.kube.errors import BadRequest, ServerError, TooManyRequests
 from muster.local.deletion import DeleteOptions
 from muster.local.metadata import time_text
+from muster.local.options import Options
 from muster.local.selectors import matches_labels
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 
-class _Preconditions(Struct, frozen=True):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _Options(Struct, frozen=True):
-    grace_period_seconds: int | None = None
-    preconditions: _Preconditions | None = None
-    propagation_policy: Propagation | None = None
-
-
 class _Eviction(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    delete_options: _Options | None = None
+    delete_options: Options | None = None
 
 
-def options(name: str, obj: Object) -> DeleteOptions:
-    """What an Eviction of the pod `name` asks for."""
+def options(name: str, obj: Object) -> tuple[DeleteOptions, bool]:
+    """What an Eviction of the pod `name` asks for, and whether it is a dry run."""
     try:
         eviction = convert(obj, _Eviction)
     except InvalidObject as error:
         raise BadRequest(f"the body is not an Eviction: {error}") from None
     if eviction.metadata.name not in ("", name):
         raise BadRequest(f"the Eviction is for {eviction.metadata.name!r}, not for {name!r}")
-    given = eviction.delete_options or _Options()
-    preconditions = given.preconditions or _Preconditions()
-    return DeleteOptions(
-        preconditions.uid or "",
-        preconditions.resource_version or "",
-        given.grace_period_seconds,
-        given.propagation_policy,
-    )
+    given = eviction.delete_options or Options()
+    return given.meant(), given.is_dry
 
 
 def needs_budget(pod: Object) -> bool:

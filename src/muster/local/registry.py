@@ -13,7 +13,7 @@ import logging
 import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -62,6 +62,10 @@ class LogTarget(NamedTuple):
     container: str
     #: the pod has ended: nothing more will be written, and there is nothing to follow
     ended: bool
+
+
+class _Undone(Exception):
+    """Ends the transaction of a dry run."""
 
 
 class Registry:
@@ -149,6 +153,16 @@ class Registry:
             yield frames
 
     # Writing
+
+    @contextmanager
+    def rehearsal(self, dry: bool = True) -> Iterator[None]:
+        """Writes within are checked and answered as if made, and then undone; not `dry`: made."""
+        if not dry:
+            yield
+            return
+        with suppress(_Undone), self._transaction():
+            yield
+            raise _Undone
 
     def create(self, kind: AnyKind, namespace: str, obj: Object) -> bytes:
         obj = admission.read(kind, obj)
@@ -238,7 +252,7 @@ class Registry:
 
     def evict(self, namespace: str, name: str, obj: Object) -> bytes:
         """POST pods/eviction; returns the pod as it waits for its end, or its last state."""
-        options = eviction.options(name, obj)
+        options, dry = eviction.options(name, obj)
         raw, pod = self._load(kinds.POD, namespace, name)
         metadata.check_preconditions(
             kinds.POD, pod, uid=options.uid, resource_version=options.resource_version
@@ -249,7 +263,7 @@ class Registry:
             disrupted = eviction.disrupted(pod, self._clock.now())
         else:
             disrupted = pod
-        with self._transaction():
+        with self.rehearsal(dry), self._transaction():
             return self._delete(kinds.POD, raw, disrupted, options, before=pod)
 
     def together(self, writes: Sequence[Callable[[], bytes]]) -> Iterable[bytes | Exception]:

@@ -1,0 +1,118 @@
+"""The options of a request that writes: its query parameters, and `DeleteOptions`.
+
+An API server ignores a query parameter that it does not know. Here it is refused wherever a write would
+otherwise do more than was asked: `DELETE …/pods?labelselector=app=x`, with one letter wrong, would delete all
+pods, and a `dryRun` that is ignored is no dry run.
+
+Source: kubernetes/apimachinery, pkg/apis/meta/v1/{types.go,validation/validation.go}.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from muster.api.base import Struct
+from muster.kube.client import Propagation
+from muster.kube.errors import BadRequest
+from muster.local.deletion import DeleteOptions
+
+_ALWAYS: Final = {"dryRun", "pretty", "timeout"}
+#: `timeout` and `pretty` change no data, `fieldManager` is recorded nowhere.
+_OF_WRITES: Final = _ALWAYS | {"fieldManager", "fieldValidation"}
+_OF_DELETES: Final = _ALWAYS | {"gracePeriodSeconds", "orphanDependents", "propagationPolicy"}
+_KNOWN: Final = {  # by method and whether the path names an object
+    ("POST", False): _OF_WRITES,
+    ("POST", True): _OF_WRITES,
+    ("PUT", True): _OF_WRITES,
+    ("PATCH", True): _OF_WRITES,
+    ("DELETE", True): _OF_DELETES,
+    ("DELETE", False): _OF_DELETES | {"labelSelector", "fieldSelector"},
+}
+#: Unknown fields are accepted, and no warnings are sent.
+_VALIDATIONS: Final = ("", "Ignore", "Warn")
+_BOOLEANS: Final = {"": None, "true": True, "1": True, "false": False, "0": False}
+_LONGEST: Final = 2**31 - 1  # seconds of grace
+
+Query = Mapping[str, Sequence[str]]
+
+
+class Preconditions(Struct, frozen=True, forbid_unknown_fields=True):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    """`DeleteOptions` as sent."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    propagation_policy: Propagation | None = None
+    orphan_dependents: bool | None = None
+    dry_run: list[str] | None = None
+
+    @property
+    def is_dry(self) -> bool:
+        return is_dry(self.dry_run or ())
+
+    def meant(self) -> DeleteOptions:
+        policy = self.propagation_policy
+        if self.orphan_dependents is not None:
+            if policy is not None:
+                raise BadRequest(
+                    "orphanDependents and propagationPolicy exclude each other; write the latter"
+                )
+            policy = "Orphan" if self.orphan_dependents else "Background"
+        grace, given = self.grace_period_seconds, self.preconditions or Preconditions()
+        if grace is not None and grace > _LONGEST:
+            raise BadRequest(f"gracePeriodSeconds: {grace}: must be at most {_LONGEST}")
+        return DeleteOptions(given.uid or "", given.resource_version or "", grace, policy)
+
+
+def check(method: str, named: bool, query: Query) -> None:
+    """Raises `BadRequest` for a parameter that this write does not take, or takes once."""
+    known = _KNOWN.get((method, named))
+    if known is None:
+        return
+    for name, values in query.items():
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise BadRequest(f"{method} has no query parameter {name!r} here; choose from {names}")
+        if len(values) > 1 and name != "dryRun":
+            raise BadRequest(f"the query parameter {name!r} is given {len(values)} times; write it once")
+    if (given := query.get("fieldValidation", [""])[0]) not in _VALIDATIONS:
+        raise BadRequest(f"fieldValidation={given} is not supported; choose Ignore or Warn")
+
+
+def is_dry(values: Sequence[str]) -> bool:
+    """Whether nothing may be written. `BadRequest` for a stage that is unknown."""
+    if wrong := [value for value in values if value != "All"]:
+        raise BadRequest(f'dryRun: Unsupported value: "{wrong[0]}": supported values: "All"')
+    return bool(values)
+
+
+def of_deletion(body: bytes, query: Query) -> Options:
+    """From the body, and from the query what the body leaves open."""
+    try:
+        given = msgspec.json.decode(body, type=Options) if body else Options()
+        orphan = query.get("orphanDependents", [""])[0].lower()
+        grace = query.get("gracePeriodSeconds", [""])[0]
+        in_query = msgspec.convert(
+            {
+                "gracePeriodSeconds": int(grace) if grace.isdecimal() and len(grace) < 12 else grace or None,
+                "propagationPolicy": query.get("propagationPolicy", [""])[0] or None,
+                "orphanDependents": _BOOLEANS.get(orphan, orphan),
+            },
+            Options,
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"DeleteOptions: {error}") from None
+    changes = {
+        field: getattr(in_query, field)
+        for field in ("grace_period_seconds", "propagation_policy", "orphan_dependents")
+        if getattr(given, field) is None
+    }
+    dry = [*(given.dry_run or ()), *query.get("dryRun", ())]
+    return msgspec.structs.replace(given, dry_run=dry, **changes)
