@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,13 @@ from muster.local.store import Store
 # Says that no event loop is current. Left unsaid, pytest-asyncio makes one when it asks which is, and nobody
 # closes it.
 asyncio.set_event_loop(None)
+
+# A process inherits the signals that its parent ignores: SIGINT from `make test &` in a script, SIGHUP from nohup.
+# Tests send these signals to themselves and to programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 # `make mutants` asks only whether something fails, not for the smallest example.
 settings.register_profile("unshrunk", database=None, phases=[Phase.explicit, Phase.generate])
