@@ -15,8 +15,8 @@ from muster.local.store import Store
 # closes it.
 asyncio.set_event_loop(None)
 
-# A process inherits the signals that its parent ignores: SIGINT from `make test &` in a script, SIGHUP from nohup.
-# Tests send these signals to themselves and to programs that they start.
+# A process inherits the signals that its parent ignores: SIGINT from `make test &` in a script, SIGHUP
+# from nohup. Tests send these signals to themselves and to programs that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGHUP, signal.SIGTERM):
     if signal.getsignal(number) is signal.SIG_IGN:

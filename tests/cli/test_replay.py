@@ -21,7 +21,7 @@ from muster.core.scheduler import Scheduler
 from muster.journal import Began, Cycle, Journal
 from muster.sim import engine, experiment, readers
 from muster.sim import trace as traces
-from muster.sim.metrics import NAMES
+from muster.sim.metrics import UNITS
 from muster.sim.readers.openb import NODES, PODS
 from tests.sim.traces import swf, write
 
@@ -56,12 +56,12 @@ def test_figures_for_programs(run: Run) -> None:
     code, out, err = run("t.swf", "--format", "swf", "--policy", "pack", "-o", "json")
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert list(found) == ["policy", "seeds", "metrics"]
+    assert list(found) == ["policy", "seeds", "resource", "metrics"]
     assert (found["policy"], found["seeds"]) == ("pack", [42])
-    assert tuple(found["metrics"]) == NAMES
-    assert {tuple(figure) for figure in found["metrics"].values()} == {("mean", "std", "per_seed")}
+    assert tuple(found["metrics"]) == tuple(UNITS)
+    assert {tuple(figure) for figure in found["metrics"].values()} == {("unit", "mean", "std", "per_seed")}
     wait = (0 + 15 + 0) / 3  # c fits beside a, b waits for a's end
-    assert found["metrics"]["wait_mean"] == {"mean": wait, "std": 0.0, "per_seed": [wait]}
+    assert found["metrics"]["wait_mean"] == {"unit": "seconds", "mean": wait, "std": 0.0, "per_seed": [wait]}
     assert found["metrics"]["makespan"]["mean"] == 24
     assert found["metrics"]["utilisation"]["mean"] == pytest.approx((6 * 20 + 5 * 4 + 4 * 9) / 240)
 
@@ -70,9 +70,9 @@ def test_a_table_for_people(run: Run) -> None:
     code, out, err = run("t.swf", "--format", "swf")
     assert (code, err) == (0, "")
     first, head, *rows = out.splitlines()
-    assert first == "3 jobs on 1 node, 10 cpu, offered load 2.933"
+    assert first == "3 jobs on 1 node, 10 CPUs, offered load 2.933"
     assert head.split() == ["METRIC", "VALUE", "UNIT"]
-    assert [row.split()[0] for row in rows] == list(NAMES)
+    assert [row.split()[0] for row in rows] == list(UNITS)
     assert rows[3].split() == ["wait_mean", "5", "s"]
 
 
@@ -81,7 +81,7 @@ def test_all_seeds_of_what_draws_nothing_have_one_result_which_is_said(run: Run)
     assert (code, err) == (0, "nothing in this replay is drawn: all seeds have one result\n")
     found = json.loads(out)
     assert found["seeds"] == [7, 8, 9]
-    assert found["metrics"]["makespan"] == {"mean": 24, "std": 0, "per_seed": [24, 24, 24]}
+    assert found["metrics"]["makespan"] == {"unit": "seconds", "mean": 24, "std": 0, "per_seed": [24, 24, 24]}
 
 
 def test_load_brings_arrivals_closer(run: Run) -> None:
@@ -152,7 +152,7 @@ def test_a_trace_may_come_through_pipes(tmp_path: Path) -> None:
         process.stdin.write('{"node": "m", "resources": {"cpu": 1}}\n')
         process.stdin.close()
         write(tmp_path / "nodes", "node,cpu\nn,3\n")
-        assert process.stdout.readline() == "2 jobs on 2 nodes, 4 cpu\n"
+        assert process.stdout.readline() == "2 jobs on 2 nodes, 4 CPUs\n"
 
 
 @pytest.mark.parametrize(

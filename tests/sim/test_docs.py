@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from muster.cli import main as cli
-from muster.sim.metrics import NAMES
+from muster.sim.metrics import UNITS
 from muster.sim.readers.native import Native
 from muster.sim.readers.records import (
     JobRecord,
@@ -42,7 +42,7 @@ def test_the_example_is_what_the_command_prints(
 
 
 def test_every_metric_is_described() -> None:
-    assert {name for name in NAMES if f"`{name}`" not in PAGE} == set()
+    assert {name for name in UNITS if f"`{name}`" not in PAGE} == set()
 
 
 def test_the_traces_of_our_own_are_read(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import pytest
 from muster.core.decisions import Assign
 from muster.core.gang import NodeName, Place
 from muster.core.scheduler import Scheduler
-from muster.sim.metrics import NAMES, Metrics, Recorder
+from muster.sim.metrics import UNITS, Metrics, Recorder
 from muster.sim.report import Result, summary
 from tests.sim.traces import Puppet, assign, job, machine, play
 
 
 def test_the_names_are_those_of_the_command_line() -> None:
-    assert tuple(asdict(Recorder(1).metrics)) == NAMES
+    assert tuple(asdict(Recorder(1).metrics)) == tuple(UNITS)
 
 
 def test_one_machine_worked_out_by_hand() -> None:
@@ -82,7 +82,7 @@ def test_figures_over_seeds() -> None:
         return Metrics(None, 0.5, 0, wait, wait, 1, 10, 0, 0)
 
     figures = summary("pack", [1, 2, 3], [Result(metrics(w)) for w in (1, None, 4)]).metrics
-    assert list(figures) == list(NAMES)
+    assert list(figures) == list(UNITS)
     assert (figures["wait_mean"].mean, figures["wait_mean"].per_seed) == (2.5, [1, None, 4])
     assert figures["wait_mean"].std == pytest.approx(4.5**0.5)
     assert (figures["allocation_ratio"].mean, figures["allocation_ratio"].std) == (None, None)

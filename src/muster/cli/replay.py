@@ -100,6 +100,9 @@ def command(
     ] = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
+    from pathlib import Path
+
+    from muster.cli.jobfile import called
     from muster.sim import readers
     from muster.sim.readers.native import is_journal
 
@@ -144,6 +147,7 @@ def command(
                     pass_=engine.Pass(passes or Pass.EVENT),
                     history=report is not None,
                 ),
+                [called(name) if name == "-" else Path(name).name for name in trace],
                 jobs,
                 output,
                 report,
@@ -257,12 +261,19 @@ def _machine(nodes: str) -> "list[NodeChanged]":
 
 
 def _replay(
-    asked: "Experiment", jobs: int, output: Output, report: str | None, said: "Callable[[str], str]"
+    asked: "Experiment",
+    names: list[str],
+    jobs: int,
+    output: Output,
+    report: str | None,
+    said: "Callable[[str], str]",
 ) -> None:
+    """`names`: the files of the trace, without their directories."""
     from pathlib import Path
 
     from muster.cli import show
     from muster.sim import experiment
+    from muster.sim.metrics import UNITS
     from muster.sim.page import page
 
     with Progress("jobs read") as progress:
@@ -277,17 +288,24 @@ def _replay(
     notes = [said(sentence) for sentence in _left_out(surveyed, found)]
     for sentence in notes:
         print(sentence, file=sys.stderr)
-    headline = _headline(asked.trace, surveyed, asked.load)
+    headline = _headline(asked.trace, surveyed, asked.load, found)
     if report is not None:
-        title = f"A replay under {asked.policy}"
-        written = page(title, headline, asked.trace.resource, found, tuple(notes))
+        trace = asked.trace
+        title = f"{', '.join(names)}, replayed under {asked.policy}"
+        written = page(title, headline, trace.resource, found, tuple(notes), trace.clock)
         Path(report).write_text(written, encoding="utf-8")
     if output is not Output.TABLE:
         metrics = {
-            name: {"mean": figure.mean, "std": figure.std, "per_seed": figure.per_seed}
+            name: {"unit": UNITS[name], "mean": figure.mean, "std": figure.std, "per_seed": figure.per_seed}
             for name, figure in found.metrics.items()
         }
-        show.machine({"policy": found.policy, "seeds": found.seeds, "metrics": metrics}, output)
+        answer = {
+            "policy": found.policy,
+            "seeds": found.seeds,
+            "resource": asked.trace.resource,
+            "metrics": metrics,
+        }
+        show.machine(answer, output)
     else:
         print(headline)
         show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
@@ -305,7 +323,7 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
     if tally.bad:
         yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
     if worst := report.worst.stranded:
-        yield f"never started: {worst} of {report.worst.submitted}; they are in no mean"
+        yield f"never started: {worst:,} of {report.worst.submitted:,}; they are in no mean"
     stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
     if stopped:
         yield f"stopped and started again: {', '.join(sorted(stopped))}"
@@ -313,34 +331,30 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
         yield "nothing in this replay is drawn: all seeds have one result"
 
 
-def _headline(trace: "Trace", survey: "Survey", load: float | None) -> str:
+def _headline(trace: "Trace", survey: "Survey", load: float | None, report: "Report") -> str:
+    """`28,481 jobs on 1 node, 100 CPUs, offered load 0.686`"""
     from muster.cli.show import plural
     from muster.sim.trace import WHOLE, capacity
+    from muster.sim.units import pieces
 
     total = capacity(trace.nodes, trace.resource)
-    there = f"{plural(survey.jobs, 'job')} on {plural(len(trace.nodes), 'node')}"
+    jobs = plural(survey.jobs, "job")
+    if (drawn := report.results[0].submitted) != survey.jobs:  # drawn to reach the load
+        jobs = f"{plural(drawn, 'job')} drawn from {survey.jobs:,}"
     offered = survey.offered(total) if load is None else load
     said = f", offered load {offered:.3f}" if isfinite(offered) else ""  # all at once
-    return f"{there}, {total / WHOLE:g} {trace.resource}{said}"
+    return f"{jobs} on {plural(len(trace.nodes), 'node')}, {total / WHOLE:,g} {pieces(trace.resource)}{said}"
 
 
 def _table(trace: "Trace", report: "Report") -> tuple[list[str], list[list[str]]]:
-    units = {
-        "wait_mean": "s",
-        "wait_p95": "s",
-        "makespan": "s",
-        "work_lost": f"{trace.resource} × s",
-    }
+    from muster.sim.report import readable
+
     several = report.drawn and len(report.seeds) > 1
     rows = [
-        [name, _number(figure.mean), *([_number(figure.std)] if several else []), units.get(name, "")]
-        for name, figure in report.metrics.items()
+        [name, mean, *([std] if several else []), unit]
+        for name, mean, std, unit in readable(report, trace.resource)
     ]
     return ["METRIC", *(["MEAN", "STD"] if several else ["VALUE"]), "UNIT"], rows
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def _seeds(text: str) -> list[int]:

@@ -12,6 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from muster.sim.trace import Clock
+from muster.sim.units import duration
+
 Floats = npt.NDArray[np.float64]
 
 WIDTH: Final = 760
@@ -40,9 +43,15 @@ class Frame:
 
 
 def lines(
-    times: Floats, rows: Mapping[str, Floats], *, area: str = "", unit: str = "", top: float | None = None
+    times: Floats,
+    rows: Mapping[str, Floats],
+    clock: Clock,
+    *,
+    area: str = "",
+    unit: str = "",
+    top: float | None = None,
 ) -> str:
-    """Rows over time (seconds); `area` names one that is filled. `top`: where the y axis ends."""
+    """Rows over time; `area` names one that is filled. `top`: where the y axis ends."""
     highest = top if top is not None else max((float(row.max(initial=0)) for row in rows.values()), default=0)
     frame = Frame((float(times[0]), float(times[-1])), (0.0, highest or 1.0))
     marks = []
@@ -54,10 +63,10 @@ def lines(
             marks.append(f'<path d="M{outline}" fill="var(--c{number})" fill-opacity=".45"/>')
         else:
             marks.append(f'<path d="M{points}" fill="none" stroke="var(--c{number})" stroke-width="1.6"/>')
-    return _svg([*_time_axis(frame, times), *_y_axis(frame, highest or 1.0, unit), *marks], list(rows))
+    return _svg([*_time_axis(frame, times, clock), *_y_axis(frame, highest or 1.0, unit), *marks], list(rows))
 
 
-def stacked(times: Floats, rows: Mapping[str, Floats], *, unit: str = "", top: float) -> str:
+def stacked(times: Floats, rows: Mapping[str, Floats], clock: Clock, *, unit: str = "", top: float) -> str:
     """Areas one upon the other."""
     frame = Frame((float(times[0]), float(times[-1])), (0.0, top or 1.0))
     below = np.zeros(len(times))
@@ -67,7 +76,7 @@ def stacked(times: Floats, rows: Mapping[str, Floats], *, unit: str = "", top: f
         upper, lower = _points(frame, times, above), _points(frame, times[::-1], below[::-1])
         marks.append(f'<path d="M{upper} L{lower}Z" fill="var(--c{number % _COLOURS})" fill-opacity=".75"/>')
         below = above
-    return _svg([*_time_axis(frame, times), *_y_axis(frame, top or 1.0, unit), *marks], list(rows))
+    return _svg([*_time_axis(frame, times, clock), *_y_axis(frame, top or 1.0, unit), *marks], list(rows))
 
 
 def bars(groups: Sequence[str], rows: Mapping[str, Sequence[float]], *, notes: Sequence[str] = ()) -> str:
@@ -101,25 +110,18 @@ def bars(groups: Sequence[str], rows: Mapping[str, Sequence[float]], *, notes: S
     return _svg(parts, list(rows))
 
 
-def duration(seconds: float) -> str:
-    """`30 s`, `12 min`, `5 h`, `3 d`."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
 def _points(frame: Frame, times: Floats, row: Floats) -> str:
     return " L".join(f"{frame.x(t):.1f},{frame.y(v):.1f}" for t, v in zip(times, row, strict=True))
 
 
-def _time_axis(frame: Frame, times: Floats) -> list[str]:
+def _time_axis(frame: Frame, times: Floats, clock: Clock) -> list[str]:
     begin, end = float(times[0]), float(times[-1])
-    step = _step(end - begin, (60, 300, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400))
+    counts = clock is Clock.ARRIVALS
+    step = _step(end - begin, () if counts else (60, 300, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400))
     parts = []
     for number in range(floor((end - begin) / step) + 1):
         at = frame.x(begin + number * step)
-        text = "0" if not number else duration(number * step)
+        text = "0" if not number else f"{number * step:,.0f}" if counts else duration(number * step)
         parts.append(
             f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}" class="g"/>'
             f'<text x="{at:.1f}" y="{HEIGHT - 16}" text-anchor="middle">{text}</text>'

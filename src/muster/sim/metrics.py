@@ -23,17 +23,29 @@ from muster.sim.trace import WHOLE, Job
 #: Bounded slowdown: shorter jobs count as this long, seconds (Feitelson et al., 1997).
 TAU: Final = 10.0
 
-NAMES: Final = (
-    "allocation_ratio",
-    "utilisation",
-    "fragmentation",
-    "wait_mean",
-    "wait_p95",
-    "avg_bounded_slowdown",
-    "makespan",
-    "preemptions",
-    "work_lost",
-)
+
+class Unit(Enum):
+    """What a metric counts. The values are what `muster replay -o json` calls the units."""
+
+    RATIO = "ratio"
+    SECONDS = "seconds"
+    COUNT = "count"
+    #: pieces of the trace's resource × seconds
+    WORK = "resource-seconds"
+
+
+#: The metrics in the order in which they are shown.
+UNITS: Final = {
+    "allocation_ratio": Unit.RATIO,
+    "utilisation": Unit.RATIO,
+    "fragmentation": Unit.RATIO,
+    "wait_mean": Unit.SECONDS,
+    "wait_p95": Unit.SECONDS,
+    "avg_bounded_slowdown": Unit.RATIO,
+    "makespan": Unit.SECONDS,
+    "preemptions": Unit.COUNT,
+    "work_lost": Unit.WORK,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +112,7 @@ class Recorder:
         self._waits = array("d")
         self._slowdowns = 0.0
         self._work_lost = 0.0
-        #: what all jobs have asked for; and what was allocated after those that do not wait, by percent of it
-        self._asked = 0
+        #: what was allocated after each job that does not wait, by demand in percent of the capacity
         self._after_arrival: dict[int, list[float]] = {}
 
     def job_submitted(self, job: Job, now: float) -> None:
@@ -110,7 +121,6 @@ class Recorder:
         self._advance(now)
         self.submitted += 1
         self._demand += job.size
-        self._asked += job.size
         self._wait(job)
 
     def job_started(self, job: Job, held: int, now: float) -> None:
@@ -126,10 +136,9 @@ class Recorder:
             self._arrived()
 
     def job_dropped(self, job: Job, now: float) -> None:
-        """It could not start, and does not wait."""
+        """It could not start, and does not wait. What it asked for stays part of the demand."""
         self._advance(now)
         self.dropped += 1
-        self._demand -= job.size
         self._waiting[job.size] -= 1
         self._arrived()
 
@@ -196,7 +205,7 @@ class Recorder:
 
     def _arrived(self) -> None:
         """Of one that does not wait it has been decided."""
-        percent = round(100 * self._asked / self._capacity)
+        percent = round(100 * self._demand / self._capacity)
         self._after_arrival.setdefault(percent, []).append(self.allocated / self._capacity)
 
     def _leave(self, job: Job, now: float) -> None:

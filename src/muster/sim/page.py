@@ -13,12 +13,13 @@ import numpy as np
 from muster.sim import charts
 from muster.sim.charts import Floats
 from muster.sim.history import History
-from muster.sim.metrics import NAMES, Stop
-from muster.sim.report import Report
+from muster.sim.metrics import Stop
+from muster.sim.report import Report, readable
+from muster.sim.trace import Clock
+from muster.sim.units import pieces
 
 #: Queues with a colour of their own, the largest; the others share one.
 _QUEUES: Final = 7
-_SECONDS: Final = ("wait_mean", "wait_p95", "makespan")
 
 _STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1c2127;--dim:#5f6b7a;--grid:#dfe4ea;--paper:#fff;
@@ -38,14 +39,21 @@ th{color:var(--dim);font-weight:500}td{border-top:1px solid var(--grid)}
 """
 
 
-def page(title: str, headline: str, resource: str, report: Report, notes: tuple[str, ...] = ()) -> str:
-    """The whole page. Charts are of the first seed."""
+def page(
+    title: str,
+    headline: str,
+    resource: str,
+    report: Report,
+    notes: tuple[str, ...] = (),
+    clock: Clock = Clock.SECONDS,
+) -> str:
+    """The whole page; charts show the first seed. `clock`: what the times of the trace count."""
     history = report.results[0].history
     body = [
         f"<h1>{escape(title)}</h1>",
         *(f"<p>{escape(line)}</p>" for line in (headline, *notes)),
         _figures(report, resource),
-        *(_charts(history, resource, report) if history is not None else ()),
+        *(_charts(history, resource, report, clock) if history is not None else ()),
         "<p>Replayed by muster, through the scheduler itself. What each figure means: docs/replay.md.</p>",
     ]
     return (
@@ -57,16 +65,15 @@ def page(title: str, headline: str, resource: str, report: Report, notes: tuple[
 
 def _figures(report: Report, resource: str) -> str:
     several = report.drawn and len(report.seeds) > 1
-    head = ["metric", *(["mean", "std"] if several else ["value"])]
-    rows = []
-    for name in NAMES:
-        figure = report.metrics[name]
-        unit = " s" if name in _SECONDS else f" {resource} × s" if name == "work_lost" else ""
-        cells = [name, _number(figure.mean) + (unit if figure.mean is not None else "")]
-        rows.append([*cells, _number(figure.std)] if several else cells)
+    head = ["metric", *(["mean", "std"] if several else ["value"]), "unit"]
+    cells = [
+        [name, mean, *([std] if several else []), unit]
+        for name, mean, std, unit in readable(report, resource)
+        if report.metrics[name].mean is not None
+    ]
     seeds = f"<p>over {len(report.seeds)} seeds</p>" if several else ""
     stops = _stops(report)
-    return f"{_table(head, rows)}{seeds}{f'<p>{escape(stops)}</p>' if stops else ''}"
+    return f"{_table(head, cells)}{seeds}{f'<p>{escape(stops)}</p>' if stops else ''}"
 
 
 def _stops(report: Report) -> str:
@@ -75,7 +82,7 @@ def _stops(report: Report) -> str:
     return f"Runs that did not come to their end: {', '.join(counts)}." if counts else ""
 
 
-def _charts(history: History, resource: str, report: Report) -> Iterator[str]:
+def _charts(history: History, resource: str, report: Report, clock: Clock) -> Iterator[str]:
     series = history.series
     slices = np.arange(len(series["capacity"]), dtype=np.float64)
     times: Floats = history.start + (slices + 0.5) * history.width
@@ -85,22 +92,25 @@ def _charts(history: History, resource: str, report: Report) -> Iterator[str]:
         yield f"<p>The charts show seed {report.seeds[0]}.</p>"
     top = float(series["capacity"].max())
     asked = np.minimum(series["demand"], 2 * top)
-    yield f"<h2>Allocation over demand ({escape(resource)})</h2>"
-    over = " Demand is cut off at twice the machine." if (series["demand"] > 2 * top).any() else ""
-    yield f"<p>What is held, of what running and waiting jobs ask for together.{over}</p>"
-    rows = {"allocated": series["allocated"], "asked for": asked, "there": series["capacity"]}
-    yield charts.lines(times, rows, area="allocated", top=max(top, float(asked.max())))
+    unit = escape(pieces(resource))
+    yield f"<h2>Allocation and demand ({unit})</h2>"
+    over = " The line stops at twice the capacity." if (series["demand"] > 2 * top).any() else ""
+    demand = "running and waiting jobs" if clock is Clock.SECONDS else "all jobs that have arrived so far"
+    axis = "" if clock is Clock.SECONDS else " The horizontal axis counts arrivals."
+    yield f"<p>Demand is what {demand} ask for together.{axis}{over}</p>"
+    rows = {"allocated": series["allocated"], "demand": asked, "capacity": series["capacity"]}
+    yield charts.lines(times, rows, clock, area="allocated", top=max(top, float(asked.max())))
     yield "<h2>Utilisation</h2>"
     there = np.where(series["capacity"] > 0, series["capacity"], np.inf)
-    yield charts.lines(times, {"utilisation": series["allocated"] / there}, unit="%", top=1.0)
+    yield charts.lines(times, {"utilisation": series["allocated"] / there}, clock, unit="%", top=1.0)
     if history.waits:
         yield "<h2>Waits by size</h2>"
-        yield f"<p>Jobs by how much they ask for ({escape(resource)}), on a logarithmic scale.</p>"
+        yield f"<p>Jobs by size ({unit}), with the number of jobs of each size below; logarithmic scale.</p>"
         yield _waits(history)
     queues = {name.removeprefix("queue "): row for name, row in series.items() if name.startswith("queue ")}
     if len(queues) > 1:
-        yield f"<h2>Share per queue ({escape(resource)})</h2>"
-        yield charts.stacked(times, _largest(queues), top=top)
+        yield f"<h2>Allocation by queue ({unit})</h2>"
+        yield charts.stacked(times, _largest(queues), clock, top=top)
 
 
 def _waits(history: History) -> str:
@@ -134,7 +144,3 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
         return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
     return f"<table>{row(head, 'th')}{''.join(row(each, 'td') for each in rows)}</table>"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.4f}".rstrip("0").rstrip(".")

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 
 from muster.sim.history import History
-from muster.sim.metrics import NAMES, Metrics, Stop
+from muster.sim.metrics import UNITS, Metrics, Stop
+from muster.sim.units import scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,23 @@ class Report:
 
 def summary(policy: str, seeds: Sequence[int], results: Sequence[Result], *, drawn: bool = True) -> Report:
     rows = [asdict(result.metrics) for result in results]
-    figures = {name: _figure([row[name] for row in rows]) for name in NAMES}
+    figures = {name: _figure([row[name] for row in rows]) for name in UNITS}
     return Report(policy, list(seeds), figures, list(results), drawn)
+
+
+def readable(report: Report, resource: str) -> list[tuple[str, str, str, str]]:
+    """Name, mean, standard deviation and unit of each metric, as people read them, or `-`."""
+
+    def row(name: str, figure: Figure) -> tuple[str, str, str, str]:
+        size, unit = scale(UNITS[name], figure.mean or 0.0, resource)
+        mean, std = (_number(value, size) for value in (figure.mean, figure.std))
+        return name, mean, std, unit if figure.mean is not None else ""
+
+    return [row(name, figure) for name, figure in report.metrics.items()]
+
+
+def _number(value: float | None, size: float) -> str:
+    return "-" if value is None else f"{value / size:,.4f}".rstrip("0").rstrip(".")
 
 
 def _figure(values: list[float | None]) -> Figure:

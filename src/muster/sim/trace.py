@@ -35,6 +35,14 @@ class Estimates(StrEnum):
     EXACT = "exact"
 
 
+class Clock(StrEnum):
+    """What the times of a trace count."""
+
+    SECONDS = "seconds"
+    #: jobs that have arrived, where a trace has an order but no times
+    ARRIVALS = "arrivals"
+
+
 class Job(NamedTuple):
     """What the trace knows of a job; times in seconds. A tuple, since a trace has hundreds of thousands."""
 
@@ -137,6 +145,7 @@ class Trace(ABC):
     rules: Sequence[Event] = ()
     #: whether a seed makes a difference
     draws: bool = False
+    clock: Clock = Clock.SECONDS
     #: whether it reaches a load by what it draws; else the time between arrivals is stretched
     tunes: bool = False
 

@@ -34,7 +34,7 @@ from muster.core.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodS
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.sim.readers import table
 from muster.sim.readers.lines import first, shown
-from muster.sim.trace import Job, Tally, Trace, TraceError
+from muster.sim.trace import Clock, Job, Tally, Trace, TraceError
 
 NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 PODS: Final = (
@@ -73,6 +73,7 @@ class Openb(Trace):
     resource = GPU
     draws = True
     tunes = True
+    clock = Clock.ARRIVALS
 
     def __init__(
         self,
