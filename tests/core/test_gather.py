@@ -4,27 +4,33 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.decisions import Assign
-from muster.core.events import GangSubmitted, LayersChanged, PodsEnded
+from muster.core.events import GangSubmitted, LayersChanged, PodsBound, PodsEnded
 from muster.core.exact import Verdict
 from muster.core.gang import (
+    Effect,
     Gang,
     GangId,
     Gather,
     Layer,
+    NodeName,
     Operator,
     Place,
+    PodId,
     PodSet,
     Requirement,
     Spread,
     Strategy,
+    Taint,
 )
 from muster.core.placement import Claim, Part, Rules, Want
 from muster.core.scheduler import Scheduler
 from muster.core.topology import NODE
+from muster.core.topology.descent import fewest
 from tests.core.words import (
     assigns,
     bind,
@@ -85,6 +91,49 @@ def test_the_tightest_then_the_fullest_then_the_first() -> None:
     assert ask(made, gang("x", count=6), must("Spine")) == ["s2_b1_1"] * 3 + ["s2_b1_2"] * 3
     made = tree(s1_b1_1=3, s1_b1_2=3, s2_b1_1=3, s2_b1_2=3)
     assert ask(made, gang("x", count=6), must("Spine")) == ["s1_b1_1"] * 3 + ["s1_b1_2"] * 3
+
+
+def test_as_few_nodes_as_go_then_the_tightest() -> None:
+    free = {"s1_b1_1": 7, "s1_b1_2": 4, "s1_b1_3": 3, "s1_b1_4": 2, "s1_b1_5": 1}
+    assert ask(tree(**free), gang("x", count=10), must("Block")) == ["s1_b1_1"] * 7 + ["s1_b1_3"] * 3
+    assert ask(tree(**free), gang("x", count=9), must("Block")) == ["s1_b1_1"] * 7 + ["s1_b1_4"] * 2
+    assert ask(tree(**free), gang("x", count=10), *prefer("Spine")) == ["s1_b1_1"] * 7 + ["s1_b1_3"] * 3
+    assert ask(tree(**free), gang("x", count=10), must("Block", multiple=5)) == (
+        ["s1_b1_1"] * 7 + ["s1_b1_3"] * 3
+    )
+    # in multiples of two on each node: 6 + 4, of which the second holds no more
+    assert ask(tree(**free), gang("x", count=10), must("Block"), Gather(NODE, None, 2)) == (
+        ["s1_b1_1"] * 6 + ["s1_b1_2"] * 4
+    )
+    assert ask(tree(**free), gang("x", count=8), must("Block"), Gather(NODE, None, 2)) == (
+        ["s1_b1_1"] * 6 + ["s1_b1_3"] * 2
+    )
+
+
+def test_few_nodes_are_no_reason_to_use_what_is_kept_for_others() -> None:
+    """Pods without GPUs keep off free ones, and nodes that a gang avoids come last."""
+    made = tree(s1_b1_1=8, s1_b1_2=0, s1_b1_3=0)
+    made.apply(PodsBound({PodId("p"): None}, NodeName("s1_b1_2"), (("cpu", 60_000),)))
+    four = gang("x", count=12, of=shape(cpu=8000))
+    assert Counter(ask(made, four, must("Block"))) == {"s1_b1_1": 4, "s1_b1_3": 8}
+    made = tree(s1_b1_1=3, s1_b1_2=3)
+    soft = Taint("old", "", Effect.PREFER_NO_SCHEDULE)
+    made.apply(node("s1_b1_0", labels={"spine": "s1", "block": "b1"}, taints=(soft,)))
+    foreign(made, on="s1_b1_0", gpu=2)
+    assert ask(made, gang("x", count=8), must("Block")) == (
+        ["s1_b1_0"] * 2 + ["s1_b1_1"] * 3 + ["s1_b1_2"] * 3
+    )
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=7), st.data())
+def test_no_fewer_hold_them(room: list[int], data: st.DataObject) -> None:
+    size = data.draw(st.integers(0, sum(room)))
+    chosen, shares = fewest(np.array(room), size)
+    assert sum(shares.tolist()) == size
+    assert len(set(chosen.tolist())) == len(chosen)
+    assert all(0 < share <= room[i] for i, share in zip(chosen.tolist(), shares.tolist(), strict=True))
+    least = next(n for n in range(len(room) + 1) if sum(sorted(room)[len(room) - n :]) >= size)
+    assert len(chosen) == least
 
 
 def test_preferences_are_tried_from_the_tightest_to_the_loosest() -> None:

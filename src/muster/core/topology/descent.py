@@ -1,9 +1,10 @@
-"""Pods of one shape inside a domain: down the tree, into as few smaller domains as they go into.
+"""Pods of one shape inside a domain: down the tree, into as few smaller domains and nodes as they go into.
 
 Of the domains that a layer has inside, the roomiest are filled whole until one holds what is left: of those
-the tightest that does; and in that the same is done for the next layer down. For pods of one shape it
-is optimal to take domains by falling room when only their number matters. In the end nodes are filled in
-packing order (`slots.py`).
+the tightest that does; and in that the same is done for the next layer down, and in the end for nodes. For
+pods of one shape it is optimal to take domains by falling room when only their number matters. Nodes that the
+pods like less, or that have free devices that they do not ask for, come after all others; of nodes with
+equal room the first in packing order (`packing.py`) is taken.
 
 Where pods must come in multiples, counting says how many go where (`multiples.py`).
 """
@@ -12,14 +13,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from muster.core.nodes import Bools, Columns, Longs
-from muster.core.placement import Filled, tightest_group
+from muster.core.nodes import Bools, Columns, Longs, Nodes
+from muster.core.placement import Filled
 from muster.core.slots import Vector
 from muster.core.topology import Topology
 
 
 def descend(
-    topology: Topology, vector: Vector, barred: Bools | None, level: int, number: int, least: int, most: int
+    nodes: Nodes,
+    topology: Topology,
+    vector: Vector,
+    barred: Bools | None,
+    level: int,
+    number: int,
+    least: int,
+    most: int,
 ) -> Filled | None:
     """Where pods of this shape go inside a domain: as many as fit up to `most`, at least `least`, or None.
 
@@ -46,7 +54,7 @@ def descend(
         if share == rooms[high] - rooms[low]:
             pieces.append((columns, times))
         else:
-            pieces.append(tightest_group(vector, share, None, np.sort(columns[times > 0])))
+            pieces += _on_nodes(nodes, vector, columns, times, share)
     return np.concatenate([columns for columns, _ in pieces]), np.concatenate([times for _, times in pieces])
 
 
@@ -62,6 +70,40 @@ def deal(filled: Filled, counts: Sequence[int]) -> list[Filled]:
     return dealt
 
 
+def fewest(room: Longs, size: int, order: Longs | None = None) -> tuple[Columns, Longs]:
+    """As few as hold `size`, and what each is given: the roomiest whole until one holds what is left, and of
+    those the tightest. Of equals the first in `order`, which is as they stand if it is not given.
+
+    They must hold so much together.
+    """
+    falling = np.argsort(-room, kind="stable") if order is None else np.lexsort((order, -room))
+    filled = room[falling].cumsum()
+    whole = int(filled.searchsorted(size, side="right"))
+    chosen, shares = falling[:whole], room[falling[:whole]]
+    if rest := size - (int(filled[whole - 1]) if whole else 0):
+        able = falling[whole:][room[falling[whole:]] >= rest]
+        last = able[room[able] == room[able[-1]]][:1]
+        chosen, shares = np.append(chosen, last), np.append(shares, rest)
+    return chosen[shares > 0], shares[shares > 0]
+
+
+def _on_nodes(nodes: Nodes, vector: Vector, columns: Columns, room: Longs, size: int) -> Iterator[Filled]:
+    """`size` pods on these nodes, which have so much room: on those that the pods like best first."""
+    kept_off = np.zeros(len(columns), np.int64)
+    for row in vector.devices:
+        kept_off |= nodes.free(row)[columns] > 0
+    if vector.rank is not None:
+        kept_off += vector.rank[columns].astype(np.int64) << 1
+    for tier in np.unique(kept_off[room > 0]).tolist():
+        some = np.flatnonzero((kept_off == tier) & (room > 0))
+        share = min(size, int(room[some].sum()))
+        if not share:
+            return
+        chosen, shares = fewest(room[some], share, vector.key[columns[some]].astype(np.int64))
+        yield columns[some[chosen]], shares
+        size -= share
+
+
 def _shares(
     levels: Sequence[Columns], rooms: Longs, low: int, high: int, size: int
 ) -> Iterator[tuple[int, int, int]]:
@@ -75,15 +117,6 @@ def _shares(
     starts = levels[0]
     first, end = np.searchsorted(starts, (low, high)).tolist()
     bounds = rooms[starts[first : end + 1]]
-    room = np.diff(bounds)
-    order = np.argsort(-room, kind="stable")
-    filled = np.cumsum(room[order])
-    whole = int(np.searchsorted(filled, size, side="right"))
-    for i in order[:whole].tolist():
-        if room[i]:
-            yield int(starts[first + i]), int(starts[first + i + 1]), int(room[i])
-    rest = size - (int(filled[whole - 1]) if whole else 0)
-    if rest:
-        able = order[whole:][room[order[whole:]] >= rest]
-        i = first + int(able[np.lexsort((able, room[able]))[0]])
-        yield from _shares(levels[1:], rooms, int(starts[i]), int(starts[i + 1]), rest)
+    chosen, shares = fewest(np.diff(bounds), size)
+    for i, share in zip((first + chosen).tolist(), shares.tolist(), strict=True):
+        yield from _shares(levels[1:], rooms, int(starts[i]), int(starts[i + 1]), share)

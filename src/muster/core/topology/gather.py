@@ -27,7 +27,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -51,6 +50,9 @@ from muster.core.topology.survey import Survey
 TRIES: Final = 64
 #: Domains for which an exact problem is solved, per claim.
 SEARCHES: Final = 8
+
+#: Wants of which it is remembered what they ask.
+_KEPT: Final = 1024
 
 #: Domains of so many nodes are tried together: at first, and later.
 _FEW: Final = 100
@@ -114,7 +116,8 @@ class Gathering:
         self.slots = slots
         self.exact = exact
         self.survey = Survey(nodes, topology)
-        self._briefs: WeakKeyDictionary[Want, Brief] = WeakKeyDictionary()
+        #: the one unused for longest goes first
+        self._briefs: dict[Want, Brief] = {}
 
     def place(self, claim: Claim) -> dict[Place, int] | Verdict:
         """As `Fit.fit`."""
@@ -136,11 +139,14 @@ class Gathering:
         """None: a layer that is required is not there."""
         self.topology.refresh()
         want, layers = claim.want, self.topology.layers
-        brief = self._briefs.get(want)
+        brief = self._briefs.pop(want, None)
         if brief is None or brief.layers is not layers:
-            if (brief := Brief.of(want, layers, self.nodes)) is None:
-                return None
-            self._briefs[want] = brief
+            brief = Brief.of(want, layers, self.nodes)
+        if brief is None:
+            return None
+        self._briefs[want] = brief
+        if len(self._briefs) > _KEPT:
+            del self._briefs[next(iter(self._briefs))]
         return Search(self, claim, brief)
 
     def grounds(self, claim: Claim) -> list[Ints]:
@@ -351,7 +357,7 @@ class Search:
         most = group.count - sum(placed)
         vector = self._of.slots.of(group.shape)
         if not self._multiples:
-            filled = descend(self._topology, vector, self._barred, level, number, least, most)
+            filled = descend(self._of.nodes, self._topology, vector, self._barred, level, number, least, most)
         elif trial is not None:
             there = np.append(self._settled, trial.columns).astype(np.intp)
             counting = self._counting(vector, there, most, trial)

@@ -21,6 +21,7 @@ import numpy as np
 from muster.core.nodes import Columns, Longs
 from muster.core.placement import Filled
 from muster.core.topology import Topology
+from muster.core.topology.descent import fewest
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,22 +177,17 @@ class Counting:
             size -= share
 
     def _pour(self, level: int, number: int, size: int) -> Iterator[Filled]:
-        """The same where the gang has no pods: the roomiest first, each filled whole until the last."""
+        """The same where the gang has no pods: as few as go (`descent.py`)."""
         if level == self._node:
             yield np.array([number], np.intp), np.array([size], np.int64)
             return
         inside, step = self._inside(level, number), self._steps[level + 1]
-        room = np.minimum(self._room[level + 1][inside], self._most // step * step)
-        order = np.argsort(-room, kind="stable")
-        inside, room = inside[order], room[order]
-        filled = room.cumsum()
-        last = int(filled.searchsorted(size))
-        shares = room[: last + 1].copy()
-        shares[last] -= filled[last] - size
+        chosen, shares = fewest(np.minimum(self._room[level + 1][inside], self._most // step * step), size)
+        inside = inside[chosen]
         if level + 1 == self._node:
-            yield inside[: last + 1], shares
+            yield inside, shares
             return
-        for child, share in zip(inside.tolist(), shares.tolist(), strict=False):
+        for child, share in zip(inside.tolist(), shares.tolist(), strict=True):
             yield from self._pour(level + 1, child, share)
 
 
