@@ -14,11 +14,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
 from muster.core.gang import GangId, Queue, Shape
+from muster.core.queues.account import Account
 from muster.core.queues.amounts import counted
 from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, shape
@@ -85,6 +87,24 @@ class Saturated:
         asked = dict(counted((of or self.wanted[queue]).requests))
         account = self.muster.queues.accounts[queue]
         return min(account.entitled[resource] // amount for resource, amount in asked.items())
+
+
+def test_a_race_of_many_queues_compares_none_with_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def equal(one: object, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return one is other
+
+    made = Scheduler()
+    made.apply(node("n"))
+    for i in range(300):
+        made.apply(QueueChanged(Queue(f"q{i:03}")))
+        made.apply(GangSubmitted(replace(gang(f"g{i:03}"), queue=f"q{i:03}")))
+    monkeypatch.setattr(Account, "__eq__", equal)
+    assert len(assigns(made.decide(0.0))) == 8
+    assert compared < 3000
 
 
 def test_a_leaf_gets_its_share_though_its_sibling_has_all_of_something_else() -> None:

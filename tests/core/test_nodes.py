@@ -105,6 +105,34 @@ def test_a_reader_too_far_behind_is_told_so() -> None:
     assert log.since(log.end) == []
 
 
+def test_an_array_counts_as_all_of_its_columns() -> None:
+    nodes = Nodes()
+    for i in range(1000):
+        nodes.change(node(f"n{i:04}"))
+    nodes.settle()
+    demand, every = nodes.demand((("cpu", 1),)), np.arange(1000)
+    begin = nodes.changes.end
+    for _ in range(Log.BOUND // 1000):
+        nodes.charge_many(every, demand, np.ones(1000, np.int64))
+    assert nodes.changes.since(begin) is not None
+    nodes.charge_many(every, demand, np.ones(1000, np.int64))
+    assert nodes.changes.since(begin) is None
+
+
+def test_a_log_keeps_no_larger_array_alive_than_it_tells_of() -> None:
+    nodes = Nodes()
+    for name in "abc":
+        nodes.change(node(name))
+    nodes.settle()
+    large = np.arange(100_000)
+    begin = nodes.changes.end
+    nodes.charge_many(large[:2], nodes.demand((("cpu", 1),)), np.ones(2, np.int64))
+    (kept,) = nodes.changes.since(begin) or []
+    assert not isinstance(kept, int)
+    assert kept.tolist() == [0, 1]
+    assert kept.base is None
+
+
 def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
     """A victim ends, and then its beneficiary goes, before what they have in common is put back."""
 

@@ -31,6 +31,7 @@ Bools = npt.NDArray[np.bool_]
 Columns = npt.NDArray[np.intp]
 
 Entry = TypeVar("Entry")
+Array = TypeVar("Array", Columns, Longs)
 
 #: What a pod takes, resolved: (row of the resource, amount above zero).
 Demand = tuple[tuple[int, int], ...]
@@ -165,7 +166,7 @@ class Nodes:
             free = np.maximum(self._capacity[row][columns] - used, -1)
             self._free[row][columns] = np.minimum(free, UNLIMITED, out=free)
         self.revision += 1
-        self.changes.append(columns)
+        self.changes.append(owned(columns), len(columns))
 
     def charge_elsewhere(self, name: NodeName, demand: Demand, times: int) -> None:
         """As `charge`, for a node without a column."""
@@ -295,10 +296,16 @@ class Nodes:
         self.fact_changes.append(column)
 
 
+def owned(array: Array) -> Array:
+    """The same values, without the larger array that they may be a view of: a log keeps them."""
+    return array if array.base is None else array.copy()
+
+
 class Log(Generic[Entry]):
     """What changed, in order. A reader that is too far behind starts afresh."""
 
-    #: columns kept; a reader that has missed more recomputes everything, which costs less
+    #: columns kept, an array counting as all of its own; a reader that has missed more recomputes
+    #: everything, which costs less
     BOUND: Final = 65_536
 
     def __init__(self) -> None:

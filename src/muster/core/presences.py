@@ -21,9 +21,10 @@ from muster.core.domains import Domains
 from muster.core.events import Presence
 from muster.core.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.labels import satisfied
-from muster.core.nodes import Columns, Ints, Nodes
+from muster.core.nodes import Columns, Ints, Nodes, owned
 
-#: Entries of the log before it is cleared, and with it whatever is only remembered.
+#: Columns in the log before it is cleared, and with it whatever is only remembered. An array counts as all
+#: of its own.
 BOUND: Final = 65_536
 #: Questions kept; the one unused for longest goes first. At 10,000 nodes and 50,000 pods one takes 90 kB.
 _KEPT: Final = 256
@@ -114,6 +115,7 @@ class Presences:
         #: by number of the presence: pods per node, as of `_folded`
         self._on: list[dict[NodeName, int]] = []
         self._log: list[tuple[int, _Where, _Times]] = []
+        self._logged = 0  # columns in the log
         self._start = 0  # position of the log's first entry
         self._folded = 0  # entries of the log that `_on` has
         self._answers: dict[Question, _Answer] = {}
@@ -124,7 +126,7 @@ class Presences:
 
         Returns what they carry that was not known before, to be forgotten if they were there for a trial.
         """
-        if self._names is not self._nodes.names or len(self._log) >= BOUND:
+        if self._names is not self._nodes.names or self._logged >= BOUND:
             self._begin_afresh()
         presence = seen(presence)
         number = self._numbers.get(presence)
@@ -132,6 +134,11 @@ class Presences:
             number = self._numbers[presence] = len(self._presences)
             self._presences.append(presence)
             self._on.append({})
+        if isinstance(where, np.ndarray):
+            where, times = owned(where), times if isinstance(times, int) else owned(times)
+            self._logged += len(where)
+        else:
+            self._logged += 1
         self._log.append((number, where, times))
         return tuple([term for term in presence.apart if self._carried.add(term)]) if presence.apart else ()
 
@@ -200,7 +207,7 @@ class Presences:
         """Columns have moved, or the log is full: keep who is there, and nothing that is only remembered."""
         self._fold()
         self._start += len(self._log)
-        self._log, self._folded = [], 0
+        self._log, self._folded, self._logged = [], 0, 0
         self._names = self._nodes.names
         self._answers.clear()
         kept = [(p, on) for p, on in zip(self._presences, self._on, strict=True) if on]

@@ -96,12 +96,12 @@ class Race:
             while walk.head is not None:
                 yield walk
             return
-        below: dict[Account, list[Account]] = {}
+        below: dict[Account, dict[Account, None]] = {}
         for account in walks:
             for child, parent in pairwise((*account.path, self._root)):
-                if child in (children := below.setdefault(parent, [])):
+                if child in (children := below.setdefault(parent, {})):
                     break
-                children.append(child)
+                children[child] = None
         self._grow(self._root, below)
         while (first := self._first(self._root)) is not None:
             yield first
@@ -117,7 +117,7 @@ class Race:
             elif (key := self._key(child, best)) != heap[0][0]:
                 heapreplace(heap, (key, child))
 
-    def _grow(self, account: Account, below: Mapping[Account, list[Account]]) -> None:
+    def _grow(self, account: Account, below: Mapping[Account, Mapping[Account, None]]) -> None:
         heap = self._heaps[account] = []
         for child in below.get(account, ()):
             if child in below:

@@ -1,28 +1,29 @@
 """Whose turn it is, where a cycle has work of some kind for a few wants only."""
 
-from weakref import WeakKeyDictionary
-
 from muster.core.placement import Want
 
 
 class Rota:
-    """Who may have problems solved in this cycle: those that have been waiting for it, then who asks first.
+    """Which wants may have problems solved in this cycle: those that have been waiting for it, in order of
+    arrival, then those that ask first.
 
-    Of n wants that all need it each has its turn at least every ⌈n / turns⌉ cycles.
+    Of n wants that ask in every cycle each has its turn at least every ⌈n / turns⌉ cycles. A want that does
+    not ask for a whole cycle loses its place in the order. So the order depends on what was asked and on
+    nothing else, in particular not on when an object that nothing refers to is freed.
     """
 
     def __init__(self, turns: int) -> None:
         self._turns = self._left = turns
         self._now: set[Want] = set()
-        #: in order of arrival; wants that nobody remembers drop out
-        self._waiting: WeakKeyDictionary[Want, None] = WeakKeyDictionary()
+        #: in order of arrival, and whether each has asked in this cycle
+        self._waiting: dict[Want, bool] = {}
 
     def next_cycle(self) -> None:
         if self._left == self._turns:
-            return  # nobody has asked
-        self._now = set(list(self._waiting)[: self._turns]) if self._waiting else set()
-        for want in self._now:
-            del self._waiting[want]
+            return  # nothing has asked
+        waiting = [want for want, asked in self._waiting.items() if asked]
+        self._now = set(waiting[: self._turns])
+        self._waiting = dict.fromkeys(waiting[self._turns :], False)
         self._left = self._turns - len(self._now)
 
     def take(self, want: Want) -> bool:
@@ -30,11 +31,11 @@ class Rota:
             self._now.remove(want)
             return True
         if want in self._waiting or not self._left:
-            self._waiting.setdefault(want)
+            self._waiting[want] = True
             return False
         self._left -= 1
         return True
 
     @property
     def behind(self) -> bool:
-        return not self._left and bool(self._waiting)  # nobody waits as long as there are turns left
+        return not self._left and bool(self._waiting)  # nothing waits as long as there are turns left

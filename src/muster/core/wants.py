@@ -27,6 +27,8 @@ class Wants:
 
     def __init__(self, presences: Presences) -> None:
         self._presences = presences
+        #: what is found out about a want refers to it, and so keeps it: when one that nothing refers to goes
+        #: makes no difference
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Want] = (
             WeakValueDictionary()
         )

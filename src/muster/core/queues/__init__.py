@@ -78,6 +78,7 @@ class Queues:
         self.root = Account(Queue(ROOT))
         self._charges: dict[GangId, _Charge] = {}
         self._leaving: tuple[Leaving, ...] = ()
+        #: follows from the want alone, so it does not matter when an entry goes
         self._demands: WeakKeyDictionary[Want, tuple[Amounts, Amounts]] = WeakKeyDictionary()
         #: starts that carried a queue over its entitlement, so far
         self._overshoots = 0

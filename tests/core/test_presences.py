@@ -1,0 +1,31 @@
+"""What pods see of each other is kept in a log with a bound."""
+
+import tracemalloc
+
+import numpy as np
+
+from muster.core.events import Presence
+from muster.core.gang import PodTerm
+from muster.core.nodes import Nodes
+from muster.core.presences import BOUND, Matching, Presences
+from tests.core.words import node
+
+
+def test_an_array_in_the_log_counts_as_all_of_its_columns() -> None:
+    nodes = Nodes()
+    for i in range(1000):
+        nodes.change(node(f"n{i:04}"))
+    nodes.settle()
+    presences, who = Presences(nodes), Presence("ns", (("app", "a"),))
+    everywhere = Matching((PodTerm("host", (), None),))
+    presences.count(everywhere)
+    tracemalloc.start()
+    try:
+        for _ in range(5 * BOUND // 1000):
+            large = np.arange(3000)  # of which a part is noted
+            presences.note(large[:1000], np.ones(3000, np.int64)[:1000], who)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < BOUND * 40  # eight bytes for a column and for its count, and the account by name
+    assert presences.count(everywhere).tolist() == [5 * BOUND // 1000] * 1000

@@ -1,0 +1,56 @@
+"""Turns of searches: in order of arrival, and the same whenever unused objects are freed."""
+
+import gc
+
+from muster.core.placement import Part, Want
+from muster.core.rota import Rota
+from tests.core.words import shape
+
+
+def want(gpu: int) -> Want:
+    return Want((Part("main", shape(gpu=gpu), 1, 1),), 1)
+
+
+def test_each_that_goes_on_asking_has_its_turn() -> None:
+    rota, wants = Rota(2), [want(i) for i in range(1, 8)]
+    turns: list[int] = []
+    for _ in range(4):
+        rota.next_cycle()
+        turns += [i for i, each in enumerate(wants) if rota.take(each)]
+    assert turns == [0, 1, 2, 3, 4, 5, 0, 6]
+
+
+def test_a_want_that_asks_no_longer_gives_up_its_turn() -> None:
+    rota, wants = Rota(1), [want(i) for i in range(1, 5)]
+    rota.next_cycle()
+    assert [rota.take(each) for each in wants] == [True, False, False, False]
+    rota.next_cycle()
+    assert [rota.take(each) for each in wants[2:]] == [False, False]  # the turn of wants[1]
+    rota.next_cycle()
+    assert [rota.take(each) for each in wants[2:]] == [True, False]
+    rota.next_cycle()
+    rota.next_cycle()
+    assert not rota.behind
+
+
+def test_turns_do_not_depend_on_who_keeps_a_want_alive() -> None:
+    def turns(kept: list[Want]) -> list[bool]:
+        """Three wants wait of which nothing refers to two any longer, unless they are `kept`."""
+        rota, last = Rota(1), want(9)
+        rota.next_cycle()
+        for passing in (want(1), want(2), want(3)):
+            rota.take(passing)
+            kept.append(passing)
+        answers = [rota.take(last)]
+        if kept is dropped:
+            kept.clear()
+        del passing
+        gc.collect()
+        for _ in range(4):
+            answers.append(rota.behind)
+            rota.next_cycle()
+            answers.append(rota.take(last))
+        return answers
+
+    dropped: list[Want] = []
+    assert turns([]) == turns(dropped)
