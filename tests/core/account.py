@@ -179,7 +179,7 @@ class Account:
         self.pods[pod] = event
         if event.gang is None:
             return
-        if event.at > 0:
+        if event.at is not None:
             self.bound[event.gang] = min(event.at, self.bound.get(event.gang, event.at))
         if place is not None:
             promise = self.promised.get((event.gang, place))

@@ -211,7 +211,8 @@ class Machine(RuleBasedStateMachine):
             assert victim.reclaimed == (gang.queue != mine.queue)
             assert victim.reclaimed or gang.priority < mine.priority
             pods = {p: b for p, b in self.muster.pods.items() if b.gang == gang.id}
-            assert self.now - min(b.at for b in pods.values()) >= gang.min_run_time
+            since = min(b.at for b in pods.values() if b.at is not None)
+            assert self.now - since >= gang.min_run_time
             leaving = victim.pods or pods.keys()
             assert not victim.pods or len(pods.keys() - leaving) >= gang.min_count
             assert gang.id not in self.pending

@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 
 from muster.core.events import Presence
 from muster.core.gang import NodeName, Operator, PodTerm, Requirement
 from muster.core.ledger import Ledger
 from muster.core.nodes import Nodes
+from muster.core.presences import Matching
 from tests.core.words import GPU, amounts, node
 
 
@@ -71,3 +73,46 @@ def test_what_is_committed_lasts() -> None:
     later = ledger.mark()
     ledger.rollback(later)
     assert free(nodes) == [8, 4, 8]
+
+
+@pytest.mark.parametrize(("gives", "noticed"), [(True, 1), (False, 0)])
+def test_what_a_kept_trial_gives_back_is_noticed(gives: bool, noticed: int) -> None:
+    _, ledger = made()
+    ledger.take(NodeName("a"), amounts({GPU: 4}))
+    before = ledger.given
+    outer = ledger.mark()
+    inner = ledger.mark()
+    if gives:
+        ledger.give(NodeName("a"), amounts({GPU: 4}))
+    ledger.take(NodeName("b"), amounts({GPU: 4}))
+    ledger.commit(inner)
+    assert ledger.given == before  # it may still be taken back
+    ledger.commit(outer)
+    assert ledger.given == before + noticed
+
+
+def test_what_a_trial_gives_back_that_is_rolled_back_is_not_noticed() -> None:
+    _, ledger = made()
+    ledger.take(NodeName("a"), amounts({GPU: 4}))
+    before = ledger.given
+    mark = ledger.mark()
+    ledger.give(NodeName("a"), amounts({GPU: 4}))
+    ledger.rollback(mark)
+    assert ledger.given == before
+
+
+def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:
+    nodes, ledger = made()
+    old, new = Presence("ns", (("app", "old"),)), Presence("ns", (("app", "new"),))
+    ledger.take_at(0, nodes.demand(()), 3, old)
+    before = ledger.given
+    ledger.rename(NodeName("a"), old, new, 2)
+    assert [_seen(ledger, app) for app in ("old", "new")] == [[1, 0, 0], [2, 0, 0]]
+    assert ledger.given > before
+    ledger.rename(NodeName("a"), old, new)
+    assert [_seen(ledger, app) for app in ("old", "new")] == [[0, 0, 0], [3, 0, 0]]
+
+
+def _seen(ledger: Ledger, app: str) -> list[int]:
+    term = PodTerm("host", (Requirement("app", Operator.IN, (app,)),), ("ns",))
+    return [int(n) for n in ledger.presences.count(Matching((term,)))]

@@ -42,6 +42,7 @@ def up(at: float, node: str = "node-0") -> Outage:
         (20, 5, 60 + 5 + 60, 10),
         (50, 0, 60 + 50, 0),
         (70, 0, 60 + 100, 50),
+        (None, 5, 60 + 5 + 100, 50),  # nothing is saved, and a restart takes its time all the same
     ],
 )
 def test_a_preempted_job_goes_on_from_its_last_checkpoint(
@@ -58,7 +59,18 @@ def test_a_preempted_job_goes_on_from_its_last_checkpoint(
     resubmitted = core.submitted[-1].gang
     saved = 0 if checkpoint is None else 50 // checkpoint * checkpoint
     assert (resubmitted.id, resubmitted.submitted) == (low.id, 0)
-    assert resubmitted.estimate == 100 - saved + (cost if saved else 0)
+    assert resubmitted.estimate == 100 - saved + cost
+
+
+@pytest.mark.parametrize("submitted", [0, 1])
+def test_a_job_of_the_first_second_may_be_preempted_like_any_other(submitted: float) -> None:
+    low = job(1, submitted, 1000, 8)._replace(min_run_time=60)
+    high, last = job(2, 10, 50, 8)._replace(priority=1), job(3, 70, 5, 8)
+    metrics, recorder, left = play(Scheduler(), [8], [low, high, last])
+    assert not left
+    assert recorder.stops == {Stop.PREEMPTED: 1}
+    assert metrics.work_lost == (70 - submitted) * 8
+    assert metrics.makespan == 70 + 50 + 1000 + 5 - submitted
 
 
 def test_runs_that_fail_start_again_until_one_does_not() -> None:

@@ -93,8 +93,8 @@ class PodsBound:
     requests: Amounts
     gang: GangId | None = None
     presence: Presence = NOTHING
-    #: since when, in seconds since the epoch; 0 = not known
-    at: float = 0.0
+    #: since when, in seconds since the epoch; None = not known
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

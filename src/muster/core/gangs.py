@@ -168,9 +168,9 @@ def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> N
             _count(state.usage, resource, times * amount)
 
 
-def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float = 0.0) -> None:
+def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None = None) -> None:
     """Live pods are on a node. Something stirs in the gang: its lapsed places count again."""
-    if at > 0 and (state.bound is None or at < state.bound):
+    if at is not None and (state.bound is None or at < state.bound):
         # Of pods that are there already nobody said since when: not since before its Assign.
         since = state.assigned if state.pods and state.bound is None else None
         state.bound = at if since is None else min(at, since)

@@ -280,7 +280,7 @@ class _Cluster:
 
     def _queue(self, waiting: _Waiting) -> None:
         self.waiting[waiting.job.id] = waiting
-        self._tell(GangSubmitted(waiting.job.gang(waiting.saved)))
+        self._tell(GangSubmitted(waiting.job.gang(waiting.saved if waiting.runs else None)))
 
     def _assign(self, assign: Assign, now: float) -> None:
         waiting = self.waiting.pop(assign.gang, None)

@@ -87,9 +87,9 @@ class Job(NamedTuple):
         """Places that it needs to run."""
         return self.places if self.min_count is None else self.min_count
 
-    def gang(self, done: float = 0.0) -> Gang:
-        """As it is submitted, when `done` seconds of it have been saved."""
-        left = self.estimate - done + (self.restart_cost if done else 0.0)
+    def gang(self, saved: float | None = None) -> Gang:
+        """As it is submitted; `saved`: seconds of it that are saved, if it has run before."""
+        left = self.estimate if saved is None else self.estimate - saved + self.restart_cost
         return Gang(
             self.id,
             self.pod_sets,

@@ -142,11 +142,12 @@ def _left(jobset: JobSet, filled: Filled) -> float | None:
     try:
         left = duration.parse(deadline) - float(said.get(names.TIME_USED, "0"))
         began = said.get(names.RUNNING_SINCE)
-        since = datetime.fromisoformat(began).timestamp() if began else 0.0
+        since = datetime.fromisoformat(began).timestamp() if began else None
     except ValueError:
         return None
-    starts = [bound_at(member.pod) for member in filled.members.values() if member.pod.spec.node_name]
-    if since and starts:
+    bound = [bound_at(member.pod) for member in filled.members.values() if member.pod.spec.node_name]
+    starts = [at for at in bound if at is not None]
+    if since is not None and starts:
         left -= max(0.0, min(starts) - since)
     return max(left, 0.0)
 

@@ -107,12 +107,12 @@ def pod_bound(
     )
 
 
-def bound_at(pod: Pod) -> float:
-    """When it was bound, or whatever is known that is nearest to that."""
+def bound_at(pod: Pod) -> float | None:
+    """When it was bound, or what is known that is nearest to that, in seconds since the epoch."""
     scheduled = condition(pod.status.conditions, "PodScheduled")
     bound = scheduled.last_transition_time if scheduled is not None and scheduled.status == "True" else None
     at = bound or pod.status.start_time or pod.metadata.creation_timestamp
-    return at.timestamp() if at is not None else 0.0
+    return at.timestamp() if at is not None else None
 
 
 def completion_index(pod: Pod) -> int | None:

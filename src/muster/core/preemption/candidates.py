@@ -50,8 +50,8 @@ class Cut:
     freed: Amounts
     #: some of it is a share of a GPU
     shares: bool
-    #: since when (seconds since the epoch; 0 = not known), and how many GPUs or CPUs
-    running: tuple[tuple[float, float], ...]
+    #: since when (seconds since the epoch; None = not known), and how many GPUs or CPUs
+    running: tuple[tuple[float | None, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,8 @@ class Candidates:
                 return
 
     def _since(self, pod: PodId, now: float) -> float:
-        return self._pods[pod].at or now
+        at = self._pods[pod].at
+        return now if at is None else at
 
     def _cuts_of(self, state: GangState, gang: Gang) -> tuple[Cut, ...]:
         """None if it does not stand."""
@@ -156,7 +157,7 @@ class Candidates:
             yield self._make(rest, state.holds.values(), by_gpu, core=True)
 
     def _make(self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool) -> Cut:
-        kinds: dict[Amounts, tuple[dict[NodeName, int], dict[float, int]]] = {}
+        kinds: dict[Amounts, tuple[dict[NodeName, int], dict[float | None, int]]] = {}
         requests, shares = None, False
         for pod in pods:
             bound = self._pods[pod]
@@ -166,7 +167,7 @@ class Candidates:
             nodes[bound.node] = nodes.get(bound.node, 0) + 1
             since[bound.at] = since.get(bound.at, 0) + 1
             shares |= bound.presence.device is not None
-        running: dict[float, float] = {}
+        running: dict[float | None, float] = {}
         for requests, (_, since) in kinds.items():
             weight = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
             for at, number in since.items():
@@ -186,7 +187,7 @@ class Candidates:
             tuple([self._taken(requests, nodes) for requests, (nodes, _) in kinds.items()]),
             tuple(sorted(freed.items())),
             shares,
-            tuple(sorted(running.items())),
+            tuple(sorted(running.items(), key=lambda each: -inf if each[0] is None else each[0])),
         )
 
     def _taken(self, requests: Amounts, nodes: Mapping[NodeName, int]) -> tuple[Demand, Columns, Longs]:
@@ -239,7 +240,7 @@ def _lost(cut: Cut, gang: Gang, now: float) -> float:
     """Resource-seconds."""
     total = 0.0
     for since, weight in cut.running:
-        ran = max(now - since, 0.0) if since else 0.0
+        ran = max(now - since, 0.0) if since is not None else 0.0
         if gang.checkpoint_every:
             ran %= gang.checkpoint_every
         if gang.checkpointed is not None:
