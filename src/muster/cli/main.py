@@ -7,6 +7,7 @@ when it runs.
 import gc
 import os
 import sys
+from collections.abc import Callable
 from typing import Final, TextIO
 
 import typer
@@ -17,6 +18,7 @@ from muster.cli import (
     check,
     demo,
     down,
+    examples,
     get,
     hold,
     list_,
@@ -41,33 +43,37 @@ app: Final = typer.Typer(
     name="muster",
     help="Batch and gang scheduling for Kubernetes: all of it starts, or none of it does.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,  # plain help: a third of the time, and as clear
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command("run", help="Run a job file to the end; the exit code is the job's.")(run.command)
-app.command("submit", help="Submit a job file and return.")(submit.command)
-app.command("list", help="Jobs, one line each.")(list_.command)
-app.command("get", help="One job: its pods, or the whole object with -o.")(get.command)
-app.command("why", help="Why a job waits, and what would start it.")(why.command)
-app.command("timeline", help="Who ran when, as bars.")(timeline.command)
-app.command("logs", help="The output of a job's pods.")(logs.command)
-app.command("cancel", help="End a job and its pods.")(cancel.command)
-app.command("hold", help="Do not start a job until it is released.")(hold.command)
-app.command("release", help="Let a job start that was held.")(release.command)
-app.command("requeue", help="End what runs of a job, and let it wait again.")(requeue.command)
-app.command("set", help="Change a job's priority or queue.")(set_.command)
-app.command("check", help="Validate a job file without a cluster.")(check.command)
-app.command("plan", help="What would happen if this were submitted now.")(plan.command)
-app.command("replay", help="Run a trace through the scheduler in virtual time.")(replay.command)
-app.command("queues", help="The queues: what each uses and is entitled to.")(queues.command)
-app.command("nodes", help="The nodes and what is free on them.")(nodes.command)
-app.command("topology", help="The network topology, and what is free in each domain.")(topology.command)
-app.command("up", help="Start the embedded cluster.")(up.command)
-app.command("down", help="Stop the embedded cluster.")(down.command)
-app.command("demo", help="The idea in a minute.")(demo.command)
+_VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
+    "run": (run.command, "Run a job file to the end; the exit code is the job's."),
+    "submit": (submit.command, "Submit a job file and return."),
+    "list": (list_.command, "Jobs, one line each."),
+    "get": (get.command, "One job: its pods, or the whole object with -o."),
+    "why": (why.command, "Why a job waits, and what would start it."),
+    "timeline": (timeline.command, "Who ran when, as bars."),
+    "logs": (logs.command, "The output of a job's pods."),
+    "cancel": (cancel.command, "End a job and its pods."),
+    "hold": (hold.command, "Do not start a job until it is released."),
+    "release": (release.command, "Let a job start that was held."),
+    "requeue": (requeue.command, "End what runs of a job, and let it wait again."),
+    "set": (set_.command, "Change a job's priority or queue."),
+    "check": (check.command, "Validate a job file without a cluster."),
+    "plan": (plan.command, "What would happen if this were submitted now."),
+    "replay": (replay.command, "Run a trace through the scheduler in virtual time."),
+    "queues": (queues.command, "The queues: what each uses and is entitled to."),
+    "nodes": (nodes.command, "The nodes and what is free on them."),
+    "topology": (topology.command, "The network topology, and what is free in each domain."),
+    "up": (up.command, "Start the embedded cluster."),
+    "down": (down.command, "Stop the embedded cluster."),
+    "demo": (demo.command, "The idea in a minute."),
+}
+for _verb, (_command, _help) in _VERBS.items():
+    app.command(_verb, help=_help, epilog=examples.epilog(_verb))(_command)
 
 
 def _version(wanted: bool) -> None:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from muster.cli.completion import job_names
+
 
 class Output(StrEnum):
     TABLE = "table"
@@ -42,7 +44,12 @@ OutputFormat = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, JSON or YAML for programs.")
 ]
 JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="A job's name, or the beginning of it; or NAMESPACE/NAME.")
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job's name, or the beginning of it; or NAMESPACE/NAME.",
+        autocompletion=job_names,
+    ),
 ]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A job file; - for standard input.")]
 Nodes = Annotated[

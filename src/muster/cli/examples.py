@@ -1,0 +1,103 @@
+"""Examples that `muster VERB --help` ends with. A test parses each with the verb's own options."""
+
+from typing import Final
+
+_EXAMPLES: Final = {
+    "run": """
+        muster run train.yaml
+        muster run train.yaml --gang --queue research
+        muster run train.yaml --nodes "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8"
+        muster run job.yaml --volume data=./data
+    """,
+    "submit": """
+        muster submit train.yaml --gang
+        muster submit train.yaml --context prod -n ml
+        generate-job | muster submit -
+    """,
+    "list": """
+        muster list
+        muster list -n ml
+        muster list -o json
+    """,
+    "get": """
+        muster get train-3f9a1c20
+        muster get ml/train -o yaml
+    """,
+    "why": """
+        muster why train
+        muster why ml/train -o json
+    """,
+    "timeline": """
+        muster timeline train
+        muster timeline train -o json
+    """,
+    "logs": """
+        muster logs train
+        muster logs train -f
+        muster logs train --group worker --index 3
+    """,
+    "cancel": """
+        muster cancel train-3f9a1c20
+    """,
+    "hold": """
+        muster hold train
+    """,
+    "release": """
+        muster release train
+    """,
+    "requeue": """
+        muster requeue train
+    """,
+    "set": """
+        muster set train --priority 10
+        muster set train --queue research
+    """,
+    "check": """
+        muster check train.yaml
+        muster check train.yaml --nodes "2 x cpu=8,memory=32Gi,nvidia.com/gpu=1"
+        muster check train.yaml -o json
+    """,
+    "plan": """
+        muster plan train.yaml
+        muster plan train.yaml --snapshot cluster.yaml
+        muster plan queue.yaml -o json
+    """,
+    "replay": """
+        muster replay KTH-SP2-1996-2.swf.gz --policy easy
+        muster replay nodes.csv jobs.csv --report report.html
+        muster replay openb_pod_list_default.csv --policy fgd --seeds 42..51 --load 1.3
+        muster replay ~/.local/share/muster/journal.jsonl
+    """,
+    "queues": """
+        muster queues
+        muster queues -o json
+    """,
+    "nodes": """
+        muster nodes
+        muster nodes --context prod
+    """,
+    "topology": """
+        muster topology
+        muster topology -o json
+    """,
+    "up": """
+        muster up
+        muster up --detach --nodes "8 x cpu=64,memory=512Gi,nvidia.com/gpu=8,runtime=none"
+    """,
+    "down": """
+        muster down
+    """,
+    "demo": """
+        muster demo
+    """,
+}
+
+
+def commands(verb: str) -> list[str]:
+    """The example commands of a verb."""
+    return [line.strip() for line in _EXAMPLES[verb].strip().splitlines()]
+
+
+def epilog(verb: str) -> str:
+    """The end of a verb's help. `\\b` keeps the lines of a paragraph as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands(verb))])

@@ -1,0 +1,69 @@
+"""A shell is told verbs, options and the names of jobs, and never an error."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.api import kinds
+from muster.app.home import Home
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+
+def completed(home: Path, words: str) -> list[str]:
+    """What bash is told about the last of these words."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv[0] = 'muster'; from muster.cli.main import main; main()",
+        ],
+        env=os.environ
+        | {
+            "MUSTER_HOME": str(home),
+            "_MUSTER_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    """Of a cluster that nobody hosts, with three pods."""
+    home = Home(tmp_path / "home")
+    home.make()
+    store = Store(home.store)
+    client = LocalClient(Registry(store))
+    for name in ("train-1", "train-2", "sweep"):
+        pod = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        await client.create(kinds.POD, "default", pod)
+    store.close()
+    return home.root
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("muster time", ["timeline"]),
+        ("muster why t", ["train-1", "train-2"]),
+        ("muster logs ", ["sweep", "train-1", "train-2"]),
+        ("muster cancel -n other t", []),
+        ("muster why --kubeconfig nosuch t", []),
+    ],
+)
+def test_what_is_offered(home: Path, words: str, offered: list[str]) -> None:
+    assert sorted(completed(home, words)) == offered
+
+
+def test_a_store_that_cannot_be_read_offers_nothing(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_text("this is not a database, and it is long enough to tell")
+    assert completed(tmp_path, "muster why t") == []
