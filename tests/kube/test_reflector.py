@@ -96,9 +96,11 @@ def _version(item: ConfigMap | None) -> str | None:
 
 
 @asynccontextmanager
-async def ran(lists: Sequence[Any], watches: Sequence[Sequence[Any]]) -> AsyncIterator[Run]:
+async def ran(
+    lists: Sequence[Any], watches: Sequence[Sequence[Any]], kind: type[Run] = Run
+) -> AsyncIterator[Run]:
     """A reflector that has come to the end of the script."""
-    run = Run(Script(lists, watches))
+    run = kind(Script(lists, watches))
     task = asyncio.create_task(run.reflector.run())
     try:
         async with asyncio.timeout(10):
@@ -127,6 +129,30 @@ async def test_a_bookmark_moves_on_without_a_change() -> None:
     async with ran([page(5)], [[event("BOOKMARK", config("", 90))]]) as run:
         assert run.script.asked[-1] == "watch 90"
         assert (run.told, run.reflector.items) == ([], {})
+
+
+async def test_an_object_that_cannot_be_taken_in_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Picky(Run):
+        def _note(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
+            if new is not None and new.metadata.name == "bad":
+                raise OverflowError("too large")
+            super()._note(old, new)
+
+    changes = [event("MODIFIED", config("bad", 6)), event("ADDED", config("b", 7))]
+    async with ran([page(5, config("bad", 3), config("a", 4))], [changes], Picky) as run:
+        assert run.script.asked == ["list", "watch 5", "watch 7"]
+        assert run.told == [(None, "a@4"), (None, "b@7")]
+    assert caplog.messages.count("ConfigMap ns/bad cannot be read, and is set aside") == 2
+
+
+async def test_what_an_object_lacks_because_it_cannot_be_read_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    damaged = config("a", 1)
+    meta = msgspec.structs.replace(damaged.metadata, unreadable="spec.x: Expected `int`, got null")
+    async with ran([page(5, msgspec.structs.replace(damaged, metadata=meta))], []) as run:
+        assert run.told == [(None, "a@1")]
+    assert caplog.messages == ["ConfigMap ns/a cannot be read as a whole: spec.x: Expected `int`, got null"]
 
 
 async def test_all_pages_are_one_list_at_the_first_ones_revision() -> None:

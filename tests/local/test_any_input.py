@@ -3,9 +3,8 @@
 Sent are valid objects in which one place, anywhere, has been replaced by something that does not belong.
 """
 
-import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -18,18 +17,8 @@ from muster.local.refusals import AnyKind
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.objects import pod
+from tests.spoiled import spoiled
 
-ODD: Final[list[Any]] = [None, True, -1, 2**70, 1.5, "", "x", "-1", "2026-01-01T00:00:00Z", "é\0"]
-ODD_LISTS: Final[list[Any]] = [[], [None], ["x"], [[]], [{}]]
-ODD_MAPS: Final[list[Any]] = [
-    {},
-    {"x": None},
-    {"x": {}},
-    {"x": ["y"]},
-    {"a b": "c"},
-    {"name": 1},
-    {"name": "x"},
-]
 TIME: Final = "2026-01-01T00:00:00Z"
 POD_SPEC: Final[Any] = {
     "restartPolicy": "Never",
@@ -126,39 +115,21 @@ EVICTION: Final[Any] = {
 }
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in inner:
-        yield from places(child, (*path, key))
-
-
-@st.composite
-def spoiled(draw: st.DrawFn, valid: Any) -> Any:
-    path = draw(st.sampled_from(list(places(valid))))
-    strange = draw(st.sampled_from([*ODD, *ODD_LISTS, *ODD_MAPS]))
-    if not path:
-        return strange
-    result = at = copy.deepcopy(valid)
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = strange
-    return result
-
-
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), kind=st.sampled_from(list(VALID)), text=st.text(max_size=12))
 def test_anything(data: st.DataObject, kind: AnyKind, text: str) -> None:
+    def choose(values: Sequence[Any]) -> Any:
+        return data.draw(st.sampled_from(values))
+
     registry = Registry(Store(":memory:"))
     namespace = "default" if kind.namespaced else ""
     registry.create(kinds.NODE, "", {"metadata": {"name": "node-0"}})
     registry.create(kinds.POD, "default", pod("p", labels={"app": "x"}))
-    bad = data.draw(spoiled(VALID[kind]))
-    other = data.draw(spoiled(VALID[kind]))
-    status = data.draw(spoiled({"status": POD_STATUS}))
-    binding, eviction = data.draw(spoiled(BINDING)), data.draw(spoiled(EVICTION))
-    patch = data.draw(spoiled([{"op": "add", "path": "/metadata/labels/a", "value": "b"}]))
+    bad = spoiled(VALID[kind], choose)
+    other = spoiled(VALID[kind], choose)
+    status = spoiled({"status": POD_STATUS}, choose)
+    binding, eviction = spoiled(BINDING, choose), spoiled(EVICTION, choose)
+    patch = spoiled([{"op": "add", "path": "/metadata/labels/a", "value": "b"}], choose)
     attempts: list[Callable[[], Any]] = [
         lambda: registry.create(kind, namespace, bad),
         lambda: registry.create(kind, namespace, VALID[kind]),

@@ -202,6 +202,7 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     await client.close()
 
 
+DEEP = b"[" * 150 + b"]" * 150
 CASES = [
     ("GET", "/", b"", {}, 404),
     ("GET", "/api/v1/nonsense", b"", {}, 404),
@@ -216,6 +217,9 @@ CASES = [
     ("POST", "/api/v1/namespaces/default/pods", b"\xff\xfe", {}, 400),
     ("POST", "/api/v1/namespaces/default/pods", b"[" * 100_000, {}, 400),
     ("POST", "/api/v1/namespaces/default/pods", b'{"metadata": 7}', {}, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"metadata": {"name": "a"}, "spec": %b}' % DEEP, {}, 400),
+    ("PATCH", "/api/v1/nodes/n", b'{"x": %b}' % DEEP, {"Content-Type": "application/merge-patch+json"}, 400),
+    ("PATCH", "/api/v1/nodes/n", DEEP, {"Content-Type": "application/json-patch+json"}, 400),
     ("POST", "/api/v1/namespaces/nowhere/pods", b'{"metadata": {"name": "a"}}', {}, 404),
     ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/strategic-merge-patch+json"}, 415),
     ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/json-patch+json"}, 400),

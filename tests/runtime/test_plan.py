@@ -1,12 +1,18 @@
 """Plans on record: what is written is read back, and it stays small."""
 
+import base64
+import json
 import random
 import uuid
+import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import GangPlan
@@ -25,6 +31,7 @@ from muster.runtime.plan import (
     found,
     mark,
 )
+from tests.spoiled import STRANGE, TEXTS, spoiled
 
 
 def plan(places: int) -> Plan:
@@ -89,6 +96,47 @@ def test_what_is_no_plan_is_named() -> None:
     body = encode(plan(2))
     body["spec"]["blob"] = "bm90IHpsaWI="
     with pytest.raises(ValueError, match="GangPlan ns/jobset-g-3: "):
+        read(body)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_whatever_a_blob_holds_it_is_a_plan_within_bounds_or_a_value_error(data: st.DataObject) -> None:
+    def choose(values: Sequence[Any]) -> Any:
+        return data.draw(st.sampled_from(values))
+
+    victims = (Leaving(GangId("ns/v"), OwnerRef(*"abcde"), (PodRef("ns", "v", PodId("u")),), at=1.0),)
+    pods = {Place("workers", i): PodId(str(uuid.UUID(int=i))) for i in range(2)}
+    remade = (Remade(PodId("u"), {"metadata": {"name": "p"}}),)
+    body = encode(replace(plan(2), victims=victims, pods=pods, remade=remade, why="x"))
+    content = json.loads(zlib.decompress(base64.b64decode(body["spec"]["blob"])))
+    strange = json.dumps(spoiled(content, choose, [*STRANGE, [[0, 2**40, 0]], [[0, 1, -1]]])).encode()
+    body["spec"]["blob"] = base64.b64encode(zlib.compress(strange)).decode()
+    try:
+        found = read(body)
+    except ValueError:
+        return
+    assert set(found.nodes.values()) <= {*content["nodes"], *(str(each) for each in STRANGE)}
+    assert [each.name for each in found.remade] in ([], *([each] for each in TEXTS), ["p"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 10**6, b'{"a":' * 10**6, b"", b"[]", b"null", b'"' + b"x" * (2**27) + b'"'],
+    ids=["lists", "maps", "nothing", "list", "null", "a bomb"],
+)
+def test_a_blob_that_is_made_to_harm_is_no_plan(text: bytes) -> None:
+    body = encode(plan(2))
+    body["spec"]["blob"] = base64.b64encode(zlib.compress(text)).decode()
+    with pytest.raises(ValueError, match="GangPlan ns/jobset-g-3: "):
+        read(body)
+
+
+def test_a_plan_of_more_places_than_any_gang_has_is_no_plan() -> None:
+    body = encode(plan(2))
+    content = {"gang": "g", "nodes": ["n"], "places": {"w": [[0, 2**31 - 1, 0]]}, "pods": {}, "victims": []}
+    body["spec"]["blob"] = base64.b64encode(zlib.compress(json.dumps(content).encode())).decode()
+    with pytest.raises(ValueError, match="has 2147483647 places; a gang has at most 50000"):
         read(body)
 
 

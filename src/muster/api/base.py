@@ -4,12 +4,18 @@ Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 """
 
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
 #: JSON that muster passes on unread. `Any`, because its shape is the user's, not ours.
 Object = dict[str, Any]
+
+#: Numbers and times as Kubernetes has them. What does not fit is refused where it is read, so that nothing
+#: behind a struct can overflow.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
@@ -31,14 +37,16 @@ class ObjectMeta(Struct, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
+    generation: Int64 = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
     finalizers: list[str] = []
+    #: what of the object could not be read, and was left out (`muster.kube.decode`); "" if all could
+    unreadable: str = msgspec.field(name="muster.dev/unreadable", default="")
 
 
 class Condition(Struct, frozen=True):
@@ -48,9 +56,9 @@ class Condition(Struct, frozen=True):
     status: str
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
-    last_probe_time: datetime | None = None
-    observed_generation: int = 0
+    last_transition_time: Time | None = None
+    last_probe_time: Time | None = None
+    observed_generation: Int64 = 0
 
 
 class LabelSelectorRequirement(Struct, frozen=True):

@@ -1,9 +1,8 @@
 """The batch group: Jobs, and the labels and annotations of their pods."""
 
-from datetime import datetime
 from typing import Final
 
-from muster.api.base import Condition, LabelSelector, Object, ObjectMeta, Resource, Struct
+from muster.api.base import Condition, Int32, Int64, LabelSelector, Object, ObjectMeta, Resource, Struct, Time
 
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -21,7 +20,7 @@ CONTROLLER: Final = "kubernetes.io/job-controller"
 
 class OnExitCodes(Struct, frozen=True):
     operator: str  # In, NotIn
-    values: list[int] = []
+    values: list[Int32] = []
     container_name: str | None = None
 
 
@@ -42,7 +41,7 @@ class PodFailurePolicy(Struct, frozen=True):
 
 class SuccessPolicyRule(Struct, frozen=True):
     succeeded_indexes: str | None = None
-    succeeded_count: int | None = None
+    succeeded_count: Int32 | None = None
 
 
 class SuccessPolicy(Struct, frozen=True):
@@ -50,14 +49,14 @@ class SuccessPolicy(Struct, frozen=True):
 
 
 class JobSpec(Struct, frozen=True):
-    parallelism: int = 1
-    completions: int | None = None
+    parallelism: Int32 = 1
+    completions: Int32 | None = None
     completion_mode: str = "NonIndexed"
-    backoff_limit: int = 6
-    backoff_limit_per_index: int | None = None
-    max_failed_indexes: int | None = None
-    active_deadline_seconds: int | None = None
-    ttl_seconds_after_finished: int | None = None
+    backoff_limit: Int32 = 6
+    backoff_limit_per_index: Int32 | None = None
+    max_failed_indexes: Int32 | None = None
+    active_deadline_seconds: Int64 | None = None
+    ttl_seconds_after_finished: Int32 | None = None
     suspend: bool = False
     pod_failure_policy: PodFailurePolicy | None = None
     success_policy: SuccessPolicy | None = None
@@ -75,13 +74,13 @@ class UncountedTerminatedPods(Struct, frozen=True):
 
 class JobStatus(Struct, frozen=True):
     conditions: list[Condition] = []
-    start_time: datetime | None = None
-    completion_time: datetime | None = None
-    active: int = 0
-    ready: int = 0
-    terminating: int = 0
-    succeeded: int = 0
-    failed: int = 0
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    active: Int32 = 0
+    ready: Int32 = 0
+    terminating: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
     completed_indexes: str = ""
     failed_indexes: str = ""
     uncounted_terminated_pods: UncountedTerminatedPods = UncountedTerminatedPods()

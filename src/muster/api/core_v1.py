@@ -1,17 +1,18 @@
 """The core group: pods, nodes, and what pods refer to."""
 
-from datetime import datetime
-
 import msgspec
 
 from muster.api.base import (
     Condition,
+    Int32,
+    Int64,
     LabelSelector,
     LabelSelectorRequirement,
     Object,
     ObjectMeta,
     Resource,
     Struct,
+    Time,
 )
 
 #: A resource list as written: quantities may be strings or numbers.
@@ -26,8 +27,8 @@ class ResourceRequirements(Struct, frozen=True):
 
 class ContainerPort(Struct, frozen=True):
     name: str = ""
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     protocol: str = "TCP"
     host_ip: str = msgspec.field(name="hostIP", default="")
 
@@ -56,7 +57,7 @@ class Toleration(Struct, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class NodeSelectorTerm(Struct, frozen=True):
@@ -69,7 +70,7 @@ class NodeSelector(Struct, frozen=True):
 
 
 class PreferredSchedulingTerm(Struct, frozen=True):
-    weight: int = 1
+    weight: Int32 = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -93,7 +94,7 @@ class PodAffinityTerm(Struct, frozen=True):
 
 
 class WeightedPodAffinityTerm(Struct, frozen=True):
-    weight: int = 1
+    weight: Int32 = 1
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -116,8 +117,8 @@ class Affinity(Struct, frozen=True):
 
 class TopologySpreadConstraint(Struct, frozen=True):
     topology_key: str = ""
-    max_skew: int = 1
-    min_domains: int | None = None
+    max_skew: Int32 = 1
+    min_domains: Int32 | None = None
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
     match_label_keys: list[str] = []
@@ -135,9 +136,9 @@ class PodSpec(Struct, frozen=True):
     hostname: str = ""
     subdomain: str = ""
     restart_policy: str = "Always"
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
-    priority: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
     service_account_name: str = ""
@@ -166,16 +167,16 @@ class PodTemplate(Struct, frozen=True):
 
 
 class Terminated(Struct, frozen=True):
-    exit_code: int = 0
-    signal: int = 0
+    exit_code: Int32 = 0
+    signal: Int32 = 0
     reason: str = ""
     message: str = ""
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    started_at: Time | None = None
+    finished_at: Time | None = None
 
 
 class Running(Struct, frozen=True):
-    started_at: datetime | None = None
+    started_at: Time | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -193,7 +194,7 @@ class ContainerStatus(Struct, frozen=True):
     name: str
     ready: bool = False
     started: bool | None = None
-    restart_count: int = 0
+    restart_count: Int32 = 0
     image: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
@@ -205,7 +206,7 @@ class PodStatus(Struct, frozen=True):
     message: str = ""
     host_ip: str = msgspec.field(name="hostIP", default="")
     pod_ip: str = msgspec.field(name="podIP", default="")
-    start_time: datetime | None = None
+    start_time: Time | None = None
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
@@ -225,7 +226,7 @@ class Taint(Struct, frozen=True):
     key: str
     value: str = ""
     effect: str = "NoSchedule"
-    time_added: datetime | None = None
+    time_added: Time | None = None
 
 
 class NodeSpec(Struct, frozen=True):
@@ -351,7 +352,7 @@ class Event(Resource, frozen=True):
     message: str = ""
     action: str = ""
     reporting_component: str = ""
-    count: int = 1
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
+    count: Int32 = 1
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
+    event_time: Time | None = None

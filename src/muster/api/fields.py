@@ -1,15 +1,21 @@
 """Errors that name a field, and reading JSON into structs with such errors."""
 
 import re
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from muster.api.base import Object
+from muster.api.base import Object, without_nulls
 
 #: A path into an object: keys and list indices, e.g. ("spec", "replicatedJobs", 0, "name").
 Path = tuple[str | int, ...]
 T = TypeVar("T")
+
+#: How deep lists and maps of one object may be nested. No kind of Kubernetes' own comes near it.
+MOST_NESTED: Final = 100
+#: What a value that its reader did not expect can raise. A reader's boundary catches these and nothing else:
+#: a broken assertion and the system's own troubles are no fault of the value.
+UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -34,20 +40,46 @@ _MSGSPEC_PATH = re.compile(r"^(?P<message>.*?)(?: - at `(?:key in )?\$(?P<path>.
 
 
 def convert(value: Object, type_: type[T], at: Path = ()) -> T:
-    """`value` read as `type_`; raises `InvalidObject` with one FieldError that names the field."""
+    """`value` read as `type_`, null as absent; raises `InvalidObject` with a FieldError naming the field."""
     try:
-        return msgspec.convert(value, type_)
+        try:
+            return msgspec.convert(value, type_)
+        except msgspec.ValidationError:
+            return msgspec.convert(without_nulls(value), type_)
     except msgspec.ValidationError as error:
         match = _MSGSPEC_PATH.match(str(error))
         assert match is not None, "the pattern matches any text"
         raise InvalidObject([FieldError((*at, *_steps(match["path"] or "")), match["message"])]) from None
+    except RecursionError:
+        raise InvalidObject([FieldError(at, f"Invalid value: it {TOO_DEEP}")]) from None
+
+
+TOO_DEEP: Final = f"is nested more than {MOST_NESTED} levels deep"
+
+
+def too_deep(raw: bytes, value: Any) -> bool:  # Any: JSON
+    """Whether lists and maps are nested deeper than `MOST_NESTED`, in JSON and as it was decoded."""
+    if raw.count(b"{") + raw.count(b"[") <= MOST_NESTED:
+        return False  # there are not so many at all, as in most objects
+    level = [value]
+    for _ in range(MOST_NESTED + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _steps(path: str) -> Path:
-    """Reads msgspec's `.spec.items[0].name` or `[...]` (any key) as a Path."""
+    """Reads msgspec's `.spec.items[0].name` as a Path. A key of a map, `[...]`, it does not tell."""
     steps: list[str | int] = []
     for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", path):
-        steps.append(name or (int(index) if index.isdigit() else index))
+        if name or index.isdigit():
+            steps.append(name or int(index))
     return tuple(steps)
 
 

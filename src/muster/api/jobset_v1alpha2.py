@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from muster.api.base import Condition, Object, Resource, Struct
+from muster.api.base import Condition, Int32, Object, Resource, Struct
 
 GROUP: Final = "jobset.sigs.k8s.io"
 JOBSET_NAME: Final = f"{GROUP}/jobset-name"
@@ -37,7 +37,7 @@ class DependsOn(Struct, frozen=True):
 class ReplicatedJob(Struct, frozen=True):
     name: str
     group_name: str = "default"
-    replicas: int = 1
+    replicas: Int32 = 1
     depends_on: list[DependsOn] = []
     #: JobTemplateSpec as JSON: {metadata, spec}
     template: Object = {}
@@ -63,7 +63,7 @@ class FailurePolicyRule(Struct, frozen=True):
 
 
 class FailurePolicy(Struct, frozen=True):
-    max_restarts: int = 0
+    max_restarts: Int32 = 0
     restart_strategy: str = "Recreate"
     rules: list[FailurePolicyRule] = []
 
@@ -74,8 +74,8 @@ class StartupPolicy(Struct, frozen=True):
 
 class Coordinator(Struct, frozen=True):
     replicated_job: str
-    job_index: int = 0
-    pod_index: int = 0
+    job_index: Int32 = 0
+    pod_index: Int32 = 0
 
 
 class JobSetSpec(Struct, frozen=True):
@@ -87,25 +87,25 @@ class JobSetSpec(Struct, frozen=True):
     suspend: bool = False
     coordinator: Coordinator | None = None
     managed_by: str = ""
-    ttl_seconds_after_finished: int | None = None
+    ttl_seconds_after_finished: Int32 | None = None
     volume_claim_policies: list[Object] = []
 
 
 class ReplicatedJobStatus(Struct, frozen=True):
     name: str
-    ready: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    active: int = 0
-    suspended: int = 0
-    job_restarts: list[int] = []
-    job_restarts_count_towards_max: list[int] = []
+    ready: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+    active: Int32 = 0
+    suspended: Int32 = 0
+    job_restarts: list[Int32] = []
+    job_restarts_count_towards_max: list[Int32] = []
 
 
 class JobSetStatus(Struct, frozen=True):
     conditions: list[Condition] = []
-    restarts: int = 0
-    restarts_count_towards_max: int = 0
+    restarts: Int32 = 0
+    restarts_count_towards_max: Int32 = 0
     terminal_state: str = ""  # Completed, Failed
     replicated_jobs_status: list[ReplicatedJobStatus] = []
 

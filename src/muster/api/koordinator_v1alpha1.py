@@ -6,7 +6,7 @@ apis/extension/{coscheduling,network_topology}.go.
 
 from typing import Final
 
-from muster.api.base import Condition, Resource, Struct
+from muster.api.base import Condition, Int32, Resource, Struct
 
 GROUP: Final = "scheduling.koordinator.sh"
 
@@ -52,7 +52,7 @@ class TopologyDetail(Struct, frozen=True):
     parent_topology_info: TopologyInfo | None = None
     child_topology_layer: str = ""
     child_topology_names: list[str] = []
-    node_num: int = 0
+    node_num: Int32 = 0
 
 
 class ClusterNetworkTopologyStatus(Struct, frozen=True):
@@ -69,7 +69,7 @@ class ClusterNetworkTopology(Resource, frozen=True):
 class GatherRule(Struct, frozen=True):
     layer: str
     strategy: str = ""  # MustGather, PreferGather
-    pod_count_multiple: int = 1
+    pod_count_multiple: Int32 = 1
 
 
 class NetworkTopologySpec(Struct, frozen=True):

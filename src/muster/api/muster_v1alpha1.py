@@ -4,9 +4,7 @@ The committer alone writes `Gang.spec` and `status.{phase, reason, epoch, attemp
 controller writes the counts and conditions. A GangPlan is created and deleted, never patched.
 """
 
-from datetime import datetime
-
-from muster.api.base import Condition, Object, Resource, Struct
+from muster.api.base import Condition, Int32, Int64, Object, Resource, Struct, Time
 from muster.api.core_v1 import Quantities
 
 
@@ -22,14 +20,14 @@ class Source(Struct, frozen=True):
 class GangPodSet(Struct, frozen=True):
     name: str
     group: str = ""
-    count: int = 0
-    min_count: int = 0
+    count: Int32 = 0
+    min_count: Int32 = 0
 
 
 class GangSpec(Struct, frozen=True):
     queue: str = "default"
-    priority: int = 0
-    min_count: int = 0
+    priority: Int32 = 0
+    min_count: Int32 = 0
     pod_sets: list[GangPodSet] = []
     source: Source = Source()
 
@@ -44,15 +42,15 @@ class GangStatus(Struct, frozen=True):
     reason: Reason | None = None
     #: the whole explanation (docs/names.md), as JSON
     explanation: Object | None = None
-    expected_start: datetime | None = None
+    expected_start: Time | None = None
     #: what of the group is taken otherwise than it is written
     warnings: list[str] = []
-    bound: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    epoch: int = 0
-    attempt: int = 0
+    bound: Int32 = 0
+    running: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+    epoch: Int64 = 0
+    attempt: Int64 = 0
     preemptions: list[Object] = []
     conditions: list[Condition] = []
 
@@ -64,8 +62,8 @@ class Gang(Resource, frozen=True):
 
 class GangPlanSpec(Struct, frozen=True):
     gang: str = ""
-    epoch: int = 0
-    attempt: int = 0
+    epoch: Int64 = 0
+    attempt: Int64 = 0
     #: zlib-compressed, base64-encoded JSON; see `muster.runtime.plan`
     blob: str = ""
 
@@ -85,7 +83,7 @@ class QueueSpec(Struct, frozen=True):
     """The rules of a queue (docs/queues.md)."""
 
     parent: str = "root"
-    weight: int = 1
+    weight: Int32 = 1
     guarantee: Quantities = {}
     deserved: Quantities | None = None
     capability: Quantities = {}
@@ -93,7 +91,7 @@ class QueueSpec(Struct, frozen=True):
     reclaimable: bool = True
     closed: bool = False
     allow: QueueAllow = QueueAllow()
-    max_gangs: int | None = None
+    max_gangs: Int32 | None = None
 
 
 class QueueStatus(Struct, frozen=True):
@@ -102,8 +100,8 @@ class QueueStatus(Struct, frozen=True):
     used: Quantities = {}
     entitled: Quantities = {}
     borrowed: Quantities = {}
-    waiting: int = 0
-    standing: int = 0
+    waiting: Int32 = 0
+    standing: Int32 = 0
     #: Ready: False with the reason while the queue contradicts itself or others
     conditions: list[Condition] = []
 

@@ -4,10 +4,9 @@ PodGroup exists in two groups with one shape: scheduler-plugins' `scheduling.x-k
 Koordinator's `scheduling.sigs.k8s.io/v1alpha1`.
 """
 
-from datetime import datetime
 from typing import Final
 
-from muster.api.base import LabelSelector, Resource, Struct
+from muster.api.base import Int32, Int64, LabelSelector, Resource, Struct, Time
 from muster.api.core_v1 import Quantities
 
 #: Pod label that names the PodGroup, per API group of the PodGroup.
@@ -18,19 +17,19 @@ POD_GROUP_LABEL: Final = {
 
 
 class PodGroupSpec(Struct, frozen=True):
-    min_member: int = 0
+    min_member: Int32 = 0
     min_resources: Quantities = {}
-    schedule_timeout_seconds: int | None = None
+    schedule_timeout_seconds: Int32 | None = None
 
 
 class PodGroupStatus(Struct, frozen=True):
     phase: str = ""
     occupied_by: str = ""
-    scheduled: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    schedule_start_time: datetime | None = None
+    scheduled: Int32 = 0
+    running: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+    schedule_start_time: Time | None = None
 
 
 class PodGroup(Resource, frozen=True):
@@ -39,22 +38,22 @@ class PodGroup(Resource, frozen=True):
 
 
 class PriorityClass(Resource, frozen=True):
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
 
 
 class PodDisruptionBudgetSpec(Struct, frozen=True):
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
     #: None selects no pod, an empty one all of the namespace
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(Struct, frozen=True):
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     #: 0: nobody keeps the status up to date
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class PodDisruptionBudget(Resource, frozen=True):
@@ -64,10 +63,10 @@ class PodDisruptionBudget(Resource, frozen=True):
 
 class LeaseSpec(Struct, frozen=True):
     holder_identity: str = ""
-    lease_duration_seconds: int = 0
-    lease_transitions: int = 0
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
+    lease_duration_seconds: Int32 = 0
+    lease_transitions: Int32 = 0
+    acquire_time: Time | None = None
+    renew_time: Time | None = None
 
 
 class Lease(Resource, frozen=True):

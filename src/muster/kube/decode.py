@@ -1,12 +1,27 @@
-"""Decoders of objects and lists, one per kind, made once."""
+"""Decoders of objects and lists, one per kind, made once; and what becomes of an object that is damaged.
 
-from typing import Any, Final, Generic, TypeVar
+An API server may answer with what no struct has room for: a number of 20 digits where the kind's definition
+sets no bounds, a field of another type, 10,000 nested lists. Such an object must neither end whoever watches
+nor vanish: a pod that is left out would make up room. So the fields at fault are left out, one by one, until
+the rest can be read, and `metadata.unreadable` says which the first was and what it held. Whoever decides
+about the object refuses it by that (`muster.translate.marks`). Null is absent, as it is to Kubernetes, and so
+is what is nested deeper than the fields of any kind.
+"""
+
+import re
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from muster.api.base import Kind, Resource
+from muster.api.base import Kind, Object, Resource, without_nulls
+from muster.api.fields import MOST_NESTED, InvalidObject, Path, convert
 
 R = TypeVar("R", bound=Resource)
+
+#: Fields of one object that are left out; with more at fault, all but its metadata is.
+MOST_FAULTS: Final = 20
+#: Characters of a value that cannot be read, as it is shown.
+LONGEST_VALUE: Final = 80
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
@@ -27,15 +42,123 @@ _LISTS: Final[dict[Kind[Any], msgspec.json.Decoder[Any]]] = {}
 
 
 def object_decoder(kind: Kind[R]) -> msgspec.json.Decoder[R]:
+    """For objects of which none may be damaged."""
     decoder = _OBJECTS.get(kind)
     if decoder is None:
         decoder = _OBJECTS[kind] = msgspec.json.Decoder(kind.type)
     return decoder
 
 
-def list_decoder(kind: Kind[R]) -> msgspec.json.Decoder[ObjectList[R]]:
+def decode(kind: Kind[R], raw: bytes | msgspec.Raw) -> R:
+    """An object, damaged or not. Raises msgspec.DecodeError for what is none, or none in particular."""
+    try:
+        return object_decoder(kind).decode(raw)
+    except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+        return _salvaged(kind, bytes(raw))
+
+
+def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
+    """A list of objects, damaged or not. Raises msgspec.DecodeError for what is no list."""
     decoder = _LISTS.get(kind)
     if decoder is None:
         generic: Any = ObjectList  # Any: a generic struct is filled in at run time
         decoder = _LISTS[kind] = msgspec.json.Decoder(generic[kind.type])
-    return decoder
+    try:
+        found: ObjectList[R] = decoder.decode(raw)
+    except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+        parts = _PARTS.decode(_plain(raw))
+        found = ObjectList([decode(kind, item) for item in parts.items or ()], parts.metadata)
+    return found
+
+
+def decode_event(raw: bytes) -> "Event":
+    """An event of a watch, its object still to be decoded. Raises msgspec.DecodeError for what is none."""
+    try:
+        return _EVENT.decode(raw)
+    except (UnicodeDecodeError, RecursionError):
+        return _EVENT.decode(_plain(raw))
+
+
+class Event(msgspec.Struct):
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: msgspec.Raw
+
+
+class _Parts(msgspec.Struct):
+    items: list[msgspec.Raw] | None
+    metadata: ListMeta
+
+
+_EVENT: Final = msgspec.json.Decoder(Event)
+_PARTS: Final = msgspec.json.Decoder(_Parts)
+
+
+def _salvaged(kind: Kind[R], raw: bytes) -> R:
+    value = without_nulls(msgspec.json.decode(_plain(raw)))
+    if not isinstance(value, dict):
+        raise msgspec.ValidationError(f"Expected a {kind.kind}, got {_shown(value, ())}")
+    faults: list[str] = []
+    while True:
+        try:
+            found = convert(value, kind.type)
+        except InvalidObject as error:
+            fault = error.errors[0]
+            if fault.path in _IDENTITY:
+                raise msgspec.ValidationError(str(fault)) from None
+        else:
+            break
+        faults.append(f"{fault}, got {_shown(value, fault.path)}")
+        _leave_out(value, fault.path)
+        if len(faults) == MOST_FAULTS:
+            value = {"metadata": value.get("metadata", {})}
+    if not faults:
+        return found
+    return msgspec.structs.replace(
+        found, metadata=msgspec.structs.replace(found.metadata, unreadable=faults[0])
+    )
+
+
+#: Without these an object is no particular one.
+_IDENTITY: Final = ((), ("metadata",), *(("metadata", key) for key in ("name", "namespace", "uid")))
+
+
+def _leave_out(value: Object, path: Path) -> None:
+    """Takes away what is at this path, or, where it leads nowhere, the last that it leads to."""
+    holder: Any = value  # Any: JSON
+    at, key = holder, path[0]
+    for step in path:
+        if not (step in at if isinstance(at, dict) else isinstance(at, list) and isinstance(step, int)):
+            break
+        holder, key, at = at, step, at[step]
+    holder.pop(key)
+
+
+def _shown(value: Any, path: Path) -> str:  # Any: JSON
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            break
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+def _plain(raw: bytes) -> bytes:
+    """JSON that any decoder can take: without bytes that are no text, and with null for what is nested deeper
+    than any kind has fields. Without recursion."""
+    raw = raw.decode("utf-8", "replace").encode()
+    kept: list[bytes] = []
+    depth = start = 0
+    for token in _TOKENS.finditer(raw):
+        if token[0] in (b"{", b"["):
+            depth += 1
+            if depth == MOST_NESTED:
+                kept += raw[start : token.start()], b"null"
+        elif token[0] in (b"}", b"]"):
+            if depth == MOST_NESTED:
+                start = token.end()
+            depth -= 1
+    return b"".join((*kept, raw[start:])) if kept else raw

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -20,10 +20,11 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import POD
 from muster.kube import errors
 from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
-from muster.kube.decode import list_decoder, object_decoder
+from muster.kube.decode import decode, decode_event, decode_list
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
+B = TypeVar("B", bytes, msgspec.Raw, bytes | msgspec.Raw)
 
 CONNECTIONS: Final = 64  # kept open to the server at most
 WATCH_SECONDS: Final = 300  # after which the server ends a watch and we resume it
@@ -59,10 +60,10 @@ class HttpClient:
         await self._session.close()
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
-        return _decoded(object_decoder(kind), await self._request("GET", kind.path(namespace, name)))
+        return _object(kind, await self._request("GET", kind.path(namespace, name)))
 
     async def get_json(self, kind: Kind[R], namespace: str, name: str) -> Object:
-        return _decoded(_json, await self._request("GET", kind.path(namespace, name)))
+        return _understood(_json.decode, await self._request("GET", kind.path(namespace, name)))
 
     async def list(
         self,
@@ -79,7 +80,8 @@ class HttpClient:
             query["limit"] = str(limit)
         if token:
             query["continue"] = token
-        body = _decoded(list_decoder(kind), await self._request("GET", kind.path(namespace), query))
+        content = await self._request("GET", kind.path(namespace), query)
+        body = _understood(lambda raw: decode_list(kind, raw), content)
         return Page(body.items, body.metadata.resource_version, body.metadata.continue_)
 
     async def watch(
@@ -99,21 +101,21 @@ class HttpClient:
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         async for line in self._lines(kind.path(namespace), query):
-            event = _decoded(_event, line)
+            event = _understood(decode_event, line)
             if event.type == "ERROR":
-                status = _decoded(_json, event.object)
+                status = _understood(_json.decode, event.object)
                 raise errors.from_status(status, int(status.get("code") or 500))
-            yield WatchEvent(EventType(event.type), _decoded(object_decoder(kind), event.object))
+            yield WatchEvent(EventType(event.type), _object(kind, event.object))
 
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
-        return _decoded(object_decoder(kind), await self._request("POST", kind.path(namespace), body=obj))
+        return _object(kind, await self._request("POST", kind.path(namespace), body=obj))
 
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:
         media = "application/json-patch+json" if isinstance(patch, list) else "application/merge-patch+json"
         path = kind.path(namespace, name, subresource)
-        return _decoded(object_decoder(kind), await self._request("PATCH", path, body=patch, media=media))
+        return _object(kind, await self._request("PATCH", path, body=patch, media=media))
 
     async def delete(
         self,
@@ -212,20 +214,18 @@ class HttpClient:
             await asyncio.sleep(0)  # a busy watch must not starve its neighbours
 
 
-class _Event(msgspec.Struct):
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-    object: msgspec.Raw
-
-
-_event: Final = msgspec.json.Decoder(_Event)
 _json: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], content: bytes | msgspec.Raw) -> T:
+def _object(kind: Kind[R], content: bytes | msgspec.Raw) -> R:
+    return _understood(lambda raw: decode(kind, raw), content)
+
+
+def _understood(read: Callable[[B], T], content: B) -> T:
     """An answer that is not understood leaves open what has happened, as one that did not come."""
     try:
-        return decoder.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return read(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise errors.Unanswered(f"the answer is not understood: {error}") from error
 
 

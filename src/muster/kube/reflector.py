@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from muster.api.base import Kind, Resource
+from muster.api.fields import UNREADABLE
 from muster.kube.client import Client, EventType
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
@@ -25,6 +26,9 @@ BACK_OFF = (0.2, 30.0)  # seconds between tries, first and largest
 
 class Reflector(Generic[R]):
     """`on_change(old, new)` is called for each change: old is None for a new object, new for a gone one.
+
+    Of an object that `on_change` cannot take for what it holds (`UNREADABLE`), the log tells; the watch goes
+    on. So it does with one that could be decoded in part only.
 
     `on_progress(resource_version)` follows, once `items` is true up to that revision.
     """
@@ -116,8 +120,16 @@ class Reflector(Generic[R]):
             self.items.pop(key, None)
         else:
             self.items[key] = new
+            if why := new.metadata.unreadable:
+                log.warning("%s %s cannot be read as a whole: %s", self.kind.kind, key, why)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            self._on_change(old, None)  # deleted and made anew while we were not looking
+            self._tell(key, old, None)  # deleted and made anew while we were not looking
             old = None
         if old is not None or new is not None:
+            self._tell(key, old, new)
+
+    def _tell(self, key: str, old: R | None, new: R | None) -> None:
+        try:
             self._on_change(old, new)
+        except UNREADABLE:
+            log.exception("%s %s cannot be read, and is set aside", self.kind.kind, key)

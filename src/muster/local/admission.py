@@ -13,7 +13,7 @@ from muster.api import kinds, rules
 from muster.api.base import Object, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import InvalidObject, Path, convert
+from muster.api.fields import TOO_DEEP, InvalidObject, Path, convert, too_deep
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind, invalid
 
@@ -31,6 +31,8 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
         raise BadRequest(f"the body is not JSON: {error}") from None
     copy: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
     copy |= msgspec.json.decode(raw)
+    if too_deep(raw, copy):
+        raise BadRequest(f"the object {TOO_DEEP}")
     if b"null" in raw:
         copy = without_nulls(copy)
     copy["apiVersion"], copy["kind"] = kind.api_version, kind.kind

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
+from muster.kube.decode import decode
 from muster.kube.errors import BadRequest, NotFound
 from muster.kube.sharing import shared
 from muster.local.deletion import DeleteOptions
@@ -179,11 +179,6 @@ class LocalClient:
                 future.set_result(outcome)
 
 
-_DECODERS: dict[Kind[Any], msgspec.json.Decoder[Any]] = {  # Any: one decoder per kind of object
-    kind: msgspec.json.Decoder(kind.type) for kind in kinds.ALL
-}
-
-
 def _decode(kind: Kind[R], body: bytes) -> R:
     obj: R = _decoded(kind, body)
     return obj
@@ -192,4 +187,4 @@ def _decode(kind: Kind[R], body: bytes) -> R:
 @lru_cache(maxsize=SHARED)
 def _decoded(kind: Kind[Any], body: bytes) -> Any:  # Any: an object of `kind`
     """Depends on nothing but the bytes, which tell their revision: there is nothing that could go stale."""
-    return shared(_DECODERS[kind].decode(body))
+    return shared(decode(kind, body))

@@ -25,6 +25,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
+from muster.api.fields import TOO_DEEP, too_deep
 from muster.kube.errors import (
     ApiError,
     BadRequest,
@@ -177,6 +178,8 @@ class Request:
         if not isinstance(value, type_):
             what = "a JSON object" if type_ is dict else "a list of operations"
             raise BadRequest(f"the body is not {what}")
+        if too_deep(body, value):
+            raise BadRequest(f"the body {TOO_DEEP}")
         return value
 
 

@@ -8,36 +8,41 @@ node cost a few bytes. About 0.25 MB for 10,000 places, of which most is the uid
 """
 
 import base64
-import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
+
+import msgspec
 
 from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
+from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan
 from muster.core.decisions import Victim
 from muster.core.events import PlanFound
 from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.translate.demand import MOST_PLACES
 from muster.translate.pods import occupies
 
 #: The object of a kind with this key (`namespace/name`), as it is known now. Any: kinds of many types.
 Find = Callable[[Kind[Any], str], Resource | None]
 #: Largest blob, in bytes. Above it the gang is refused: etcd takes 1.5 MiB per request.
 MAX_BLOB: Final = 1_000_000
+#: Largest content of a blob, in bytes: a small blob can be made of a very large text.
+MAX_BODY: Final = 2**27
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class PlanTooLarge(ValueError):
     """The plan cannot be recorded, so it must not be carried out."""
 
-    def __init__(self, places: str, size: int) -> None:
+    def __init__(self, places: str, size: int, most: int = MAX_BLOB) -> None:
         super().__init__(
-            f"the plan for {places} takes {size} bytes, more than the {MAX_BLOB} that one record may have; "
+            f"the plan for {places} takes {size} bytes, more than the {most} that one record may have; "
             "split the gang"
         )
 
@@ -145,10 +150,12 @@ def mark(epoch: int, attempt: int, place: Place) -> str:
 
 def encode(plan: Plan) -> Object:
     """The GangPlan object; raises `PlanTooLarge`."""
-    blob = _pack(plan)
-    if len(blob) > MAX_BLOB:
-        what = f"{len(plan.remade)} pods" if plan.remade else f"{len(plan.nodes)} places"
-        raise PlanTooLarge(what, len(blob))
+    body = _pack(plan)
+    blob = base64.b64encode(zlib.compress(body, 6)).decode()
+    for size, most in ((len(blob), MAX_BLOB), (len(body), MAX_BODY)):
+        if size > most:
+            what = f"{len(plan.remade)} pods" if plan.remade else f"{len(plan.nodes)} places"
+            raise PlanTooLarge(what, size, most)
     return {
         "apiVersion": kinds.GANG_PLAN.api_version,
         "kind": kinds.GANG_PLAN.kind,
@@ -158,36 +165,88 @@ def encode(plan: Plan) -> Object:
 
 
 def decode(obj: GangPlan) -> Plan:
-    """The plan in an object; raises ValueError if it is none of ours."""
+    """The plan in an object; raises ValueError for whatever is no plan of ours."""
     try:
-        body: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(obj.spec.blob)))
+        body = _BODY.decode(_inflated(base64.b64decode(obj.spec.blob)))
         return Plan(
-            gang=GangId(body["gang"]),
+            gang=GangId(body.gang),
             record=obj.spec.gang,
             namespace=obj.metadata.namespace,
             epoch=obj.spec.epoch,
             attempt=obj.spec.attempt,
-            nodes=_unpack_places(body["places"], body["nodes"]),
-            pods=_unpack_pods(body["pods"]),
+            nodes=_unpack_places(body.places, body.nodes),
+            pods=_unpack_pods(body.pods),
             victims=tuple(
                 Leaving(
-                    GangId(gang),
-                    OwnerRef(*owner) if owner else None,
-                    tuple(PodRef(namespace, name, PodId(uid)) for namespace, name, uid in pods),
-                    bool(whole),
-                    *why,
+                    GangId(victim.gang),
+                    OwnerRef(*victim.owner) if victim.owner else None,
+                    tuple(PodRef(namespace, name, PodId(uid)) for namespace, name, uid in victim.pods),
+                    victim.whole,
+                    victim.at,
+                    victim.work_lost,
+                    victim.reclaimed,
                 )
-                for gang, owner, pods, whole, *why in body["victims"]
+                for victim in body.victims
             ),
-            remade=tuple(Remade(PodId(uid), pod) for uid, pod in body.get("remade", ())),
-            why=body.get("why", ""),
+            remade=tuple(_remade(uid, pod) for uid, pod in body.remade),
+            why=body.why,
             uid=obj.metadata.uid,
         )
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (*UNREADABLE, zlib.error) as error:
         raise ValueError(f"GangPlan {obj.key}: {error}") from error
 
 
-def _pack(plan: Plan) -> str:
+#: An index of places or nodes, or a number of them; seconds since the epoch that are a date.
+_Index = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Date = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+
+
+class _Leaving(msgspec.Struct, array_like=True):
+    """A victim as it is recorded. Earlier versions ended after `whole`."""
+
+    gang: str
+    owner: tuple[str, str, str, str, str] | None
+    pods: list[tuple[str, str, str]]
+    whole: bool
+    at: _Date = 0.0
+    work_lost: _Amount = 0.0
+    reclaimed: bool = False
+
+
+class _Body(msgspec.Struct):
+    """What is in the blob."""
+
+    gang: str
+    nodes: list[str]
+    #: by pod set, runs: first index, how many, number of the node
+    places: dict[str, list[tuple[_Index, _Index, _Index]]]
+    #: by pod set, runs of indexes, and the uids
+    pods: dict[str, tuple[list[tuple[_Index, _Index]], str | list[str]]]
+    victims: list[_Leaving]
+    remade: list[tuple[str, Object]] = []
+    why: str = ""
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def _inflated(blob: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    text = inflate.decompress(blob, MAX_BODY)
+    if not inflate.eof:
+        raise ValueError(f"is cut off, or has more than {MAX_BODY} bytes")
+    return text
+
+
+def _remade(uid: str, pod: Object) -> Remade:
+    name = pod["metadata"]["name"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a pod that is to be made anew has the name {name!r}")
+    return Remade(PodId(uid), pod)
+
+
+def _pack(plan: Plan) -> bytes:
     names = sorted(set(plan.nodes.values()))
     number = {name: i for i, name in enumerate(names)}
     places: dict[str, list[list[int]]] = {}  # pod set → runs [first index, how many, node]
@@ -225,8 +284,7 @@ def _pack(plan: Plan) -> str:
     }
     if plan.remade:
         body |= {"remade": [(pod.uid, pod.body) for pod in plan.remade], "why": plan.why}
-    text = json.dumps(body, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+    return msgspec.json.encode(body)
 
 
 def _pack_pods(pods: Mapping[Place, PodId]) -> dict[str, list[Any]]:
@@ -245,7 +303,10 @@ def _pack_pods(pods: Mapping[Place, PodId]) -> dict[str, list[Any]]:
     return packed
 
 
-def _unpack_pods(packed: Mapping[str, list[Any]]) -> dict[Place, PodId]:
+def _unpack_pods(
+    packed: Mapping[str, tuple[list[tuple[int, int]], str | list[str]]],
+) -> dict[Place, PodId]:
+    _bound(count for runs, _ in packed.values() for _, count in runs)
     pods: dict[Place, PodId] = {}
     for pod_set, (runs, uids) in packed.items():
         if isinstance(uids, str):
@@ -255,10 +316,18 @@ def _unpack_pods(packed: Mapping[str, list[Any]]) -> dict[Place, PodId]:
     return pods
 
 
-def _unpack_places(places: Mapping[str, list[list[int]]], names: list[str]) -> dict[Place, NodeName]:
+def _unpack_places(
+    places: Mapping[str, list[tuple[int, int, int]]], names: list[str]
+) -> dict[Place, NodeName]:
+    _bound(count for runs in places.values() for _, count, _ in runs)
     return {
         Place(pod_set, first + i): NodeName(names[node])
         for pod_set, runs in places.items()
         for first, count, node in runs
         for i in range(count)
     }
+
+
+def _bound(counts: Iterable[int]) -> None:
+    if (total := sum(counts)) > MOST_PLACES:
+        raise ValueError(f"has {total} places; a gang has at most {MOST_PLACES}")

@@ -67,6 +67,8 @@ def gpu_device(meta: ObjectMeta) -> int | None:
 
 def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
     """Invalid, if a mark on the object, or on its pods themselves, cannot be honoured."""
+    if meta.unreadable:
+        return Gate(Code.INVALID, f"cannot be read: {meta.unreadable}")
     gang = mark(meta, names.GANG)
     if gang not in (None, "true", "false"):
         return Gate(Code.INVALID, f'{names.GANG} is {gang!r}; write "true" or "false"')

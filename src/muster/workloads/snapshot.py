@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
+from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.fields import InvalidObject, convert
 from muster.kube.decode import object_decoder
 from muster.workloads import source
@@ -211,13 +211,10 @@ class _Reading:
     def _convert(self, kind: AnyKind, value: Object, at: _WHERE) -> None:
         try:
             resource = convert(value, kind.type)
-        except InvalidObject:
-            try:
-                resource = convert(without_nulls(value), kind.type)
-            except InvalidObject as error:
-                for each in error.errors:
-                    self._fault((*at, *each.path), f"{kind.kind} {_name(value)}: {each}")
-                return
+        except InvalidObject as error:
+            for each in error.errors:
+                self._fault((*at, *each.path), f"{kind.kind} {_name(value)}: {each}")
+            return
         self._add(kind, resource, at)
 
     def _add(self, kind: AnyKind, resource: Resource, at: _WHERE) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from muster.api.base import Object
+from muster.api.fields import InvalidObject
 from muster.api.rules.job import default, validate
 
 UID = "0b1e"
@@ -35,6 +36,11 @@ def changes(change: Any, **spec: Any) -> list[str]:  # Any: a function that edit
 
 def indexed(**spec: Any) -> Object:
     return job(**{"completionMode": "Indexed", "completions": 5, **spec})
+
+
+def test_numbers_have_kubernetes_types() -> None:
+    with pytest.raises(InvalidObject, match=r"spec.completions: Expected `int` <= 2147483647"):
+        errors(job(completions=2**31))
 
 
 def test_defaults() -> None:
@@ -96,7 +102,7 @@ ON_CONDITION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarg
     [
         (job(parallelism=-1), "spec.parallelism: Invalid value: -1"),
         (job(completions=-1), "spec.completions: Invalid value: -1"),
-        (job(completions=2**31), "spec.completions: Invalid value: 2147483648"),
+        (job(activeDeadlineSeconds=2**31), "spec.activeDeadlineSeconds: Invalid value: 2147483648"),
         (job(backoffLimit=-1), "spec.backoffLimit: Invalid value: -1"),
         (job(activeDeadlineSeconds=-1), "spec.activeDeadlineSeconds: Invalid value: -1"),
         (job(ttlSecondsAfterFinished=-1), "spec.ttlSecondsAfterFinished: Invalid value: -1"),

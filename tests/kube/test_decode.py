@@ -1,0 +1,100 @@
+"""What a server answers is read whatever it holds; what cannot be read is left out, and named."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.fields import MOST_NESTED
+from muster.api.kinds import JOB, POD, POD_GROUP_X
+from muster.kube.decode import decode, decode_event, decode_list
+
+NAME = {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
+DEEP = 100_000
+
+
+def encoded(obj: Any) -> bytes:
+    return msgspec.json.encode(obj)
+
+
+def test_a_bookmark_of_pods_as_real_servers_send_it() -> None:
+    bookmark = (
+        b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","creationTimestamp":null},'
+        b'"spec":{"containers":null},"status":{}}'
+    )
+    event = decode_event(b'{"type":"BOOKMARK","object":' + bookmark + b"}")
+    pod = decode(POD, event.object)
+    assert (event.type, pod.metadata.resource_version, pod.metadata.unreadable) == ("BOOKMARK", "7", "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"minMember": 10**19}, "spec.minMember: Expected `int` <= 2147483647, got 10000000000000000000"),
+        ({"minMember": "3"}, 'spec.minMember: Expected `int`, got `str`, got "3"'),
+        ({"minMember": 2.5}, "spec.minMember: Expected `int`, got `float`, got 2.5"),
+        (
+            {"minResources": {"cpu": []}},
+            'spec.minResources: Expected `int | float | str`, got `array`, got {"cpu":[]}',
+        ),
+        ("x", 'spec: Expected `object`, got `str`, got "x"'),
+    ],
+)
+def test_a_field_that_cannot_be_read_is_left_out_and_named_with_its_value(spec: Any, told: str) -> None:
+    group = decode(POD_GROUP_X, encoded({"metadata": NAME, "spec": spec}))
+    assert group.key == "ns/x"
+    assert group.metadata.unreadable == told
+    assert group.spec.min_member == 0
+
+
+def test_all_else_of_a_damaged_object_is_there() -> None:
+    containers = [{"name": "a", "ports": [{"hostPort": 2**40}]}, {"image": "no name"}, {"name": "b"}]
+    body = {"metadata": NAME, "spec": {"nodeName": "n", "priority": 2**31, "containers": containers}}
+    pod = decode(POD, encoded(body))
+    assert pod.spec.node_name == "n"
+    assert [container.name for container in pod.spec.containers] == ["a", "b"]
+    assert pod.metadata.unreadable == "spec.priority: Expected `int` <= 2147483647, got 2147483648"
+
+
+def test_more_faults_than_anybody_would_look_for() -> None:
+    body = {"metadata": {**NAME, "finalizers": 1}, "spec": {"tolerations": [{"key": 1}] * 1000}}
+    pod = decode(POD, encoded(body))
+    assert pod.key == "ns/x"
+    assert pod.metadata.unreadable
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[]", b"1", b"{", b"", b'{"metadata": 1}', b'{"metadata": {"name": 5}}', b'{"metadata": []}']
+)
+def test_what_is_no_object_in_particular_is_refused(raw: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode(POD, raw)
+
+
+def nested(depth: int) -> bytes:
+    return b'{"x":[' * (depth // 2) + b'"]}\\"[{"' + b"]}" * (depth // 2)
+
+
+@pytest.mark.parametrize("depth", [MOST_NESTED - 10, MOST_NESTED + 10, 900, DEEP])
+def test_depth_is_no_matter(depth: int) -> None:
+    """Of unknown fields, and of parts that are passed on as they are."""
+    body = b'{"metadata":%b,"unknown":%b,"spec":{"parallelism":3,"template":%b}}'
+    raw = body % (encoded(NAME), nested(depth), nested(depth))
+    event = decode_event(b'{"type":"ADDED","object":%b}' % raw)
+    listed = decode_list(JOB, b'{"items":[%b,{"metadata":{"name":"y"}}],"metadata":{}}' % raw)
+    for job in (decode(JOB, raw), decode(JOB, event.object), listed.items[0]):
+        assert (job.key, job.spec.parallelism) == ("ns/x", 3)
+    assert listed.items[1].key == "y"
+
+
+def test_one_damaged_object_of_a_list_costs_no_other() -> None:
+    items = [{"metadata": {"name": f"x{i}"}, "spec": {"minMember": 10 ** (5 * i)}} for i in range(4)]
+    found = decode_list(POD_GROUP_X, encoded({"items": items, "metadata": {"resourceVersion": "9"}}))
+    assert found.metadata.resource_version == "9"
+    assert [group.key for group in found.items] == ["x0", "x1", "x2", "x3"]
+    assert [bool(group.metadata.unreadable) for group in found.items] == [False, False, True, True]
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    pod = decode(POD, b'{"metadata":{"name":"x","labels":{"a":"\xff"}}}')
+    assert pod.metadata.labels == {"a": "�"}

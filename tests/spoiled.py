@@ -1,0 +1,137 @@
+"""Objects in which one place or several, anywhere, hold something that does not belong there.
+
+`spoiled` takes a `choose`, so that hypothesis can draw and shrink, and a seeded generator can go on and on.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+#: One of a sequence. Any: of whatever it holds
+Choose = Callable[[Sequence[Any]], Any]
+
+
+def nested(depth: int) -> Any:
+    """A list in a map in a list, so deep."""
+    value: Any = "x"
+    for level in range(depth):
+        value = [value] if level % 2 else {"x": value}
+    return value
+
+
+NUMBERS: Final[list[Any]] = [
+    0,
+    -1,
+    1,
+    2**31 - 1,
+    -(2**31),
+    2**31,
+    2**32 + 1,
+    2**63 - 1,
+    -(2**63),
+    2**63,
+    10**19,
+    10**300,
+    1.5,
+    1e308,
+    -0.0,
+    49_999,
+    50_001,
+    3_000_017,
+]
+TEXTS: Final[list[Any]] = [
+    "",
+    "x",
+    "-1",
+    "0",
+    "1",
+    "3-1",
+    "0-4000000000",
+    "1,1",
+    "true",
+    "False",
+    "²",
+    "٣",
+    "é\0",
+    "9" * 19,
+    "9" * 400,
+    "9" * 5000,
+    "1e999",
+    "-1e-999",
+    "8Ei",
+    "9" * 400 + "%",
+    "120%",
+    "-5%",
+    "nan",
+    "inf",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "0001-01-01T00:00:00+14:00",
+    "2026-01-01T00:00:00",
+    "999999999d",
+    "36500d",
+    "../../../etc",
+    "/",
+    "a/b/c",
+    "NotIn",
+    "Gt",
+    "*",
+    "{}",
+    "[]",
+    "[[" * 2000,
+    '["ns/x"]',
+    "{" * 90 + "}" * 90,
+    "x" * 300,
+]
+LISTS: Final[list[Any]] = [[], [None], ["x"], [[]], [{}], [2**70], ["x"] * 3]
+MAPS: Final[list[Any]] = [
+    {},
+    {"x": None},
+    {"x": {}},
+    {"x": ["y"]},
+    {"a b": "c"},
+    {"name": 1},
+    {"name": "x"},
+    {"name": ""},
+    {"": ""},
+    {"x": 2**70},
+    {"cpu": "9" * 30},
+    {"cpu": -1},
+    {"nvidia.com/gpu": "8Ei"},
+    {"matchLabels": {"x": "y"}},
+]
+STRANGE: Final[list[Any]] = [
+    None,
+    True,
+    False,
+    *NUMBERS,
+    *TEXTS,
+    *LISTS,
+    *MAPS,
+    nested(60),
+    nested(200),
+    nested(900),
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in inner:
+        yield from places(child, (*path, key))
+
+
+def spoiled(valid: Any, choose: Choose, strange: Sequence[Any] = STRANGE, times: int = 1) -> Any:
+    """A copy of a JSON value with strange ones in its places: anywhere, at one of `times` places."""
+    result = copy.deepcopy(valid)
+    for _ in range(times):
+        path = choose(list(places(result)))
+        value = choose(strange)
+        if not path:
+            return value
+        at = result
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+    return result
