@@ -75,6 +75,21 @@ def test_every_taint_needs_a_toleration_except_preferences() -> None:
     assert not obstacle(shape(tolerations=(Toleration("a"),)), node("n1", taints=taints))
 
 
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration(), True),
+        (Toleration("node.kubernetes.io/unschedulable"), True),
+        (Toleration("node.kubernetes.io/unschedulable", None, Effect.NO_SCHEDULE), True),
+        (Toleration("node.kubernetes.io/unschedulable", None, Effect.NO_EXECUTE), False),
+        (Toleration("dedicated"), False),
+    ],
+)
+def test_a_pod_may_tolerate_a_cordon(toleration: Toleration, tolerated: bool) -> None:
+    found = obstacle(shape(tolerations=(toleration,)), node("n1", cordoned=True))
+    assert found == (Obstacle.NONE if tolerated else Obstacle.CORDON)
+
+
 def test_all_obstacles_are_told() -> None:
     found = obstacle(shape(selector={"zone": "b"}), node("n1", labels=LABELS, cordoned=True, ready=False))
     assert found == Obstacle.SELECTOR | Obstacle.CORDON | Obstacle.NOT_READY

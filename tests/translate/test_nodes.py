@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.api.base import Object
 from muster.api.core_v1 import Node
@@ -31,6 +32,29 @@ def test_allocatable_is_the_capacity_rounded_down() -> None:
         capacity=(("cpu", 3500), ("memory", 1), ("pods", 110)),
         labels=(("a", "1"), ("b", "2")),
     )
+
+
+def test_a_node_that_states_its_capacity_alone_can_use_all_of_it() -> None:
+    bare = msgspec.convert({"status": {"capacity": {"cpu": 8, "pods": 110}}}, Node)
+    assert node_changed(bare).capacity == (("cpu", 8000), ("pods", 110))
+
+
+@pytest.mark.parametrize(
+    ("key", "fields", "told"),
+    [
+        ("node.kubernetes.io/unschedulable", {"unschedulable": True}, False),
+        ("node.kubernetes.io/unschedulable", {}, True),
+        ("node.kubernetes.io/not-ready", {"ready": "False"}, False),
+        ("node.kubernetes.io/unreachable", {"ready": "Unknown"}, False),
+        ("node.kubernetes.io/not-ready", {}, True),
+        ("node.kubernetes.io/disk-pressure", {"ready": "False", "unschedulable": True}, True),
+    ],
+)
+def test_a_taint_that_repeats_a_state_is_no_obstacle_of_its_own(
+    key: str, fields: dict[str, Any], told: bool
+) -> None:
+    found = node_changed(node(taints=[{"key": key}], **fields)).taints
+    assert found == ((Taint(key, "", Effect.NO_SCHEDULE),) if told else ())
 
 
 def test_cordon_and_taints() -> None:

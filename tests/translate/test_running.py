@@ -64,6 +64,40 @@ def test_the_object_beats_its_pods() -> None:
     assert said(meta(preemptible="true"), meta(preemptible="false")).preemptible
 
 
+DISABLED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
+QUOTA = {"quota.scheduling.koordinator.sh/preemptible": "false"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "preemptible"),
+    [
+        (DISABLED, False),
+        (QUOTA, False),
+        ({key: "false" for key in DISABLED}, True),
+        ({key: "true" for key in QUOTA}, True),
+    ],
+)
+def test_pods_that_koordinator_never_preempts_are_no_victims(
+    labels: dict[str, str], preemptible: bool
+) -> None:
+    """One of them is enough, whatever its group says, and whatever else it says itself."""
+    one = ObjectMeta(name="p", labels=labels)
+    assert said(ObjectMeta(name="g"), one, ObjectMeta(name="q")).preemptible is preemptible
+    assert said(meta(preemptible="true"), one).preemptible is preemptible
+    broken = ObjectMeta(name="p", labels=labels, annotations={names.CHECKPOINT: "often"})
+    assert said(ObjectMeta(name="g"), broken).preemptible is preemptible
+    spec = {"metadata": {"labels": labels}, "spec": pod_spec()}
+    templated = job(gang="true", template=spec, parallelism=1)
+    for key, objects in (
+        (GroupKey(Dialect.POD, "ns", "a"), [pod(labels=labels)]),
+        (GroupKey(Dialect.JOB, "ns", "j"), [templated]),
+        (GroupKey(Dialect.JOBSET, "ns", "s"), [jobset(jobs={"w": {"template": spec}})]),
+    ):
+        group = read(key, world(*objects))
+        assert group is not None
+        assert group.gang.preemptible is preemptible
+
+
 @pytest.mark.parametrize(
     ("marks", "message"),
     [

@@ -1,7 +1,7 @@
 """Koordinator: its network topology (`scheduling.koordinator.sh/v1alpha1`) and its annotations on groups.
 
 Source: koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go and
-apis/extension/{coscheduling,network_topology}.go.
+apis/extension/{coscheduling,network_topology,elastic_quota,preemption}.go.
 """
 
 from typing import Final
@@ -23,6 +23,12 @@ BY_NAME: Final = ("pod-group.scheduling.sigs.k8s.io/name", "gang.scheduling.koor
 MIN_AVAILABLE: Final = (
     "pod-group.scheduling.sigs.k8s.io/min-available",
     "gang.scheduling.koordinator.sh/min-available",
+)
+
+#: Labels of pods that are never victims.
+NOT_PREEMPTIBLE: Final = (
+    ("scheduling.koordinator.sh/disable-preemptible", "true"),
+    ("quota.scheduling.koordinator.sh/preemptible", "false"),
 )
 
 #: The one ClusterNetworkTopology that is read.

@@ -1,8 +1,8 @@
 """Which nodes a pod may run on at all: a boolean mask per constraint, kept up to date.
 
-A node is eligible if it is ready, not cordoned, carries every label of the selector, satisfies one
-term of the required node affinity and one of the node affinity of each volume, and has no NoSchedule or
-NoExecute taint that is not tolerated. Operators are Kubernetes' own (`labels.py`); a term without
+A node is eligible if it is ready, not cordoned (or the pod tolerates the taint of cordoned nodes), carries
+every label of the selector, satisfies one term of the required node affinity and one of the node affinity of
+each volume, and has no NoSchedule or NoExecute taint that is not tolerated. Operators are Kubernetes' own (`labels.py`); a term without
 requirements matches no node.
 
 PreferNoSchedule taints and preferred node affinity keep nothing off; they rank nodes: those with fewer
@@ -37,6 +37,10 @@ _Constraint = tuple[
 ]
 #: What one PreferNoSchedule taint counts in a rank: more than all weights (at most 100 each) together.
 _TAINT: Final = 2**20
+
+
+#: The taint that stands for a cordon, and by which a pod tolerates one.
+UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
 
 
 class Obstacle(IntFlag):
@@ -120,7 +124,7 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
             found |= Obstacle.VOLUME
     if node.taints and untolerated(shape, node):
         found |= Obstacle.TAINT
-    if node.cordoned:
+    if node.cordoned and not _tolerated(UNSCHEDULABLE, shape.tolerations):
         found |= Obstacle.CORDON
     if not node.ready:
         found |= Obstacle.NOT_READY

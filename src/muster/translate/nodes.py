@@ -1,8 +1,11 @@
 """A Node object → what the core is told about it."""
 
+from typing import Final
+
 from muster.api.base import is_true
-from muster.api.core_v1 import Node
+from muster.api.core_v1 import Node, Quantities
 from muster.api.quantity import capacity
+from muster.core.eligibility import UNSCHEDULABLE
 from muster.core.events import NodeChanged
 from muster.core.gang import Effect, NodeName, Taint
 
@@ -10,16 +13,20 @@ from muster.core.gang import Effect, NodeName, Taint
 def node_changed(node: Node) -> NodeChanged:
     """Allocatable as capacity, rounded down. A node without a Ready condition is not ready.
 
-    A resource whose quantity cannot be read counts as absent: capacity is never made up.
+    A resource whose quantity cannot be read counts as absent: capacity is never made up. Taints by which
+    Kubernetes repeats that a node is cordoned or not ready are left out: a pod may start there once it is
+    not, whatever the pod tolerates.
     """
     amounts = []
-    for resource, quantity in sorted(node.status.allocatable.items()):
+    for resource, quantity in sorted(allocatable(node).items()):
         try:
             amount = capacity(resource, quantity)
         except ValueError:
             continue
         if amount > 0:
             amounts.append((resource, amount))
+    ready = is_true(node.status.conditions, "Ready")
+    repeated = (() if ready else _NOT_READY) + ((UNSCHEDULABLE.key,) if node.spec.unschedulable else ())
     return NodeChanged(
         name=NodeName(node.metadata.name),
         capacity=tuple(amounts),
@@ -27,11 +34,18 @@ def node_changed(node: Node) -> NodeChanged:
         taints=tuple(
             Taint(taint.key, taint.value, _EFFECTS[taint.effect])
             for taint in node.spec.taints
-            if taint.effect in _EFFECTS
+            if taint.effect in _EFFECTS and taint.key not in repeated
         ),
         cordoned=node.spec.unschedulable,
-        ready=is_true(node.status.conditions, "Ready"),
+        ready=ready,
     )
 
 
+def allocatable(node: Node) -> Quantities:
+    """What pods may use: all that the node has, where it states nothing else, as the API server defaults it."""
+    return node.status.allocatable or node.status.capacity
+
+
+#: Keys of the taints of nodes that are not ready.
+_NOT_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EFFECTS = {effect.value: effect for effect in Effect}

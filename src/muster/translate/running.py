@@ -1,8 +1,11 @@
 """What people say about the run of a job: how long it takes, what ending it costs, whether it may be ended.
 
 The marks of docs/names.md, read from the job object or group, which speaks for all, or else from its pods or
-their templates. Where pods say different things, the most careful of them counts: nobody is
+their templates. Where pods say different things, the most careful of them counts: no gang is
 ended because one pod of ten forgot to say no. A value that cannot be read is refused, not guessed at.
+
+A pod that Koordinator would never preempt is no victim here either, and so its whole gang is none, whatever
+its own object says.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +17,7 @@ from muster import names
 from muster.api import duration
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
+from muster.api.koordinator_v1alpha1 import NOT_PREEMPTIBLE
 from muster.core.gang import Code, Gang, Gate
 
 T = TypeVar("T")
@@ -29,6 +33,8 @@ class Run:
     checkpoint_every: float | None = None
     checkpointed: float | None = None
     estimate: float | None = None
+    #: by Koordinator's labels: never a victim
+    spared: bool | None = None
     refusal: Gate | None = None
 
 
@@ -37,8 +43,9 @@ SILENT = Run()
 
 def run(meta: ObjectMeta) -> Run:
     """What this object says about its run."""
+    spared = any(meta.labels.get(key) == value for key, value in NOT_PREEMPTIBLE) or None
     if not any(key in found for found in (meta.labels, meta.annotations) for key in _KEYS):
-        return SILENT
+        return Run(spared=True) if spared else SILENT
     try:
         checkpoint = mark(meta, names.CHECKPOINT)
         every, at = _checkpoint(checkpoint) if checkpoint is not None else (None, None)
@@ -49,9 +56,10 @@ def run(meta: ObjectMeta) -> Run:
             estimate=_seconds(meta, names.RUN_TIME),
             checkpoint_every=every,
             checkpointed=at,
+            spared=spared,
         )
     except ValueError as error:
-        return Run(refusal=Gate(Code.INVALID, str(error)))
+        return Run(spared=spared, refusal=Gate(Code.INVALID, str(error)))
 
 
 def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
@@ -65,7 +73,7 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
     return replace(
         gang,
         gate=gate,
-        preemptible=said.preemptible is not False,
+        preemptible=said.preemptible is not False and not said.spared,
         min_run_time=said.min_run_time or 0.0,
         restart_cost=said.restart_cost or 0.0,
         checkpoint_every=said.checkpoint_every,
@@ -110,6 +118,7 @@ def _most_careful(said: list[Run]) -> Run:
         estimate=_least(max, (one.estimate for one in said)),
         checkpoint_every=_least(max, (one.checkpoint_every for one in said)),
         checkpointed=_least(min, (one.checkpointed for one in said)),
+        spared=_least(max, (one.spared for one in said)),
         refusal=next((one.refusal for one in said if one.refusal is not None), None),
     )
 

@@ -17,7 +17,8 @@ def unreadable(resource: Resource) -> Iterator[FieldError]:
     """Of nodes and pods, those that are no quantities, or negative."""
     match resource:
         case Node():
-            yield from _wrong(resource.status.allocatable, ("status", "allocatable"))
+            field = "allocatable" if resource.status.allocatable else "capacity"
+            yield from _wrong(getattr(resource.status, field), ("status", field))
         case Pod(spec=spec):
             for field, containers in (
                 ("containers", spec.containers),
