@@ -104,6 +104,11 @@ def test_pods_of_a_group_are_placed_together() -> None:
     assert found.proposed == 1
 
 
+def test_pods_of_a_group_without_a_minimum_start_as_there_is_room() -> None:
+    proposed = [pod_group("g", 0), pod("a", 3, group="g"), pod("b", 3, group="g")]
+    assert brief(ask(proposed, node("n-0"))) == [("default/g", "place", {"default/a": "n-0"})]
+
+
 def test_or_none_of_them_with_the_reason() -> None:
     proposed = [pod_group("g", 2), pod("a", 3, group="g"), pod("b", 3, group="g")]
     found = ask(proposed, node("n-0"), node("n-1"), pod("old", 2, node="n-1"))
@@ -345,13 +350,12 @@ def test_what_cannot_be_used_of_a_snapshot_is_noted_and_the_rest_is_planned() ->
     ]
 
 
-@pytest.mark.parametrize("minimum", [0, -1])
-def test_a_group_that_asks_for_nobody_is_invalid(minimum: int) -> None:
-    found = ask([], node("n-0"), pod_group("g", minimum), pod("p", 1, group="g"))
+def test_a_group_whose_minimum_is_below_none_is_invalid() -> None:
+    found = ask([], node("n-0"), pod_group("g", -1), pod("p", 1, group="g"))
     ((gang, outcome, _),) = brief(found)
     assert (gang, outcome) == ("default/g", "invalid")
     assert found.decisions[0].reason is not None
-    assert found.decisions[0].reason["message"].startswith(f"spec.minMember is {minimum}; write how many")
+    assert found.decisions[0].reason["message"].startswith("spec.minMember is -1; write how many")
 
 
 def test_what_another_scheduler_decides_about_is_noted() -> None:

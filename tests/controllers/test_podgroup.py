@@ -40,16 +40,12 @@ def test_phases(before: str, counts: Counts, after: str) -> None:
     assert next_phase(before, counts, 3) == after
 
 
-def test_a_group_without_a_minimum_stays_pending() -> None:
-    assert next_phase("Pending", Counts(3, 0, 0, 0, 0), 0) == "Pending"
-
-
 class Cluster:
     """A server in memory, and the controller run on what it holds."""
 
-    def __init__(self, kind: AnyKind) -> None:
+    def __init__(self, kind: AnyKind, minimum: int = 2) -> None:
         self.kind, self.controller, self.memory = kind, controller(kind), Memory(lambda: START)
-        self.memory.create(kind, "ns", {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
+        self.memory.create(kind, "ns", {"metadata": {"name": "g"}, "spec": {"minMember": minimum}})
 
     def pod(self, name: str, phase: str = "Pending", node: str = "", owners: Sequence[str] = ()) -> None:
         references: list[Object] = [
@@ -113,6 +109,16 @@ def test_the_way_of_a_group(cluster: Cluster) -> None:
     status = cluster.status
     assert (status.scheduled, status.running, status.succeeded, status.failed) == (2, 0, 2, 0)
     assert status.schedule_start_time == START + timedelta(seconds=1), "set once"
+
+
+def test_a_group_without_a_minimum_goes_by_its_first_pod() -> None:
+    cluster = Cluster(POD_GROUP_SIGS, minimum=0)
+    assert cluster.settle() == ["Pending"]
+    cluster.pod("a")
+    assert cluster.settle() == ["PreScheduling", "Scheduling"]
+    cluster.phase("a", "Running")
+    cluster.memory.patch(POD, "ns", "a", {"spec": {"nodeName": "n"}})
+    assert cluster.settle() == ["Running"]
 
 
 def test_a_pod_that_failed_and_was_retried_leaves_the_group_running(cluster: Cluster) -> None:

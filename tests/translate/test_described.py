@@ -126,7 +126,7 @@ def test_one_may_have_a_podgroup_and_the_other_not() -> None:
             Code.INVALID,
             f"pod x: {LEAST} is ''; write how many pods must run together",
         ),
-        ([member("x", least="0")], Code.INVALID, f"pod x: {LEAST} is '0'; write how many pods must run"),
+        ([member("x", least="two")], Code.INVALID, f"pod x: {LEAST} is 'two'; write how many pods must run"),
         ([member("x", least="-2")], Code.INVALID, f"pod x: {LEAST} is '-2'; write how many"),
         ([member("x", least="9" * 90)], Code.INVALID, f"pod x: {LEAST} is '{'9' * 80}'; write how many"),
         (

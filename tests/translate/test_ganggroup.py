@@ -45,6 +45,19 @@ def test_one_gang_with_a_minimum_for_each() -> None:
     assert len(group.members) == 4
 
 
+def test_one_of_several_groups_may_have_no_minimum() -> None:
+    """Its pods are not waited for, and join as there is room; the gang is over when the others are."""
+    master, worker = one_of("master", 1), one_of("worker", 0)
+    alone = the_gang(master, worker, grouped("m", "master"))
+    assert (alone.gang.gate, alone.gang.min_count) == (None, 1)
+    pods = (grouped("w", "worker"), grouped("v", "worker", spec=pod_spec(2)))
+    both = the_gang(master, worker, grouped("m", "master"), *pods)
+    sets = sorted((one.name.rpartition("-")[0], one.count, one.min_count) for one in both.gang.pod_sets)
+    assert (both.gang.gate, both.gang.min_count) == (None, 1)
+    assert sets == [("master@ns", 1, 1), ("worker@ns", 1, 0), ("worker@ns", 1, 0)]
+    assert the_gang(master, worker, grouped("m", "master", node="n", phase="Succeeded")).finished
+
+
 def test_equal_pods_of_two_groups_are_two_sets() -> None:
     group = the_gang(one_of("master", 1), one_of("worker", 1), grouped("m", "master"), grouped("w", "worker"))
     assert len({one.name for one in group.gang.pod_sets}) == 2

@@ -97,9 +97,9 @@ def test_a_pod_set_keeps_its_name_when_another_shape_comes() -> None:
         ),
         (1, [grouped("a"), grouped("b", spec=pod_spec(schedulingGates=[{"name": "x/y"}]))], None),
         (
-            0,
+            -1,
             [grouped("a")],
-            Gate(Code.INVALID, "spec.minMember is 0; write how many pods must run together"),
+            Gate(Code.INVALID, "spec.minMember is -1; write how many pods must run together"),
         ),
         (
             1,
@@ -206,6 +206,16 @@ def test_the_place_of_a_lost_member_waits_for_its_successor() -> None:
     refilled = the_gang(group, first, last, grouped("a-new"), before=again)
     assert places(refilled) == {"a": 0, "c": 2, "a-new": 1}
     assert refilled.gang == whole.gang
+
+
+def test_without_a_minimum_any_pod_starts_by_itself() -> None:
+    """`minMember: 0`, or none at all."""
+    group = the_gang(pod_group(minimum=0), grouped("a"), grouped("b", spec=pod_spec(2)))
+    assert (group.gang.gate, group.gang.min_count, group.finished) == (None, 1, False)
+    assert [one.min_count for one in group.gang.pod_sets] == [0, 0]
+    nothing = the_gang(pod_group(minimum=0))
+    assert (nothing.gang.gate, nothing.finished) == (Gate(Code.MEMBERS_MISSING, "0 of 1 pods exist"), False)
+    assert the_gang(pod_group(minimum=0), grouped("a", node="n", phase="Succeeded")).finished
 
 
 def test_of_several_lost_members_as_many_are_awaited_as_the_minimum_lacks() -> None:

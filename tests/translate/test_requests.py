@@ -2,11 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.api.base import Object
-from muster.translate.requests import requests
-from tests.translate.cluster import spec
+from muster.api.core_v1 import Pod
+from muster.core.gang import PodId
+from muster.translate.pods import pod_bound
+from muster.translate.requests import as_it_runs, requests
+from tests.translate.cluster import pod, spec
 
 
 def container(requests: Object | None = None, limits: Object | None = None, **fields: Any) -> Object:
@@ -84,3 +88,47 @@ def test_requests(pod: Object, expected: dict[str, int]) -> None:
 def test_what_is_no_quantity_is_an_error_that_shows_it() -> None:
     with pytest.raises(ValueError, match="'lots' is not a quantity"):
         requests(spec({"containers": [container({"cpu": "lots"})]}))
+
+
+def resized(
+    asked: Object, allocated: Object, has: Object | None = None, *, reason: str = "", field: str = "container"
+) -> Pod:
+    """A pod on a node: what its spec asks for, what its node has set aside, and what it has."""
+    told = {"allocatedResources": allocated} | ({"resources": {"requests": has}} if has is not None else {})
+    policy = "Always" if field == "initContainer" else ""
+    spec: Object = {"nodeName": "n", f"{field}s": [container(asked, restartPolicy=policy)]}
+    status: Object = {f"{field}Statuses": [{"name": "c", **told}]}
+    if field == "pod":
+        spec = {"nodeName": "n", "resources": {"requests": asked}, "containers": [container()]}
+        status = told
+    if reason:
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    return msgspec.convert({"metadata": {"uid": "u"}, "spec": spec, "status": status}, Pod)
+
+
+@pytest.mark.parametrize("field", ["container", "initContainer", "pod"])
+@pytest.mark.parametrize(
+    ("asked", "allocated", "has", "reason", "taken"),
+    [
+        ({"cpu": 2}, {"cpu": 1}, {"cpu": 1}, "", {"cpu": 2000}),
+        ({"cpu": 1}, {"cpu": 2}, None, "", {"cpu": 2000}),
+        ({"cpu": 1}, {"cpu": 1}, {"cpu": 2}, "", {"cpu": 2000}),
+        ({"cpu": 1, "memory": "2Gi"}, {"cpu": 2, "memory": "1Gi"}, None, "", {"cpu": 2000, "memory": 2048}),
+        ({"cpu": 9}, {"cpu": 1}, {"cpu": 2}, "Deferred", {"cpu": 9000}),
+        ({"cpu": 9}, {"cpu": 1}, {"cpu": 2}, "Infeasible", {"cpu": 2000}),
+        ({"cpu": 9}, {}, None, "Infeasible", {"cpu": 9000}),
+        ({"cpu": 1}, {"cpu": "many"}, None, "", {"cpu": 1000}),
+    ],
+)
+def test_a_pod_that_is_resized_takes_the_most_of_what_it_asks_for_and_has(
+    asked: Object, allocated: Object, has: Object | None, reason: str, taken: dict[str, int], field: str
+) -> None:
+    one = resized(asked, allocated, has, reason=reason, field=field)
+    bound = pod_bound(one)
+    assert (dict(bound.requests), list(bound.pods)) == (taken, [PodId("u")])
+
+
+def test_a_pod_that_is_not_resized_is_as_its_spec_says() -> None:
+    as_asked = resized({"cpu": 1}, {"cpu": 1}, {"cpu": 1})
+    assert as_it_runs(as_asked) is as_asked
+    assert as_it_runs(plain := pod()) is plain

@@ -73,8 +73,8 @@ QUOTA = {"quota.scheduling.koordinator.sh/preemptible": "false"}
     [
         (DISABLED, False),
         (QUOTA, False),
-        ({key: "false" for key in DISABLED}, True),
-        ({key: "true" for key in QUOTA}, True),
+        (dict.fromkeys(DISABLED, "false"), True),
+        (dict.fromkeys(QUOTA, "true"), True),
     ],
 )
 def test_pods_that_koordinator_never_preempts_are_no_victims(

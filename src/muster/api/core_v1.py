@@ -198,6 +198,9 @@ class ContainerStatus(Struct, frozen=True):
     image: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    #: what the node has set aside for it, and what it has, while it is resized in place (KEP-1287)
+    allocated_resources: Quantities = {}
+    resources: ResourceRequirements | None = None
 
 
 class PodStatus(Struct, frozen=True):
@@ -210,6 +213,9 @@ class PodStatus(Struct, frozen=True):
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
+    #: of the pod as a whole, where its spec states its resources so
+    allocated_resources: Quantities = {}
+    resources: ResourceRequirements | None = None
 
 
 class Pod(Resource, frozen=True):

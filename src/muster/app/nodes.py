@@ -12,6 +12,7 @@ from muster.kube.listing import everything
 from muster.names import GPU_PRODUCT
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
+from muster.translate.requests import as_it_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ async def fetch(client: Client) -> list[NodeView]:
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if not pod.terminal:
-            used[pod.spec.node_name].update(dict(asked(pod).shape.requests))
+            used[pod.spec.node_name].update(dict(asked(as_it_runs(pod)).shape.requests))
             used[pod.spec.node_name]["pods"] += 1
     return sorted((_view(node, dict(used[node.metadata.name])) for node in nodes), key=lambda view: view.name)
 

@@ -54,7 +54,7 @@ def controller(kind: AnyKind) -> Controller[Observed]:
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     """One step of the state machine; its own write brings the next one about."""
     group, pods = observed.group, observed.pods
-    status, least = group.status, group.spec.min_member
+    status, least = group.status, max(group.spec.min_member, 1)
     counts = Counts.of(pods)
     phase = next_phase(status.phase, counts, least)
     start = status.schedule_start_time
@@ -108,7 +108,7 @@ def next_phase(phase: str, counts: Counts, least: int) -> str:
     if not phase:
         return "Pending"
     if phase == "Pending":
-        return "PreScheduling" if counts.pods >= least > 0 else "Pending"
+        return "PreScheduling" if counts.pods >= least else "Pending"
     if not counts.pods:
         return "Pending"
     at_work = counts.running + counts.succeeded

@@ -36,7 +36,8 @@ def gang_of(pod: Pod) -> str:
 def told_by(pod: Pod) -> Described:
     """The gang as this pod, which describes one, describes it."""
     meta, minimum = pod.metadata, minimum_of(pod.metadata)
-    least = int(minimum) if minimum.isascii() and minimum.isdecimal() else 0
+    readable = minimum.isascii() and minimum.isdecimal() and len(minimum) <= len(str(_MOST))
+    least = int(minimum) if readable else -1
     return Described(
         metadata=ObjectMeta(
             name=gang_of(pod),
@@ -44,7 +45,7 @@ def told_by(pod: Pod) -> Described:
             creation_timestamp=meta.creation_timestamp,
             annotations={GROUPS: meta.annotations[GROUPS]} if GROUPS in meta.annotations else {},
         ),
-        spec=PodGroupSpec(min_member=least if least <= _MOST else 0),
+        spec=PodGroupSpec(min_member=least if least <= _MOST else -1),
         by=meta.name,
         minimum=minimum,
     )

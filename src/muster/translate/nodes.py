@@ -42,7 +42,7 @@ def node_changed(node: Node) -> NodeChanged:
 
 
 def allocatable(node: Node) -> Quantities:
-    """What pods may use: all that the node has, where it states nothing else, as the API server defaults it."""
+    """What pods may use: all that the node has, if it states nothing else. The API server's default."""
     return node.status.allocatable or node.status.capacity
 
 

@@ -34,7 +34,7 @@ from muster.core.gang import (
 from muster.names import GANG, GPU, GPU_SHARE
 from muster.translate import constraints
 from muster.translate.marks import gpu_device, gpu_share
-from muster.translate.requests import requests
+from muster.translate.requests import as_it_runs, requests
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
 
@@ -89,7 +89,7 @@ def pod_bound(
     pod: Pod, gang: GangId | None = None, place: Place | None = None, world: World | None = None
 ) -> PodsBound:
     """The event of a pod that `occupies` its node; without a gang it is a foreign pod's."""
-    shape = asked(pod, world).shape
+    shape = asked(as_it_runs(pod), world).shape
     return PodsBound(
         {PodId(pod.metadata.uid): place},
         node=NodeName(pod.spec.node_name),

@@ -1,5 +1,8 @@
 """What a pod takes from its node, by resource.
 
+While a pod is resized in place, it takes the most of what it asks for, what its node has set aside for it,
+and what it still has; of a resize that its node can never grant, what it asks for does not count (KEP-1287).
+
 Source: KEP-753 (sidecars), KEP-688 (overhead), KEP-2837 (pod-level resources), as in
 kubernetes/component-helpers, resource/helpers.go. Amounts stay exact until the end, where the sum
 is rounded up once. One `pods` per pod is not part of it: the core counts pods itself.
@@ -9,7 +12,18 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from muster.api.core_v1 import Container, PodSpec, Quantities, ResourceRequirements
+import msgspec
+
+from muster.api.base import condition
+from muster.api.core_v1 import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Quantities,
+    ResourceRequirements,
+)
 from muster.api.quantity import parse, unit
 from muster.core.gang import Amounts
 
@@ -23,6 +37,20 @@ def requests(spec: PodSpec) -> Amounts:
     total = _plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead))
     amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
+
+
+def as_it_runs(pod: Pod) -> Pod:
+    """The pod with requests for what it takes where it runs; the same one, unless it is being resized."""
+    status, spec = pod.status, pod.spec
+    pending = condition(status.conditions, "PodResizePending")
+    granted = pending is None or pending.status != "True" or pending.reason != "Infeasible"
+    containers = _running(spec.containers, status.container_statuses, granted)
+    sidecars = _running(spec.init_containers, status.init_container_statuses, granted)
+    whole = _held(spec.resources, status, granted) if spec.resources.requests else spec.resources
+    if containers is spec.containers and sidecars is spec.init_containers and whole is spec.resources:
+        return pod
+    spec = msgspec.structs.replace(spec, containers=containers, init_containers=sidecars, resources=whole)
+    return msgspec.structs.replace(pod, spec=spec)
 
 
 def limits(spec: PodSpec) -> Amounts:
@@ -44,6 +72,42 @@ def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum]
         else:
             peak = _most(peak, _plus(sidecars, own))
     return _most(peak, _plus(sidecars, _sum(spec.containers, own_of)))
+
+
+def _running(containers: list[Container], statuses: list[ContainerStatus], granted: bool) -> list[Container]:
+    """The containers with requests for what they take; the same list, if that is what they ask for."""
+    if not any(status.allocated_resources or status.resources for status in statuses):
+        return containers
+    known = {status.name: status for status in statuses}
+    found = [
+        msgspec.structs.replace(container, resources=_held(container.resources, status, granted))
+        if (status := known.get(container.name)) is not None
+        else container
+        for container in containers
+    ]
+    return containers if found == containers else found
+
+
+def _held(
+    asked: ResourceRequirements, status: ContainerStatus | PodStatus, granted: bool
+) -> ResourceRequirements:
+    """`asked`, if it is what the node says, too."""
+    has = status.resources.requests if status.resources is not None else {}
+    told = [amounts for amounts in (has, status.allocated_resources) if amounts]
+    wanted = {**asked.limits, **asked.requests}
+    if all(amounts == wanted for amounts in told):
+        return asked
+    try:
+        most: _Sum = {}
+        for amounts in (*([wanted] if granted else []), *told):
+            most = _most(most, _read(amounts))
+    except ValueError:
+        return asked  # no quantity: it says nothing
+    return msgspec.structs.replace(asked, requests={name: _text(most[name]) for name in sorted(most)})
+
+
+def _text(amount: Fraction) -> str:
+    return f"{math.ceil(amount * 10**9)}n"
 
 
 def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:

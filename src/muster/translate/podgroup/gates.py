@@ -68,7 +68,7 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
             return gate
         if isinstance(number := chosen([group.metadata], world), Gate):
             return number
-        if wanted < 1:
+        if wanted < 0:
             text, key = f"{wanted}", "spec.minMember"
             if isinstance(group, Described):
                 text, key = repr(group.minimum[:80]), f"pod {group.by}: {MIN_AVAILABLE[-1]}"

@@ -29,7 +29,7 @@ class Reading:
     group: PodGroup | None
     pods: Pods
     places: Places
-    #: its minMember
+    #: its minMember, below 0 if that cannot be honoured; 0 only for one of several
     wanted: int
     #: one of several of a gang, whose minima hold one by one
     several: bool
@@ -51,23 +51,26 @@ class Reading:
     def least(self) -> int:
         """A place that nobody fills any more counts as satisfied and must not stand for a member.
 
-        Nor does a group that asks for nobody, which is refused, stand without any.
+        Nor does a group whose minimum is refused stand without any.
         """
-        return max(self.wanted, 1) + self.places.abandoned
+        return (1 if self.wanted < 0 else self.wanted) + self.places.abandoned
 
     @property
     def pod_sets(self) -> list[PodSet]:
-        """Its minimum is that of its only pod set; with several it needs all their pods."""
+        """Its minimum is that of its only pod set; with several sets it needs all their pods, if any."""
         sets = self.places.pod_sets
         if not self.several:
             return sets
+        if not self.wanted:
+            return [replace(one, namespace=self.name[0]) for one in sets]
         least = [min(self.least, sets[0].count)] if len(sets) == 1 else [one.count for one in sets]
         return [replace(one, min_count=n, namespace=self.name[0]) for one, n in zip(sets, least, strict=True)]
 
     @property
     def finished(self) -> bool:
         pods = self.pods
-        return bool(pods.ended) and not self.members and not pods.leaving and self.there >= self.wanted
+        over = bool(pods.ended) or not self.wanted
+        return over and not self.members and not pods.leaving and self.there >= self.wanted
 
 
 def read_one(
@@ -78,6 +81,8 @@ def read_one(
     pods = sort([pod for pod in named if ours(pod.spec.scheduler_name, world)], world)
     there = len(pods.ready) + len(pods.ended)
     wanted = group.spec.min_member if group is not None else there
+    if group is not None and not several and wanted == 0:
+        wanted = 1  # no minimum: any of its pods may start without the others
     # each of several PodGroups has its own pod sets, also of equal pods; "@" is in no name of Kubernetes
     prefix = f"{name[1]}@{name[0]}" if several else PODS
     if several and before is not None:
