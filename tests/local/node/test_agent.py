@@ -461,7 +461,7 @@ async def test_a_deadline_of_a_pod_ends_it(cluster: Cluster) -> None:
 
 
 async def test_probes(cluster: Cluster) -> None:
-    probe = {"exec": {"command": ["test", "-e", "ok"]}, "periodSeconds": 0.1, "timeoutSeconds": 5}
+    probe = {"exec": {"command": ["test", "-e", "ok"]}, "periodSeconds": 1, "timeoutSeconds": 5}
     async with cluster.running():
         await cluster.submit(
             "probed",

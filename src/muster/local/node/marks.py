@@ -48,7 +48,14 @@ def processes() -> Iterator[tuple[int, str | Tag]]:
 
 def carries(pid: int, directory: str) -> bool:
     found = variable(pid) or _tag_of(pid)
-    return found in (directory, tag(directory))
+    return found is not None and belongs(found, directory)
+
+
+def belongs(mark: str | Tag, directory: str) -> bool:
+    """Whether it is the mark of this start of a container, or of a probe of it, which is a path below."""
+    if isinstance(mark, str):
+        return mark == directory or mark.startswith(f"{directory}/")
+    return mark == tag(directory)
 
 
 def variable(pid: int) -> str:

@@ -13,11 +13,14 @@ from types import TracebackType
 from typing import Final
 
 from muster.api.base import Object
+from muster.local.node.marks import MARK
 from muster.local.node.place import Place
-from muster.local.node.processes import Process
+from muster.local.node.processes import Process, end_marked
 from muster.local.node.status import Observed
 
-_LAST_OUTPUT: Final = 200  # characters of a failed probe's output that are told
+_LAST_OUTPUT: Final = 200  # bytes of a failed probe's output that are told
+_CHUNK: Final = 2**16  # bytes of output read at once, which is what a pipe holds
+_PAUSE: Final = 0.01  # seconds between two reads
 
 
 class Probes:
@@ -79,40 +82,40 @@ class Probes:
         await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
         failures = 0
         while not self._failed.done():
-            said = await self._probe(probe)
+            said = await self._probe(probe, which)
             failures = failures + 1 if said is not None else 0
             if said is None and once:
                 return
-            if failures >= probe.get("failureThreshold", 3):
+            if failures >= _number(probe, "failureThreshold", 3):
                 self._failed.set_result(f"{which} probe failed {failures} times: {said}")
                 return
-            await self._place.clock.sleep(probe.get("periodSeconds", 10))
+            await self._place.clock.sleep(_number(probe, "periodSeconds", 10))
 
     async def _readiness(self, probe: Object) -> None:
         await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
         failures = successes = 0
         while True:
-            if await self._probe(probe) is None:
+            if await self._probe(probe, "readiness") is None:
                 failures, successes = 0, successes + 1
             else:
                 failures, successes = failures + 1, 0
             ready = self._container.ready
-            if successes >= probe.get("successThreshold", 1):
+            if successes >= _number(probe, "successThreshold", 1):
                 ready = True
-            elif failures >= probe.get("failureThreshold", 3):
+            elif failures >= _number(probe, "failureThreshold", 3):
                 ready = False
             if ready != self._container.ready:
                 self._container.ready = ready
                 self._report()
-            await self._place.clock.sleep(probe.get("periodSeconds", 10))
+            await self._place.clock.sleep(_number(probe, "periodSeconds", 10))
 
-    async def _probe(self, probe: Object) -> str | None:
+    async def _probe(self, probe: Object, which: str) -> str | None:
         """None if it succeeded, else what it said."""
-        timeout = probe.get("timeoutSeconds", 1)
+        timeout = _number(probe, "timeoutSeconds", 1)
         try:
             async with asyncio.timeout(timeout):
                 if "exec" in probe:
-                    return await self._exec(list(probe["exec"].get("command", [])))
+                    return await self._exec(which, list(probe["exec"].get("command", [])))
                 if "tcpSocket" in probe:
                     return await self._request(probe["tcpSocket"], b"")
                 if "httpGet" in probe:
@@ -121,33 +124,35 @@ class Probes:
                     return await self._request(probe["httpGet"], head.encode())
         except TimeoutError:
             return f"no answer within {timeout} s"
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a status line without end
             return str(error)
         return f"{', '.join(probe)}: choose from exec, tcpSocket, httpGet"
 
-    async def _exec(self, command: list[str]) -> str | None:
+    async def _exec(self, which: str, command: list[str]) -> str | None:
         init = self._process.init()
         if init is None:
             return "the container has ended"
         argv = self._place.isolation.inside(init, self._working_dir, command)
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            env=self._environ,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            output, _ = await process.communicate()
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):  # its group: the probe may have children
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if process.returncode == 0:
-            return None
-        return f"exit {process.returncode}: {output.decode(errors='replace')[-_LAST_OUTPUT:].strip()}"
+        mark = str(self._process.files.directory / which)
+        with _Output() as output:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                env={**self._environ, MARK: mark},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output.sink,
+                stderr=output.sink,
+                start_new_session=True,
+            )
+            try:
+                # not until the end of its output: what it leaves running may hold that open
+                code = await process.wait()
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):  # its group: the probe may have children
+                        os.killpg(process.pid, signal.SIGKILL)
+                    await process.wait()
+                    await end_marked(mark)
+            return None if code == 0 else f"exit {code}: {output.end()}"
 
     async def _request(self, target: Object, request: bytes) -> str | None:
         port = target.get("port")
@@ -165,3 +170,46 @@ class Probes:
             return None if 200 <= code < 400 else f"HTTP {code}"
         finally:
             writer.close()
+
+
+def _number(probe: Object, field: str, default: int) -> float:
+    """Zero means the default, as it does to the API server."""
+    return float(probe.get(field) or default)
+
+
+class _Output:
+    """A pipe for what a probe prints, of which the end is kept. Endless output is read at 6 MB/s."""
+
+    def __init__(self) -> None:
+        self._source, self.sink = os.pipe()
+        os.set_blocking(self._source, False)
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._kept = b""
+
+    def __enter__(self) -> "_Output":
+        self._loop.add_reader(self._source, self._read)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.remove_reader(self._source)
+        if self._pause is not None:
+            self._pause.cancel()
+        os.close(self._source)
+        os.close(self.sink)
+
+    def end(self) -> str:
+        """The last of what has been printed until now."""
+        self._take()
+        return self._kept.decode(errors="replace").strip()
+
+    def _read(self) -> None:
+        self._take()
+        self._loop.remove_reader(self._source)
+        self._pause = self._loop.call_later(_PAUSE, self._loop.add_reader, self._source, self._read)
+
+    def _take(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._kept = (self._kept + os.read(self._source, _CHUNK))[-_LAST_OUTPUT:]
