@@ -76,7 +76,7 @@ def plan(
     else:
         cluster = reading.typed(_objects(snapshot), WATCHED, "snapshot")
     at = now.timestamp() if isinstance(now, datetime) else now
-    return decide(reading.typed(_objects(objects), WATCHED), cluster, at).decisions
+    return decide(reading.typed(_objects(objects), WATCHED, proposed=True), cluster, at).decisions
 
 
 def _objects(given: "Iterable[Object] | Object") -> "Iterable[Object]":

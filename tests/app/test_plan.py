@@ -10,6 +10,7 @@ from muster.api.base import Object
 from muster.app.plan import Plan, latest, plan
 from muster.app.plan.decisions import Delay, Outcome
 from muster.core.gang import GangId, NodeName, Place
+from muster.kube.errors import Invalid
 from muster.names import GPU
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan import Plan as Held
@@ -89,7 +90,7 @@ def objects(*values: Object) -> Objects:
 
 
 def ask(proposed: list[Object], *cluster: Object) -> Plan:
-    return plan(objects(*proposed), objects(*cluster))
+    return plan(typed(proposed, WATCHED, proposed=True), objects(*cluster))
 
 
 def brief(found: Plan) -> list[tuple[str, str, dict[str, str]]]:
@@ -206,11 +207,25 @@ def test_pods_whose_job_is_not_in_the_snapshot_are_pods_on_their_own() -> None:
     assert brief(found) == [("default/w", "place", {"default/w": "n-0"})]
 
 
-def test_a_job_that_is_there_already_is_planned_as_it_stands_there() -> None:
+def test_a_job_that_is_there_already_is_planned_with_the_pods_it_has() -> None:
     group = [pod_group("g", 2), pod("a", 1, node="n-0", group="g"), pod("b", 1, group="g")]
-    found = ask([pod("a", 4, group="g"), pod("b", 4, group="g")], node("n-0"), *group)
+    found = ask([pod("a", 1, group="g"), pod("b", 1, group="g")], node("n-0"), *group)
     assert brief(found) == [("default/g", "place", {"default/b": "n-0"})]
-    assert found.notes == ["in the cluster already, and planned as they stand there: default/a, default/b"]
+    assert found.notes == [
+        "in the cluster already, and planned with the pods they have there: default/a, default/b"
+    ]
+    with pytest.raises(Invalid, match='Pod "a" is invalid: spec: Forbidden'):
+        ask([pod("a", 4, group="g")], node("n-0"), *group)
+
+
+def test_a_job_whose_author_lets_it_go_has_its_pods_made() -> None:
+    cluster = job("j", 2, 1, gang=False)
+    cluster["spec"]["suspend"] = True
+    let_go = job("j", 2, 1, gang=False)
+    let_go["spec"]["suspend"] = False
+    found = ask([let_go], node("n-0"), cluster)
+    assert [each.gang for each in found.decisions] == ["default/j/main-0", "default/j/main-1"]
+    assert ask([job("j", 2, 1, gang=False)], node("n-0"), cluster).decisions == [], "the file does not say"
 
 
 def test_an_edit_takes_the_place_of_what_was() -> None:

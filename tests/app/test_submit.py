@@ -1,19 +1,29 @@
 """A file is submitted whole or not at all, and what can never start is known beforehand."""
 
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
+import yaml
 
+from muster import names as names_
 from muster.api import kinds
+from muster.api.base import Kind, Object, Resource
 from muster.app.cancel import cancel
 from muster.app.follow import Followed
+from muster.app.plan.proposal import applied
 from muster.app.submit import jobs, never, submit
-from muster.kube.errors import AlreadyExists, NotFound
+from muster.kube.apply import merge
+from muster.kube.errors import AlreadyExists, Invalid, NotFound
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
-from muster.workloads.jobfile import JobFile
+from muster.runtime.mirror import WATCHED
+from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.kubernetes.objects import SUPPORTED
 from muster.workloads.load import load
+from muster.workloads.snapshot import typed
 
 FILE = """
 apiVersion: v1
@@ -78,7 +88,7 @@ async def names(client: LocalClient) -> list[str]:
 
 
 async def test_the_jobs_of_a_file_are_what_is_followed(client: LocalClient) -> None:
-    followed = await submit(client, read(FILE))
+    followed = (await submit(client, read(FILE))).jobs
     assert [(job.kind.kind, job.namespace, job.name) for job in followed] == [
         ("Pod", "default", "one"),
         ("Pod", "default", "two"),
@@ -86,24 +96,172 @@ async def test_the_jobs_of_a_file_are_what_is_followed(client: LocalClient) -> N
     assert await names(client) == ["one", "settings", "two"]
 
 
-async def test_what_is_refused_takes_the_rest_back(client: LocalClient) -> None:
-    await submit(client, read(FILE.rpartition("---")[2]))  # `two` is there already
-    with pytest.raises(AlreadyExists):
-        await submit(client, read(FILE))
-    assert await names(client) == ["two"]
+async def test_what_is_refused_leaves_all_as_it_was(client: LocalClient) -> None:
+    first, _, two = FILE.split("---")
+    await submit(client, read(f"{first}---{two}"))
+    before = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
+    changed = FILE.replace('rate: "1"', 'pace: "2"')
+    with pytest.raises(AlreadyExists):  # of `two`
+        await submit(client, read(changed), anew=True)
+    with pytest.raises(Invalid):
+        await submit(client, read(changed.replace('["true"]}]}', '["false"]}]}')))
+    assert await names(client) == ["settings", "two"]
+    after = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
+    assert {**after, "metadata": {**after["metadata"], "resourceVersion": ""}} == {
+        **before,
+        "metadata": {**before["metadata"], "resourceVersion": ""},
+    }
 
 
-async def test_what_a_job_needs_is_brought_up_to_date_and_stays(client: LocalClient) -> None:
+async def test_a_file_submitted_again_changes_what_it_changed(client: LocalClient) -> None:
     first, one, _ = FILE.split("---")
     await submit(client, read(f"{first}---{one}"))
-    with pytest.raises(AlreadyExists):  # of the pod
-        await submit(client, read(f"{first}---{one}".replace('rate: "1"', 'rate: "2"')))
+    changed = f"{first}---{one}".replace('rate: "1"', 'pace: "2"')
+    outcomes = (await submit(client, read(changed))).outcomes
+    assert [(item.object["kind"], outcome.value) for item, outcome in outcomes] == [
+        ("ConfigMap", "changed"),
+        ("Pod", "unchanged"),
+    ]
     settings = await client.get(kinds.CONFIG_MAP, "default", "settings")
-    assert settings.data == {"rate": "2"}
+    assert settings.data == {"pace": "2"}
+
+
+async def test_a_gang_that_runs_runs_on_though_it_is_submitted_again(client: LocalClient) -> None:
+    """From another directory, and with a label less: its suspension was muster's, and is not stated."""
+    job = gang_job("j", labels={"team": "a", names_.GANG: "true"})
+    await submit(client, load("j.yaml", text=job, caller=Caller("/one")))
+    await client.patch(kinds.JOB, "default", "j", {"spec": {"suspend": False}})
+    job = gang_job("j", labels={names_.GANG: "true"})
+    (_, outcome), *_ = (await submit(client, load("j.yaml", text=job, caller=Caller("/two")))).outcomes
+    found = await client.get(kinds.JOB, "default", "j")
+    assert outcome.value == "changed"
+    assert not found.spec.suspend
+    assert found.metadata.labels[names_.ADMISSION] == "gang"
+    assert "team" not in found.metadata.labels
+    assert "/one" in found.spec.template["metadata"]["annotations"][names_.CALLER]
+
+
+def gang_job(name: str, **metadata: object) -> str:
+    template: Object = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "command": ["a"]}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": template}}
+    return yaml.safe_dump({**job, "metadata": {"name": name, **metadata}})
+
+
+POD_SPEC: Object = {"restartPolicy": "Never", "containers": [{"name": "c", "command": ["a"]}]}
+TEMPLATE: Object = {"template": {"spec": POD_SPEC}}
+JOBSET_SPEC: Object = {"replicatedJobs": [{"name": "w", "template": {"spec": TEMPLATE}}]}
+LAYERS: Object = {
+    "networkTopologySpec": [
+        {"labelKey": ["block"], "topologyLayer": "Block"},
+        {"parentTopologyLayer": "Block", "topologyLayer": "NodeTopologyLayer"},
+    ]
+}
+#: Per kind: what a file says first, and then. Everything else that the first says goes.
+EDITS: dict[Kind[Any], tuple[Object, Object]] = {
+    kinds.JOBSET: ({"spec": {**JOBSET_SPEC, "ttlSecondsAfterFinished": 9}}, {"spec": JOBSET_SPEC}),
+    kinds.JOB: (
+        {"metadata": {"labels": {"a": "1"}}, "spec": {**TEMPLATE, "activeDeadlineSeconds": 9}},
+        {"metadata": {"labels": {"a": "2"}}, "spec": TEMPLATE},
+    ),
+    kinds.POD: (
+        {"metadata": {"labels": {"a": "1"}}, "spec": POD_SPEC},
+        {"metadata": {"labels": {"b": "1"}}, "spec": POD_SPEC},
+    ),
+    kinds.POD_GROUP_X: ({"spec": {"minMember": 3, "priorityClassName": "p"}}, {"spec": {"minMember": 2}}),
+    kinds.POD_GROUP_SIGS: (
+        {"spec": {"minMember": 3, "minResources": {"cpu": 1}}},
+        {"spec": {"minMember": 2}},
+    ),
+    kinds.CONFIG_MAP: ({"data": {"a": "1", "b": "2"}}, {"data": {"b": "3"}}),
+    kinds.SECRET: ({"stringData": {"a": "1"}}, {"stringData": {"b": "2"}}),
+    kinds.SERVICE: (
+        {"spec": {"selector": {"a": "1"}, "ports": [{"port": 1}]}},
+        {"spec": {"selector": {"b": "1"}}},
+    ),
+    kinds.SERVICE_ACCOUNT: ({"automountServiceAccountToken": False}, {}),
+    kinds.PRIORITY_CLASS: ({"value": 5, "description": "x"}, {"value": 5}),
+    kinds.RESOURCE_QUOTA: ({"spec": {"hard": {"cpu": "4", "pods": "2"}}}, {"spec": {"hard": {"pods": "3"}}}),
+    kinds.PDB: (
+        {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "1"}}}},
+        {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"b": "1"}}}},
+    ),
+    kinds.CLUSTER_NETWORK_TOPOLOGY: ({"spec": {**LAYERS, "more": 1}}, {"spec": LAYERS}),
+    kinds.QUEUE: (
+        {"spec": {"closed": True, "capability": {"cpu": 4}, "weight": 3, "maxGangs": 2}},
+        {"spec": {"guarantee": {"cpu": 2}}},
+    ),
+    kinds.NAMESPACE: (
+        {"metadata": {"labels": {names_.GANG: "true"}}},
+        {"metadata": {"annotations": {names_.GANG: "true"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SUPPORTED, ids=lambda kind: kind.plural + "." + kind.group)
+async def test_what_a_file_no_longer_says_goes_and_plan_knows_it(
+    client: LocalClient, kind: Kind[Any]
+) -> None:
+    def file(content: Object) -> JobFile:
+        whole = {"apiVersion": kind.api_version, "kind": kind.kind, **content}
+        whole["metadata"] = {**content.get("metadata", {}), "name": "default" if topology else "x"}
+        return load("x.yaml", text=yaml.safe_dump(whole), jobs=False)
+
+    topology = kind is kinds.CLUSTER_NETWORK_TOPOLOGY
+    first, then = (file(content) for content in EDITS[kind])
+    await submit(client, first)
+    (item,) = then.items
+    namespace, name = item.object["metadata"].get("namespace", ""), item.object["metadata"]["name"]
+    others = {"metadata": {"annotations": {"theirs": "1"}}}
+    await client.patch(kind, namespace, name, others)
+    before = await client.get(kind, namespace, name)
+    ((_, outcome),) = (await submit(client, then)).outcomes
+    after, whole = await client.get(kind, namespace, name), await client.get_json(kind, namespace, name)
+    assert outcome.value == "changed"
+    assert whole["metadata"]["annotations"]["theirs"] == "1", "another's stays"
+    fresh = LocalClient(Registry(Store(":memory:")))
+    await submit(fresh, then)
+    new = merge(await fresh.get_json(kind, namespace, name), others)
+    if kind is not kinds.SECRET:  # stringData is only written, so what it no longer says stays
+        assert _alike(whole) == _alike(new)
+    if kind in WATCHED:
+        (proposal,) = typed([item.object], [kind], proposed=True).items.values()
+        assert _plain(applied(kind, before, proposal)) == _plain(after)
+
+
+def _alike(obj: Object) -> Object:
+    """Without what differs from one creation to the next."""
+    uid = obj["metadata"]["uid"]
+    found: Object = msgspec.json.decode(msgspec.json.encode(obj).replace(uid.encode(), b"uid"))
+    for key in ("resourceVersion", "creationTimestamp", "generation"):
+        found["metadata"].pop(key, None)
+    return found
+
+
+async def test_what_submit_is_refused_plan_is_refused(client: LocalClient) -> None:
+    """Without parallelism a Job's completions are 1, and may not become it."""
+    spec: Object = {**TEMPLATE, "parallelism": 2}
+    meta = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}}
+    await submit(client, load("x.yaml", text=yaml.safe_dump({**meta, "spec": spec})))
+    proposed: Kind[Any] = kinds.JOB
+    before = await client.get(proposed, "default", "x")
+    then = load("x.yaml", text=yaml.safe_dump({**meta, "spec": TEMPLATE}))
+    with pytest.raises(Invalid) as refused:
+        await submit(client, then)
+    (proposal,) = typed(then.objects, [kinds.JOB], proposed=True).items.values()
+    with pytest.raises(Invalid) as planned:
+        applied(proposed, before, proposal)
+    assert str(planned.value) == str(refused.value)
+    assert "completions" in str(refused.value)
+
+
+def _plain(resource: Resource) -> Object:
+    metadata = msgspec.structs.replace(resource.metadata, resource_version="", generation=0)
+    found: Object = msgspec.to_builtins(msgspec.structs.replace(resource, metadata=metadata))
+    return found
 
 
 async def test_pods_of_a_group_are_one_job_and_are_cancelled_with_it(client: LocalClient) -> None:
-    (group,) = await submit(client, read(GROUP))
+    (group,) = (await submit(client, read(GROUP))).jobs
     assert group == Followed(kinds.POD_GROUP_X, "default", "pair") == jobs(read(GROUP))[0]
     await cancel(client, group, (await client.list(kinds.POD)).items)
     assert await names(client) == []

@@ -271,7 +271,7 @@ def test_two_teams_share_a_cluster_by_weight(muster: Muster) -> None:
     muster.run("up", "-d", "--nodes", "1 x cpu=16,memory=16Gi,runtime=none")
     queue = "apiVersion: muster.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {}}}\nspec: {{weight: {}}}\n"
     muster.file("queues.yaml", queue.format("a", 3) + "---\n" + queue.format("b", 1))
-    assert muster.run("submit", "queues.yaml").lines == ["Queue a", "Queue b"]
+    assert muster.run("submit", "queues.yaml").lines == ["Queue a created", "Queue b created"]
     muster.file("bad.yaml", queue.format("c", 0))
     assert "spec.weight: Invalid value: 0" in muster.run("submit", "bad.yaml", code=2).err
     in_a = "scheduling: {mode: gang, queue: a}"

@@ -197,4 +197,4 @@ def test_what_runs_already_is_not_placed_nowhere(run: Run) -> None:
     _, out, err = run("old.yaml", "--snapshot", "cluster.yaml")
     words = " ".join(out.splitlines()[-1].split())
     assert words == "default/old place - has all that it needs"
-    assert err == "note: in the cluster already, and planned as they stand there: default/old\n"
+    assert err == "note: in the cluster already, and planned with the pods they have there: default/old\n"

@@ -5,33 +5,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.kube.errors import BadRequest, Invalid, TooLarge
-from muster.local.patches import MAX_OPERATIONS, apply, merge
-
-
-@pytest.mark.parametrize(  # the table of RFC 7386, appendix A
-    ("target", "patch", "result"),
-    [
-        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-        ({"a": "b"}, {"a": None}, {}),
-        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
-        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-        (["a", "b"], ["c", "d"], ["c", "d"]),
-        ({"a": "b"}, ["c"], ["c"]),
-        ({"a": "foo"}, None, None),
-        ({"a": "foo"}, "bar", "bar"),
-        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
-        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-    ],
-)
-def test_merge_patch(target: Any, patch: Any, result: Any) -> None:
-    before = repr(target)
-    assert merge(target, patch) == result
-    assert repr(target) == before
+from muster.local.patches import MAX_OPERATIONS, apply
 
 
 def test_json_patch() -> None:

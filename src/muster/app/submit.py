@@ -1,36 +1,44 @@
 """Handing a job file's objects to a cluster: all of them, or none."""
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from muster.api.base import Object
+from muster.api.base import Kind
 from muster.api.kinds import BY_NAME, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.app.follow import Followed
+from muster.kube.apply import Applied, Outcome, apply, noted
 from muster.kube.client import Client
-from muster.kube.errors import AlreadyExists, ApiError, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.workloads import markers
 from muster.workloads.jobfile import Item, JobFile, Role
 
 
-async def submit(client: Client, job: JobFile) -> list[Followed]:
-    """Creates the objects in order and returns the jobs among them.
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    #: what of the file counts as a job
+    jobs: list[Followed]
+    #: what became of each object, in the file's order
+    outcomes: list[tuple[Item, Outcome]]
 
-    If one is refused, those made before it are deleted again: a file is submitted whole or not at all.
-    What a job needs besides (config maps and the like) may be there already and is brought up to date.
+
+async def submit(client: Client, job: JobFile, *, anew: bool = False) -> Submitted:
+    """Creates the objects in order; what is there already is brought to what the file says (`kube.apply`).
+
+    If one is refused, all are as they were: a file is submitted whole or not at all. `anew`: its jobs must
+    not be there; raises AlreadyExists of the first that is.
     """
-    created: list[Item] = []
+    done: list[tuple[Item, Applied]] = []
     try:
         for item in job.items:
-            if await _create(client, item):
-                created.append(item)
+            done.append((item, await _hand_in(client, item, anew=anew)))
     except (ApiError, Unanswered, Unreachable):
-        for item in reversed(created):
+        for item, applied in reversed(done):
             with suppress(ApiError, Unanswered, Unreachable):
-                kind = BY_NAME[item.object["apiVersion"], item.object["kind"]]
-                metadata = item.object["metadata"]
-                await client.delete(kind, metadata.get("namespace", ""), metadata["name"])
+                await _take_back(client, item, applied)
         raise
-    return jobs(job)
+    return Submitted(jobs(job), [(item, applied.outcome) for item, applied in done])
 
 
 async def never(client: Client, job: JobFile) -> list[str]:
@@ -51,24 +59,29 @@ def jobs(job: JobFile) -> list[Followed]:
     return list(dict.fromkeys(found))
 
 
-async def _create(client: Client, item: Item) -> bool:
-    """Whether the object is new."""
-    kind = BY_NAME[item.object["apiVersion"], item.object["kind"]]
+async def _hand_in(client: Client, item: Item, *, anew: bool) -> Applied:
+    stated = markers.stated(item.object)
+    if not (anew and item.role is Role.PRIMARY):
+        return await apply(client, _kind(item), item.object, stated)
+    await client.create(_kind(item), item.object["metadata"]["namespace"], noted(item.object, stated))
+    return Applied(Outcome.CREATED)
+
+
+async def _take_back(client: Client, item: Item, applied: Applied) -> None:
     metadata = item.object["metadata"]
-    namespace = metadata.get("namespace", "")
-    try:
-        await client.create(kind, namespace, item.object)
-    except AlreadyExists:
-        if item.role is Role.PRIMARY:
-            raise
-        content: Object = {key: value for key, value in item.object.items() if key != "status"}
-        await client.patch(kind, namespace, metadata["name"], content)
-        return False
-    return True
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    if applied.outcome is Outcome.CREATED:
+        await client.delete(_kind(item), namespace, name)
+    elif applied.back:
+        await client.patch(_kind(item), namespace, name, applied.back)
+
+
+def _kind(item: Item) -> Kind[Any]:  # Any: of any kind
+    return BY_NAME[item.object["apiVersion"], item.object["kind"]]
 
 
 def _job(item: Item) -> Followed:
-    kind = BY_NAME[item.object["apiVersion"], item.object["kind"]]
+    kind = _kind(item)
     metadata = item.object["metadata"]
     if kind is POD:
         for group, name in pod_groups(metadata.get("labels", {}), metadata.get("annotations", {})):

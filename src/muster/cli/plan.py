@@ -97,11 +97,13 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
                 jobs=False,
             )
             jobfile.print_notes(job)
-            objects = snapshot.typed(job.objects, WATCHED, called)
+            objects = snapshot.typed(job.objects, WATCHED, called, proposed=True)
             if objects.items:
                 objects.ignored.clear()  # config maps and the like: no part of any decision
         else:
-            objects = snapshot.parse(content, called, WATCHED, target.home, confined=bool(target.namespace))
+            objects = snapshot.parse(
+                content, called, WATCHED, target.home, confined=bool(target.namespace), proposed=True
+            )
         for name, resource in objects.items.items():
             if name in found.items:
                 raise Failure(

@@ -41,7 +41,7 @@ class Runner:
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
             await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
-            self._jobs = await submit(client, self._job)
+            self._jobs = (await submit(client, self._job, anew=True)).jobs
             try:
                 ended = await self._follow(client)
             except Unreachable as error:

@@ -26,13 +26,15 @@ def command(
     context: Context = None,
 ) -> None:
     import asyncio
+    import sys
 
     from muster.api import kinds
     from muster.app.cluster import Target, acting, attached
-    from muster.app.follow import Followed
-    from muster.app.submit import submit
+    from muster.app.submit import Submitted, submit
     from muster.cli import jobfile, show
+    from muster.kube.apply import Outcome
     from muster.kube.listing import every
+    from muster.workloads.jobfile import Role
 
     target = Target(kubeconfig, context, namespace, nodes)
     job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, target=target, jobs=False)
@@ -40,7 +42,7 @@ def command(
     with attached(target) as endpoint:
         show.started(endpoint)
 
-        async def act() -> list[Followed]:
+        async def act() -> Submitted:
             async with acting(target, endpoint) as client:
                 queues = any(each["kind"] == kinds.QUEUE.kind for each in job.objects)
                 there = await every(client, kinds.QUEUE) if queues else []
@@ -49,14 +51,19 @@ def command(
                 await jobfile.refuse_what_can_never_start(client, job, queue, target)
                 return await submit(client, job)
 
-        jobs = asyncio.run(act())
+        submitted = asyncio.run(act())
     if output is not Output.TABLE:
         show.machine(
-            [{"kind": job.kind.kind, "namespace": job.namespace, "name": job.name} for job in jobs], output
+            [{"kind": job.kind.kind, "namespace": job.namespace, "name": job.name} for job in submitted.jobs],
+            output,
         )
         return
-    for followed in jobs:
+    for item, outcome in submitted.outcomes:
+        if item.role is Role.PRIMARY and outcome is not Outcome.CREATED:
+            what = f"{item.object['kind']} {item.object['metadata']['name']}"
+            print(f"note: {what} was there already: {outcome.value}", file=sys.stderr)
+    for followed in submitted.jobs:
         print(followed.name)
-    if not jobs:
-        for made in job.objects:
-            print(f"{made['kind']} {made['metadata']['name']}")
+    if not submitted.jobs:
+        for item, outcome in submitted.outcomes:
+            print(f"{item.object['kind']} {item.object['metadata']['name']} {outcome.value}")

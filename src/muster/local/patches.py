@@ -1,9 +1,10 @@
 """JSON merge patch (RFC 7386) and JSON patch (RFC 6902). Neither changes its arguments."""
 
-from typing import Any, Final
+from typing import Final
 
 from muster.api.base import Object
 from muster.api.fields import FieldError
+from muster.kube.apply import merge
 from muster.kube.errors import BadRequest, TooLarge
 from muster.local.refusals import AnyKind, invalid
 
@@ -22,18 +23,6 @@ def apply(kind: AnyKind, name: str, obj: Object, patch: Object | list[Object]) -
     if len(patch) > MAX_OPERATIONS:
         raise TooLarge(f"the patch has {len(patch)} operations, limit is {MAX_OPERATIONS}")
     return _operate(kind, name, obj, patch)
-
-
-def merge(target: Any, patch: Any) -> Any:  # Any: JSON
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
 
 
 def _operate(kind: AnyKind, name: str, obj: Object, patch: list[Object]) -> Object:

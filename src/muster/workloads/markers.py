@@ -4,7 +4,7 @@ Every format uses these, so that `--gang` means the same everywhere. A gang is c
 marked as ours to start; an object that its author suspended is left so, and waits for its author.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from muster import names
 from muster.api.base import Object
@@ -33,6 +33,19 @@ def as_gang(owner: Object, *, gated: bool = False) -> None:
         owner["spec"]["suspend"] = True
 
 
+def stated(obj: Object) -> Object:
+    """A copy of `obj` without what only its first submission adds: what its author says of it.
+
+    It is compared with what the author said before. That the object is suspended until muster starts it, and
+    from where it was submitted, must not come back with the next submission.
+    """
+    if names.ADMISSION in obj.get("metadata", {}).get("labels", {}):
+        labels = {key: text for key, text in obj["metadata"]["labels"].items() if key != names.ADMISSION}
+        obj = {**obj, "metadata": {**obj["metadata"], "labels": labels}, "spec": {**obj["spec"]}}
+        obj["spec"].pop("suspend", None)
+    return _without_caller(obj) if obj.get("kind") in ("Job", "JobSet", "Pod") else obj
+
+
 def as_independent(owner: Object) -> None:
     """Each pod of this Job or JobSet starts as soon as there is room, whatever its namespace says."""
     _label(owner, names.GANG, "false")
@@ -54,6 +67,16 @@ def for_caller(template: Object, caller: Caller | None) -> None:
 def for_scheduler(template: Object) -> None:
     """The pods of this template are muster's to place on a cluster that has other schedulers too."""
     template.setdefault("spec", {}).setdefault("schedulerName", names.SCHEDULER)
+
+
+def _without_caller(value: Any) -> Any:  # Any: JSON
+    """At whatever depth its templates stand; what holds nothing else goes with it."""
+    if isinstance(value, list):
+        return [_without_caller(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    rest = {key: _without_caller(each) for key, each in value.items() if key != names.CALLER}
+    return {key: each for key, each in rest.items() if each or each == value[key]}
 
 
 def _label(owner: Object, key: str, value: str) -> None:

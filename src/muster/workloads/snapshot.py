@@ -19,10 +19,11 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from muster.api.base import Kind, Object, ObjectMeta, Resource
+from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
 from muster.api.fields import InvalidObject, convert
+from muster.kube import apply
 from muster.kube.decode import object_decoder
-from muster.workloads import source
+from muster.workloads import markers, source
 from muster.workloads.amounts import unreadable
 from muster.workloads.findings import Finding, JobFileError
 
@@ -76,14 +77,16 @@ def parse(
     namespace: str = "default",
     *,
     confined: bool = False,
+    proposed: bool = False,
 ) -> Objects:
     """The same of a file's content, called `file` in errors.
 
-    `namespace`: of objects that name none; `confined`: nor may they name another.
+    `namespace`: of objects that name none; `confined`: nor may they name another. `proposed`: each carries
+    what is stated of it, so that it can be applied to one that is there.
     """
     if not content.strip():
         raise JobFileError.of(file, "is empty; expected Kubernetes objects")
-    reading = _Reading(file, kinds, namespace, confined)
+    reading = _Reading(file, kinds, namespace, confined, proposed)
     if content.lstrip()[:1] in (b"{", b"["):
         reading.take_json(content)
     else:
@@ -91,9 +94,11 @@ def parse(
     return reading.done()
 
 
-def typed(values: Iterable[Object], kinds: Iterable[AnyKind], called: str = "objects") -> Objects:
+def typed(
+    values: Iterable[Object], kinds: Iterable[AnyKind], called: str = "objects", *, proposed: bool = False
+) -> Objects:
     """The same of objects that a program has. Errors name them by their position."""
-    reading = _Reading(called, kinds)
+    reading = _Reading(called, kinds, proposed=proposed)
     for number, value in enumerate(values):
         reading.take(value, (number,))
     return reading.done()
@@ -113,9 +118,14 @@ _WHERE = tuple[str | int, ...]
 
 class _Reading:
     def __init__(
-        self, file: str, kinds: Iterable[AnyKind], namespace: str = "default", confined: bool = False
+        self,
+        file: str,
+        kinds: Iterable[AnyKind],
+        namespace: str = "default",
+        confined: bool = False,
+        proposed: bool = False,
     ) -> None:
-        self._file, self._namespace, self._confined = file, namespace, confined
+        self._file, self._namespace, self._confined, self._proposed = file, namespace, confined, proposed
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._found = Objects()
         self._errors: list[tuple[_WHERE, str]] = []
@@ -151,6 +161,9 @@ class _Reading:
             return
         kind = self._kind(api_version, kind_name, at)
         if kind is None:
+            return
+        if self._proposed:
+            self._convert(kind, msgspec.json.decode(raw), at)
             return
         try:
             self._add(kind, object_decoder(kind).decode(raw), at)
@@ -215,6 +228,9 @@ class _Reading:
             for each in error.errors:
                 self._fault((*at, *each.path), f"{kind.kind} {_name(value)}: {each}")
             return
+        if self._proposed:
+            whole = without_nulls({**value, "kind": kind.kind})
+            resource = convert(apply.noted(whole, markers.stated(whole)), kind.type)
         self._add(kind, resource, at)
 
     def _add(self, kind: AnyKind, resource: Resource, at: _WHERE) -> None:

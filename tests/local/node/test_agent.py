@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.api.base import is_true
-from muster.api.core_v1 import Pod, Terminated
+from muster.api.core_v1 import Pod, Quantities, Terminated
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
 from muster.local.node import logs as logs_module
 from muster.local.node.isolation import Isolation
@@ -581,6 +581,22 @@ async def test_nodes_are_written_and_those_of_before_removed(cluster: Cluster) -
     async with cluster.running():
         page = await cluster.client.list(NODE)
         assert [node.metadata.name for node in page.items] == ["there"]
+
+
+async def test_a_node_has_what_is_said_of_it_now_and_what_people_wrote_on_it(cluster: Cluster) -> None:
+    spec = type(cluster.nodes[0])
+    large: Quantities = {"cpu": 4, "memory": "8Gi", "pods": 110, "nvidia.com/gpu": 8}
+    cluster.nodes = [spec("n", large, {"zone": "a", "nvidia.com/gpu.product": "X"})]
+    async with cluster.running():
+        metadata = {"labels": {"mine": "1"}}
+        await cluster.client.patch(NODE, "", "n", {"metadata": metadata, "spec": {"unschedulable": True}})
+    cluster.nodes = [spec("n", {"cpu": 2, "memory": "1Gi", "pods": 110}, {"rack": "b"})]
+    async with cluster.running():
+        node = await cluster.client.get(NODE, "", "n")
+        assert node.status.capacity == node.status.allocatable == {"cpu": "2", "memory": "1Gi", "pods": "110"}
+        own = {"kubernetes.io/hostname": "n", "kubernetes.io/os": "linux", "muster.dev/runtime": "process"}
+        assert node.metadata.labels == {**own, "rack": "b", "mine": "1"}
+        assert node.spec.unschedulable
 
 
 async def test_pods_end_with_their_node_and_no_failure_is_counted(cluster: Cluster) -> None:

@@ -62,7 +62,7 @@ async def run(client: LocalClient) -> Outcome:
         os.getcwd(), os.environ.get("PATH", ""), os.environ.get("HOME", ""), os.environ.get("LANG", "")
     )
     job = loading.load("pattern.yaml", text=manifest(), caller=caller)
-    (followed,) = await submit(client, job)
+    (followed,) = (await submit(client, job)).jobs
     lines = []
     killed = 0
     async for news in follow(client, [followed]):

@@ -5,8 +5,8 @@ and asked what a live one would be. Nothing is written anywhere. Objects that co
 proposed one at once are thought of as made: a gang is planned from its templates, as one that
 `muster submit` creates, and the pods of an independent Job or JobSet are named after the places they fill.
 
-What is in the cluster already is not proposed again: such a job or pod is planned as it stands there. Any
-other object (a Queue, a PodGroup) takes the place of its namesake.
+What is in the cluster already is edited as `muster submit` would edit it (`kube.apply`), and refused where an
+API server would refuse that. Such a job is planned with the pods that it has there.
 
 Where somebody in the cluster waits, the same is asked of the cluster as it is, and from both answers the
 clock is let run on (`forecast.py`): whose start comes later is delayed by what is proposed.
@@ -60,7 +60,8 @@ def plan(
 ) -> Plan:
     """`now` in seconds since the epoch; None: the newest time that the cluster's objects tell.
 
-    `schedulers`: values of `spec.schedulerName` that make a pod ours; None = all.
+    `schedulers`: values of `spec.schedulerName` that make a pod ours; None = all. Raises Invalid where
+    what may not change is edited.
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]

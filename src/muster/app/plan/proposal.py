@@ -1,6 +1,6 @@
 """What is proposed, put into the picture as controllers would make it at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -8,16 +8,21 @@ import msgspec
 
 from muster import names
 from muster.api import kinds
-from muster.api.base import Object, ObjectMeta, Resource
+from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
-from muster.api.fields import InvalidObject, convert
+from muster.api.fields import FieldError, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.rules import job_changes, jobset_changes, pod
 from muster.app.picture import Picture
 from muster.core.gang import Code, GangId, Gate
+from muster.kube import apply
+from muster.local import admission
+from muster.local.refusals import invalid
 from muster.translate import job, jobset
 from muster.translate.world import World
 from muster.workloads import demand
+from muster.workloads.markers import stated
 from muster.workloads.snapshot import Name, Objects
 
 
@@ -30,19 +35,18 @@ def propose(
     uids: set[str] = set()
     refusals: dict[GangId, Gate] = {}
     there = []
-    fresh = Objects()
-    for name, resource in proposed.items.items():
+    fresh, edits = Objects(), Objects()
+    for name, proposal in proposed.items.items():
         old = picture.known.get(name)
+        resource = _created(proposal, created) if old is None else applied(name[0], old, proposal)
+        uids.add(resource.metadata.uid)
         if old is not None and isinstance(resource, Pod | Job | JobSet):
             there.append(resource.key)
-            uids.add(old.metadata.uid)
-            continue
-        resource = _successor(old, resource) if old is not None else _created(resource, created)
-        uids.add(resource.metadata.uid)
-        fresh.items[name] = resource
+        (fresh if old is None or _let_go(old, resource) else edits).items[name] = resource
     if there:
         shown = ", ".join(sorted(there)[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "")
-        notes.append(f"in the cluster already, and planned as they stand there: {shown}")
+        notes.append(f"in the cluster already, and planned with the pods they have there: {shown}")
+    picture.put_all(edits)
     world = picture.mirror.world
     world.uncreated.update(each.metadata.uid for each in fresh.items.values() if isinstance(each, Pod))
     jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
@@ -60,10 +64,10 @@ def propose(
             except InvalidObject as error:
                 refusals[GangId(owner.key)] = Gate(Code.INVALID, str(error))
                 continue
-            for pod in pods:
-                uids.add(pod.metadata.uid)
-                world.uncreated.add(pod.metadata.uid)
-                picture.put((kinds.POD, pod.metadata.namespace, pod.metadata.name), pod)
+            for made in pods:
+                uids.add(made.metadata.uid)
+                world.uncreated.add(made.metadata.uid)
+                picture.put((kinds.POD, made.metadata.namespace, made.metadata.name), made)
     return uids, refusals
 
 
@@ -74,17 +78,42 @@ def _created(resource: Resource, now: datetime) -> Resource:
     return msgspec.structs.replace(resource, metadata=msgspec.structs.replace(meta, creation_timestamp=now))
 
 
-def _successor(old: Resource, new: Resource) -> Resource:
-    """An edit: the same object, with a new spec."""
-    was = old.metadata
-    meta = msgspec.structs.replace(
-        new.metadata,
-        uid=was.uid,
-        resource_version=was.resource_version,
-        creation_timestamp=was.creation_timestamp,
+def applied(kind: Kind[Any], old: Resource, new: Resource) -> Resource:  # Any: of any kind
+    """What `muster submit` makes of the object that is there: `kube.apply` says. Raises Invalid."""
+    proposal = msgspec.to_builtins(new)
+    change = apply.patch(
+        msgspec.to_builtins(old), apply.last_applied(proposal) or stated({**proposal, "kind": kind.kind})
     )
-    status = getattr(old, "status", None)
-    return msgspec.structs.replace(new, metadata=meta, **({} if status is None else {"status": status}))
+    before, after = (
+        convert(
+            admission.complete(kind, new.metadata.name, apply.merge(msgspec.to_builtins(old), edit)),
+            kind.type,
+        )
+        for edit in ({}, change)
+    )
+    refuse = _CHANGES.get(kind)
+    if refuse is not None and (errors := refuse(msgspec.to_builtins(after), msgspec.to_builtins(before))):
+        raise invalid(kind, new.metadata.name, errors)
+    edited: Resource = after
+    return edited
+
+
+#: What of a job may not change once it is there.
+_CHANGES: Final[Mapping[Kind[Any], Callable[[Object, Object], list[FieldError]]]] = {
+    kinds.POD: pod.validate,
+    kinds.JOB: job_changes.validate,
+    kinds.JOBSET: jobset_changes.validate,
+}
+
+
+def _let_go(old: Resource, new: Resource) -> bool:
+    """Whether its author no longer suspends a Job or JobSet, so that its pods are made only now."""
+    return (
+        isinstance(old, Job | JobSet)
+        and isinstance(new, Job | JobSet)
+        and bool(old.spec.suspend)
+        and not new.spec.suspend
+    )
 
 
 def _is_gang(owner: Job | JobSet, world: World) -> bool:
@@ -116,14 +145,14 @@ def _pods(name: Name, owner: Job | JobSet) -> Iterator[Pod]:
         template: Mapping[str, Any] = pod_set.template  # Any: JSON
         metadata = _inheriting(template.get("metadata") or {}, owner.metadata)
         for index in range(pod_set.count):
-            pod = f"{group}/{set_name}-{index}"
+            place = f"{group}/{set_name}-{index}"
             yield convert(
                 {
                     "metadata": {
                         **metadata,
-                        "name": pod,
+                        "name": place,
                         "namespace": namespace,
-                        "uid": f"{kind.kind}/{namespace}/{pod}",
+                        "uid": f"{kind.kind}/{namespace}/{place}",
                         "creationTimestamp": owner.metadata.creation_timestamp,
                     },
                     "spec": template.get("spec", {}),

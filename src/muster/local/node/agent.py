@@ -22,12 +22,13 @@ from typing import Any, Final
 import msgspec
 
 from muster.api.base import Object
-from muster.api.core_v1 import ConfigMap, Pod, Quantities, Secret
+from muster.api.core_v1 import ConfigMap, NodeStatus, Pod, Quantities, Secret
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET, SERVICE
+from muster.kube.apply import apply, merge
 from muster.kube.client import Client
 from muster.kube.clock import Clock, SystemClock
-from muster.kube.errors import AlreadyExists, NotFound
+from muster.kube.errors import NotFound
 from muster.kube.reflector import Reflector
 from muster.local.node import isolation as isolations
 from muster.local.node import processes
@@ -151,20 +152,24 @@ class NodeAgent:
     # nodes
 
     async def _write_nodes(self) -> None:
-        """Creates or refreshes our nodes; those of an earlier start that are not ours any more go."""
-        page = await self._client.list(NODE, labels=RUNTIME)
-        for node in page.items:
-            if node.metadata.name not in self._nodes:
-                with contextlib.suppress(NotFound):
-                    await self._client.delete(NODE, "", node.metadata.name)
+        """Brings our nodes to what `--nodes` says; those of an earlier start that are not ours any more go.
+
+        What people have written on a node (a label, a taint, a cordon) stays. Resources are ours alone.
+        """
+        there = {node.metadata.name: node for node in (await self._client.list(NODE, labels=RUNTIME)).items}
+        for name in sorted(there.keys() - self._nodes.keys()):
+            with contextlib.suppress(NotFound):
+                await self._client.delete(NODE, "", name)
         for spec in self._nodes.values():
             body = self._node(spec)
-            try:
-                await self._client.create(NODE, "", body)
-            except AlreadyExists:
-                patch = {"metadata": {"labels": body["metadata"]["labels"]}}
-                await self._client.patch(NODE, "", spec.name, patch)
-            await self._client.patch(NODE, "", spec.name, {"status": body["status"]}, subresource="status")
+            await apply(self._client, NODE, body)
+            status = there[spec.name].status if spec.name in there else NodeStatus()
+            gone = {
+                "capacity": dict.fromkeys(status.capacity),
+                "allocatable": dict.fromkeys(status.allocatable),
+            }
+            change = {"status": merge(gone, body["status"])}
+            await self._client.patch(NODE, "", spec.name, change, subresource="status")
 
     def _node(self, spec: NodeSpec) -> Object:
         now = msgspec.to_builtins(self._clock.now())

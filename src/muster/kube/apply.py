@@ -1,0 +1,188 @@
+"""Bringing an object to what a file says of it, as `kubectl apply` does: what the file no longer says goes.
+
+The object carries what was last applied, as JSON, in the annotation that kubectl uses, so that both may be
+used on the same object. What stands there and no longer in the file is removed; what the file never said (a
+default, a label of another program) stays. An object without the annotation is only added to, and gets it.
+
+A merge patch replaces lists whole. The lists that Kubernetes merges by a key are merged here first, so that
+an injected volume is not taken away from a pod.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from muster.api.base import Kind, Object
+from muster.kube.client import Client
+from muster.kube.errors import AlreadyExists
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+#: Bytes of it, at most: all annotations of an object may have 256 KiB.
+MOST_BYTES: Final = 192 * 1024
+#: Fields whose lists Kubernetes merges, by the key that makes their entries one.
+_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("containers", "initContainers", "volumes", "env", "imagePullSecrets"), ("name",)),
+    "replicatedJobs": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "port"),
+    "hostAliases": ("ip",),
+    "taints": ("key",),
+}
+_SERVERS: Final = frozenset(
+    ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
+)
+
+
+class Outcome(Enum):
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    outcome: Outcome
+    #: the merge patch that takes a change back
+    back: Object = field(default_factory=dict)
+
+
+async def apply(client: Client, kind: Kind[Any], obj: Object, stated: Object | None = None) -> Applied:
+    """Creates `obj`, or brings the object of its name to what its author stated: all of it, if not given.
+
+    Raises AlreadyExists if that object is being deleted.
+    """
+    stated = obj if stated is None else stated
+    namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+    try:
+        await client.create(kind, namespace, noted(obj, stated))
+    except AlreadyExists as error:
+        live = await client.get_json(kind, namespace, name)
+        if "deletionTimestamp" in live["metadata"]:
+            raise AlreadyExists(f"{error.message} and is being deleted", details=error.details) from None
+        change = patch(live, stated)
+        if not change:
+            return Applied(Outcome.UNCHANGED)
+        await client.patch(kind, namespace, name, change)
+        return Applied(Outcome.CHANGED, undo(change, live))
+    return Applied(Outcome.CREATED)
+
+
+def noted(obj: Object, stated: Object) -> Object:
+    """A copy of `obj` that carries what its author stated; nothing, where that is too long to be carried."""
+    text = _text(stated)
+    metadata = obj.get("metadata") or {}
+    annotations = {**(metadata.get("annotations") or {}), LAST_APPLIED: text}
+    if text is None:
+        del annotations[LAST_APPLIED]
+    return {**obj, "metadata": {**metadata, "annotations": annotations}}
+
+
+def last_applied(obj: Object) -> Object | None:
+    """What the object carries of what its author stated; None without it, or where it cannot be read."""
+    text = ((obj.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        found = msgspec.json.decode(text) if isinstance(text, str) else None
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def patch(live: Object, stated: Object) -> Object:
+    """The merge patch that brings `live` to what is stated; empty if it is so already."""
+    was, wanted = last_applied(live), _stated(stated)
+    metadata = {"labels": {}, "annotations": {}, **live["metadata"]}
+    change = _changes(_stated(was or {}), wanted, {**live, "metadata": metadata})
+    text = _text(stated)
+    if (was and _stated(was)) != (wanted if text else None):
+        change.setdefault("metadata", {}).setdefault("annotations", {})[LAST_APPLIED] = text
+    return change
+
+
+def undo(change: Object, before: Object) -> Object:
+    """The merge patch that takes `change` back, from an object that was `before`."""
+    return {
+        key: undo(value, before[key])
+        if isinstance(value, dict) and isinstance(before.get(key), dict)
+        else before.get(key)
+        for key, value in change.items()
+    }
+
+
+def merge(target: Any, patch: Any) -> Any:  # Any: JSON
+    """RFC 7386; neither argument is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def _stated(obj: Object) -> Object:
+    """Without what the server writes. Labels and annotations are always there: others write some, too."""
+    metadata = obj.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    own = {key: value for key, value in metadata.items() if key not in _SERVERS}
+    for key in ("labels", "annotations"):
+        values = own.get(key)
+        own[key] = values if isinstance(values, dict) else {}
+    own["annotations"] = {key: text for key, text in own["annotations"].items() if key != LAST_APPLIED}
+    rest = {key: obj[key] for key in obj if key not in ("apiVersion", "kind", "metadata", "status")}
+    return {**rest, "metadata": own}
+
+
+def _text(stated: Object) -> str | None:
+    """What the annotation says, as kubectl writes it."""
+    named = {key: stated["metadata"][key] for key in ("name", "namespace") if key in stated["metadata"]}
+    what = {key: stated[key] for key in ("apiVersion", "kind") if key in stated}
+    content = _stated(stated)
+    encoded = msgspec.json.encode(
+        {**what, **content, "metadata": {**content["metadata"], **named}}, order="sorted"
+    )
+    return encoded.decode() if len(encoded) <= MOST_BYTES else None
+
+
+def _changes(was: Object, wanted: Object, live: Object) -> Object:
+    change: Object = {key: None for key in was if key not in wanted and key in live}
+    for key, value in wanted.items():
+        now = live.get(key)
+        if isinstance(value, dict) and isinstance(now, dict):
+            before = was.get(key)
+            if inner := _changes(before if isinstance(before, dict) else {}, value, now):
+                change[key] = inner
+        elif value is not None and (new := _list(key, was.get(key), value, now)) != now:
+            change[key] = new
+    return change
+
+
+def _list(field: str, was: Any, wanted: Any, live: Any) -> Any:  # Any: JSON
+    """What `live` becomes: entries of a list that has a key are changed one by one."""
+    for key in _KEYS.get(field, ()):
+        known, there = _by(key, live), _by(key, wanted)
+        if known is None or there is None:
+            continue
+        before = _by(key, was) or {}
+        entries = {
+            name: merge(known.get(name, {}), _changes(before.get(name, {}), entry, known.get(name, {})))
+            for name, entry in there.items()
+        }
+        others = {name: entry for name, entry in known.items() if name not in before}
+        kept = [name for name in known if name in entries or name in others]
+        return [(others | entries)[name] for name in dict.fromkeys([*kept, *entries])]
+    return wanted
+
+
+def _by(key: str, values: Any) -> dict[Any, Object] | None:  # Any: JSON
+    """The entries of a list by their key; None if not each has its own."""
+    if not isinstance(values, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get(key), str | int) for entry in values
+    ):
+        return None
+    found: dict[Any, Object] = {entry[key]: entry for entry in values}
+    return found if len(found) == len(values) else None
