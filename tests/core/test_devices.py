@@ -277,6 +277,58 @@ def test_a_gang_of_several_shares_is_never_refused_wrongly_as_proven(
         assert "none was found" in wait.explanation.message or not _fits(sum(gpus), tenths)
 
 
+def test_small_shares_leave_large_ones_their_devices() -> None:
+    sets = (PodSet("a", shape(share=600), 2, 2), PodSet("b", shape(share=300, cpu=1000), 2, 2))
+    made = scheduler([node("n", gpu=2, cpu=2000)], gang("ns/x", *sets))
+    [assign] = assigns(made.decide(0.0))
+    assert set(assign.devices.values()) == {0, 1}
+
+
+def test_a_packing_that_best_fit_misses_is_found() -> None:
+    """0.5 + 0.3 + 0.2 and 0.4 + 0.4 + 0.2: the best fit for 0.4 is beside 0.5."""
+    tenths = (5, 3, 2, 2, 4, 4)
+    sets = [PodSet(f"s{i}", shape(share=100 * t, cpu=1 + i), 1, 1) for i, t in enumerate(tenths)]
+    [assign] = assigns(scheduler([node("n", gpu=2)], gang("ns/x", *sets)).decide(0.0))
+    assert sum(t for i, t in enumerate(tenths) if assign.devices[Place(f"s{i}", 0)] == 0) == 10
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.integers(0, 3)), min_size=1, max_size=2),
+    st.lists(st.tuples(st.integers(1, 10), st.integers(0, 2), st.integers(1, 2)), min_size=2, max_size=3),
+)
+@settings(max_examples=150, deadline=None)
+def test_small_gangs_of_several_shares_start_exactly_if_they_fit(
+    nodes: list[tuple[int, int]], pods: list[tuple[int, int, int]]
+) -> None:
+    """`nodes`: GPUs and CPUs; `pods`: tenths of a GPU (10: a whole one), CPUs, and how many."""
+    sets = [
+        PodSet(
+            f"s{i}",
+            shape(gpu=1, cpu=1000 * cpu) if t == 10 else shape(share=100 * t, cpu=1000 * cpu),
+            n,
+            n,
+        )
+        for i, (t, cpu, n) in enumerate(pods)
+    ]
+    made = scheduler([node(f"n{i}", gpu=g, cpu=1000 * c) for i, (g, c) in enumerate(nodes)])
+    made.apply(GangSubmitted(gang("ns/x", *sets)))
+
+    def put(left: list[tuple[list[int], int]], rest: list[tuple[int, int]]) -> bool:
+        if not rest:
+            return True
+        (tenths, cpu), later = rest[0], rest[1:]
+        for i, (gpus, cpus) in enumerate(left):
+            for g, room in enumerate(gpus):
+                if room >= tenths and cpus >= cpu:
+                    used = ([*gpus[:g], room - tenths, *gpus[g + 1 :]], cpus - cpu)
+                    if put([*left[:i], used, *left[i + 1 :]], later):
+                        return True
+        return False
+
+    every = [(t, cpu) for t, cpu, n in pods for _ in range(n)]
+    assert bool(assigns(made.decide(0.0))) == put([([10] * g, c) for g, c in nodes], every)
+
+
 def _fits(devices: int, tenths: list[int]) -> bool:
     def put(left: list[int], rest: list[int]) -> bool:
         if not rest:

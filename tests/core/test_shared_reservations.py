@@ -1,17 +1,21 @@
 """Reservations of shares of GPUs: what is promised can be put on devices, and is kept."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.core import placement
 from muster.core.backfill import Backfill
 from muster.core.backfill.timetable import Timetable
-from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
+from muster.core.exact import Answer, Exact, Rung, Verdict
+from muster.core.gang import Gang, GangId, NodeName, Place, PodSet, Shape
+from muster.core.placement import Want
 from muster.core.scheduler import Config
 from tests.core.test_backfill import Cluster, reserves
 from tests.core.words import GPU, assigns, gang, node, shape, started, where
@@ -143,8 +147,10 @@ def test_reserved_shares_can_be_put_on_devices_and_start_when_they_are_to(
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["when somebody ends", "when nothing happens"])
-def test_who_is_not_found_a_place_again_starts_in_those_that_are_reserved(early: bool) -> None:
-    """Of shares of two sizes not every order of placing them finds a way."""
+def test_a_gang_for_which_no_places_are_found_again_starts_in_those_that_are_reserved(
+    early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither greedy placement nor a search within its budget finds every way for shares of two sizes."""
     config = Config(backfill=Backfill.CONSERVATIVE)
     cluster = Cluster(node("a", gpu=1), node("b", gpu=1), node("c", gpu=3), config=config)
     sets = [PodSet("large", shape(share=700), 3, 3), PodSet("small", shape(share=400, cpu=30_000), 3, 3)]
@@ -153,12 +159,34 @@ def test_who_is_not_found_a_place_again_starts_in_those_that_are_reserved(early:
     assert reserves(cluster.decide(0.0)) == [("mixed", 10.0, {"a", "b", "c"})]
     cluster.submit(replace(gang("passer", of=shape(share=300), submitted=1.0), limit=20.0))
     assert started(cluster.decide(1.0)) == ["passer"]
+
+    def greedy(
+        want: Want, vacant: Sequence[Sequence[int]], preferred: Mapping[Place, int], *others: Any
+    ) -> dict[Place, int] | None:  # Any: whatever else it is given
+        return (
+            placement.place(want, vacant, preferred, *others) if preferred or len(want.parts) == 1 else None
+        )
+
+    monkeypatch.setattr("muster.core.fit.place", greedy)
+    monkeypatch.setattr(Exact, "place", lambda *_, **__: Verdict(Rung.SEARCH, Answer.NONE_FOUND))
     if early:
         cluster.end("first", 5.0)
         assert started(cluster.decide(5.0)) == []
     else:
         cluster.end("first", 10.0)
     assert started(cluster.decide(10.0)) == ["mixed"]
+
+
+def test_a_reserved_gang_of_two_shares_starts_earlier_if_it_fits() -> None:
+    config = Config(backfill=Backfill.CONSERVATIVE)
+    cluster = Cluster(node("a", gpu=1), node("b", gpu=1), node("c", gpu=3), config=config)
+    sets = [PodSet("large", shape(share=700), 3, 3), PodSet("small", shape(share=400, cpu=30_000), 3, 3)]
+    cluster.submit(replace(gang("first"), limit=10.0), replace(gang("mixed", *sets), limit=10.0))
+    assert reserves(cluster.decide(0.0)) == [("mixed", 10.0, {"a", "b", "c"})]
+    cluster.submit(replace(gang("passer", of=shape(share=300), submitted=1.0), limit=20.0))
+    assert started(cluster.decide(1.0)) == ["passer"]
+    cluster.end("first", 5.0)
+    assert started(cluster.decide(5.0)) == ["mixed"]
 
 
 def test_who_starts_in_reserved_places_takes_the_devices_that_are_reserved() -> None:

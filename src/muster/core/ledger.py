@@ -176,11 +176,12 @@ class Ledger:
     @contextmanager
     def on(self, devices: Mapping[tuple[NodeName, int], Sequence[int]]) -> Iterator[None]:
         """In here, shares that are taken go on these devices first, told as by `devices`."""
+        before = self._reserved
         self._reserved = {where: [*numbers] for where, numbers in devices.items()}
         try:
             yield
         finally:
-            self._reserved = {}
+            self._reserved = before
 
     def shared(self, mark: Mark) -> Counter[Device]:
         """Thousandths that have been taken of each device since the mark, all together."""

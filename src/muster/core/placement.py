@@ -172,15 +172,28 @@ def place(
             return None
         trial.fill_up()
         return trial.places(vacant)
+    if _fill(trial, want, preferred, ledger):
+        return trial.places(vacant)
+    if want.sharing and len(want.parts) > 1:
+        # Large shares first: between small ones there may be no device with room for them.
+        trial = Trial(want.parts, excluded, ledger, slots, presences=presences)
+        trial.order.sort(key=lambda p: -want.parts[p].shape.gpu_share)
+        if _fill(trial, want, preferred, ledger):
+            return trial.places(vacant)
+    return None
+
+
+def _fill(trial: "Trial", want: Want, preferred: Mapping[Place, int], ledger: Ledger) -> bool:
+    """Put the minimum of a want without constraints, and as many more as fit. False: nothing is put."""
     mark = ledger.mark()
     for place_, column in sorted(preferred.items()):
         trial.prefer(place_, column)
     if not trial.fill_minimum(want.need):
         ledger.rollback(mark)
-        return None
+        return False
     trial.fill_up()
     ledger.commit(mark)
-    return trial.places(vacant)
+    return True
 
 
 def short_of_slots(want: Want, slots: Slots) -> bool:

@@ -23,16 +23,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count, islice
 from typing import Final
 
 import numpy as np
 
+from muster.core.devices import WHOLE
 from muster.core.exact import solver
 from muster.core.exact.patterns import Classes, Patterns
 from muster.core.exact.problem import Problem
 from muster.core.exact.program import LACKING, on_nodes, program, rounded, search
 from muster.core.exact.proofs import Proof, Proofs
-from muster.core.gang import Place
+from muster.core.exact.sharing import Sharing
+from muster.core.gang import NodeName, Place
 from muster.core.ledger import Ledger
 from muster.core.nodes import Columns, Ints, Longs, Nodes
 from muster.core.placement import Trial, Want
@@ -262,16 +265,41 @@ class Exact:
                 counts[g, column] -= 1
             else:
                 later.append((place, column))
-        for g, group in enumerate(problem.groups):
-            columns = np.repeat(np.arange(counts.shape[1]), counts[g])
-            for p in group.parts:
-                mine, columns = columns[: targets[p]], columns[targets[p] :]
-                if len(mine) < targets[p] or not trial.put(p, mine):
-                    self._ledger.rollback(mark)
-                    return None
+        with self._ledger.on(self._devices(problem, counts)):
+            for g, group in enumerate(problem.groups):
+                columns = np.repeat(np.arange(counts.shape[1]), counts[g])
+                for p in group.parts:
+                    mine, columns = columns[: targets[p]], columns[targets[p] :]
+                    if len(mine) < targets[p] or not trial.put(p, mine):
+                        self._ledger.rollback(mark)
+                        return None
         for place, column in later:
             trial.prefer(place, column)
         for p in trial.order:
             trial.fill(p, trial.parts[p].count)
         self._ledger.commit(mark)
         return trial.places(vacant)
+
+    def _devices(self, problem: Problem, counts: Longs) -> dict[tuple[NodeName, int], list[int]]:
+        """Devices for so many pods of each group on each node, by node and thousandths: all of a node's
+        shares are packed together. What cannot be packed goes where it fits best."""
+        nodes, found = self._nodes, dict[tuple[NodeName, int], list[int]]()
+        sharing = Sharing.of([group.demand for group in problem.groups], nodes)
+        if sharing is None:
+            return found
+        sharers = np.array(sharing.shares) > 0
+        for column in np.flatnonzero(counts[sharers].any(axis=0)).tolist():
+            node, pattern = nodes.names[column], counts[:, column].tolist()
+            used = nodes.devices.used(node)
+            open_ = [number for number, amount in enumerate(used) if amount]
+            left = [max(WHOLE - used[number], 0) for number in open_]
+            packing = sharing.places(pattern, [max(nodes.free_at(nodes.devices.row, column), 0), *left])
+            fresh = (number for number in count() if number not in open_)
+            numbers = [*open_, *islice(fresh, sum(pattern))]
+            sizes = sorted(
+                (share for n, share in zip(pattern, sharing.shares, strict=True) for _ in range(n) if share),
+                reverse=True,
+            )
+            for share, b in zip(sizes, packing.bins or (), strict=False):
+                found.setdefault((node, share), []).append(numbers[b])
+        return found

@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.exact.sharing import CHECKED, Sharing
 from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes
 
 #: Patterns of one problem, all classes together.
@@ -80,7 +81,7 @@ class Patterns:
     def of(self, demands: Sequence[Demand], caps: Ints, columns: Columns) -> list[Longs] | None:
         """The patterns of each of these nodes; `caps` has a column for each. None if there are too many."""
         key = tuple(demands)
-        catalogue = self._catalogues.pop(key, None) or Catalogue(demands)
+        catalogue = self._catalogues.pop(key, None) or Catalogue(demands, Sharing.of(demands, self._nodes))
         self._catalogues[key] = catalogue
         if len(self._catalogues) > _CATALOGUES:
             del self._catalogues[next(iter(self._catalogues))]
@@ -90,7 +91,8 @@ class Patterns:
 class Catalogue:
     """The patterns of one list of demands, by the reduced form of a node."""
 
-    def __init__(self, demands: Sequence[Demand]) -> None:
+    def __init__(self, demands: Sequence[Demand], sharing: Sharing | None = None) -> None:
+        self._sharing = sharing
         self._rows = sorted({row for demand in demands for row, _ in demand})
         asked = [dict(demand) for demand in demands]
         #: what no node has is asked by groups whose caps are zero: it need not be exact
@@ -112,14 +114,17 @@ class Catalogue:
                 new = {key: i for i, key in enumerate(keys)}
             some = kinds[list(new.values())]
             resources = len(self._rows)
-            listed = maximal(some[:, :resources], some[:, resources:], self._asked)
+            listed = maximal(some[:, :resources], some[:, resources : resources + len(caps)], self._asked)
             if listed is None:
                 return None
+            if self._sharing is not None:
+                listed = self._on_devices(self._sharing, listed, some[:, resources + len(caps) :])
             self._known.update(zip(new, listed, strict=True))
         return [self._known[key] for key in keys]
 
     def _reduced(self, nodes: Nodes, caps: Ints, columns: Columns) -> Longs:
-        """Per node: what is free of each resource in units, as far as it can be used, and the caps."""
+        """Per node: what is free of each resource in units, as far as it can be used, the caps, and what
+        there is of devices, if pods share them."""
         kinds = np.empty((len(columns), len(self._rows) + len(caps)), np.int64)
         limits = caps.astype(np.int64)
         for r, row in enumerate(self._rows):
@@ -128,7 +133,18 @@ class Catalogue:
         # A node that is overdrawn is used by nobody who asks for that resource.
         np.maximum(kinds, 0, out=kinds)
         kinds[:, len(self._rows) :] = limits.T
+        if self._sharing is not None:
+            kinds = np.ascontiguousarray(np.hstack((kinds, self._sharing.room(nodes, limits, columns))))
         return kinds
+
+    def _on_devices(self, sharing: Sharing, listed: list[Longs], rooms: Longs) -> list[Longs]:
+        """Of the patterns of each kind of node those that its devices take."""
+        left, found = CHECKED, []
+        for patterns, room in zip(listed, rooms.tolist(), strict=True):
+            fitting, checked = sharing.within(patterns, room, left)
+            left -= checked
+            found.append(fitting)
+        return found
 
 
 def maximal(free: Longs, caps: Longs, asked: Longs) -> list[Longs] | None:

@@ -13,7 +13,7 @@ import numpy as np
 from muster.core.exact.patterns import Classes, Patterns
 from muster.core.exact.problem import Problem
 from muster.core.exact.solver import Floats
-from muster.core.nodes import Columns, Longs, Nodes
+from muster.core.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.placement import Want
 from muster.core.slots import Slots
 
@@ -126,8 +126,7 @@ class Proofs:
             proof.brings[columns] = brings
             # What a cycle takes may be given back unnoticed: what is not as it was seen stays stale.
             assert self._seen is not None, "there is a proof"
-            free = np.array([self._nodes.free(row)[columns] for row in self._nodes.resources.values()])
-            proof.stale = set(columns[(free != self._seen.free[:, columns]).any(axis=0)].tolist())
+            proof.stale = set(columns[self._seen.differ(self._nodes, columns)].tolist())
         return True
 
     def _brings(self, proof: Proof, columns: Columns) -> Longs | None:
@@ -145,8 +144,28 @@ class Seen:
     def __init__(self, nodes: Nodes) -> None:
         self.layout = nodes.layout
         self.facts = nodes.fact_changes.end
-        self.free = np.array([nodes.free(row) for row in nodes.resources.values()])
+        self.free = _free(nodes)
+        #: thousandths on open devices, by number
+        self.left = nodes.devices.left().copy()
 
     def differences(self, other: "Seen") -> set[int]:
         """Columns; both of one layout."""
-        return set(np.flatnonzero((self.free != other.free).any(axis=0)).tolist())
+        changed = (self.free != other.free).any(axis=0) | _other_devices(self.left, other.left)
+        return set(np.flatnonzero(changed).tolist())
+
+    def differ(self, nodes: Nodes, columns: Columns) -> Bools:
+        """Which of these columns are not as they were."""
+        changed: Bools = (_free(nodes, columns) != self.free[:, columns]).any(axis=0)
+        return changed | _other_devices(self.left[:, columns], nodes.devices.left(columns))
+
+
+def _free(nodes: Nodes, columns: Columns | None = None) -> Longs:
+    some = slice(None) if columns is None else columns
+    return np.array([nodes.free(row)[some] for row in nodes.resources.values()])
+
+
+def _other_devices(one: Ints, other: Ints) -> Bools:
+    """Whether some device has other than it had; on one that is not listed there is nothing left."""
+    both = min(len(one), len(other))
+    changed: Bools = (one[:both] != other[:both]).any(axis=0)
+    return changed | one[both:].any(axis=0) | other[both:].any(axis=0)

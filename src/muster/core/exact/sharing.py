@@ -1,0 +1,117 @@
+"""Shares of GPUs in an exact answer: which pods the devices of a node take together, and where each goes.
+
+Added up, what is left on several devices looks like room that no single share may fit. Patterns are listed
+by such sums (`patterns.py`); here each is checked device by device, and one that does not fit gives way to
+the largest parts of it that do. Packing shares on devices is bin packing, decided by a search within a
+budget. A pattern that is not decided within it stays: then too much is thought possible, never too little, so
+proofs hold, and what is found is charged to the ledger before it is believed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from muster.core.devices import WHOLE
+from muster.core.nodes import Columns, Demand, Longs, Nodes
+
+#: Steps of one packing.
+STEPS: Final = 1_000
+#: Patterns that are checked in one go, for all new kinds of nodes together, and for one kind.
+CHECKED: Final = 5_000
+_OF_ONE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """By group, thousandths of one device and whole devices that each pod takes."""
+
+    shares: tuple[int, ...]
+    wholes: tuple[int, ...]
+
+    @staticmethod
+    def of(demands: Sequence[Demand], nodes: Nodes) -> "Sharing | None":
+        """None: no pod asks for a share."""
+        shares = tuple(nodes.share(demand) for demand in demands)
+        wholes = tuple(dict(demand).get(nodes.devices.row, 0) for demand in demands)
+        return Sharing(shares, wholes) if any(shares) else None
+
+    def room(self, nodes: Nodes, caps: Longs, columns: Columns) -> Longs:
+        """Nodes × (empty devices, then what is left on the open ones, falling), as far as it can matter."""
+        least = min(share for share in self.shares if share)
+        users = (np.array(self.shares) > 0) + np.array(self.wholes)
+        empty = np.minimum(np.maximum(nodes.free(nodes.devices.row)[columns], 0), users @ caps)
+        left = np.sort(nodes.devices.left(columns).astype(np.int64), axis=0)[::-1]
+        left[left < least] = 0
+        return np.vstack((empty, left)).T
+
+    def within(self, patterns: Longs, room: Sequence[int], budget: int) -> tuple[Longs, int]:
+        """The maximal patterns that fit the devices, of those that are part of one of these, and how many
+        were checked; all of these, if it takes more checks than the budget."""
+        budget = min(budget, _OF_ONE)
+        users = [g for g, share in enumerate(self.shares) if share or self.wholes[g]]
+        fitting: set[tuple[int, ...]] = set()
+        seen: set[tuple[int, ...]] = set()
+        stack = [tuple(pattern) for pattern in patterns.tolist()]
+        while stack:
+            pattern = stack.pop()
+            if pattern in seen:
+                continue
+            seen.add(pattern)
+            if len(seen) > budget:
+                return patterns, len(seen)
+            if self.places(pattern, room).fits:
+                fitting.add(pattern)
+            else:
+                stack += [(*pattern[:g], pattern[g] - 1, *pattern[g + 1 :]) for g in users if pattern[g]]
+        found = np.array(sorted(fitting), np.int64).reshape(-1, patterns.shape[1])
+        below = (found[:, None] <= found[None]).all(axis=2)
+        return np.ascontiguousarray(found[below.sum(axis=1) == 1]), len(seen)
+
+    def places(self, pattern: Sequence[int], room: Sequence[int]) -> "Packing":
+        """Devices for the shares of a pattern, largest first, by position in what is left; new ones after."""
+        empty, left = room[0], room[1:]
+        empty -= sum(n * whole for n, whole in zip(pattern, self.wholes, strict=True))
+        if empty < 0:
+            return Packing(None, fits=False)
+        asked = zip(pattern, self.shares, strict=True)
+        sizes = sorted((share for n, share in asked for _ in range(n) if share), reverse=True)
+        return pack(sizes, [*left, *[WHOLE] * min(empty, len(sizes))])
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """By item its bin. None: there is none, or (`fits`) none was found within the budget."""
+
+    bins: list[int] | None
+    fits: bool
+
+
+def pack(sizes: Sequence[int], bins: Sequence[int]) -> Packing:
+    """Bins for items, which come by falling size: each first where least is left, then elsewhere."""
+    left, chosen, steps = list(bins), [], STEPS
+    failed: set[tuple[int, ...]] = set()
+
+    def go(i: int, rest: int) -> bool:
+        nonlocal steps
+        if i == len(sizes):
+            return True
+        steps -= 1
+        state = (i, *sorted(left))
+        if steps < 0 or rest > sum(left) or state in failed:
+            return False
+        for room in sorted({room for room in left if room >= sizes[i]}):
+            b = left.index(room)
+            left[b] -= sizes[i]
+            chosen.append(b)
+            if go(i + 1, rest - sizes[i]):
+                return True
+            chosen.pop()
+            left[b] += sizes[i]
+        failed.add(state)
+        return False
+
+    if go(0, sum(sizes)):
+        return Packing(chosen, fits=True)
+    return Packing(None, fits=steps < 0)
