@@ -1,13 +1,16 @@
 """Ending a job from outside."""
 
 import asyncio
+from contextlib import closing
+from typing import Any
 
 import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.cancel import PATIENCE, StillThere, cancel, gone
+from muster.app.cancel import PATIENCE, StillThere, cancel, cancel_unfinished, gone
 from muster.app.follow import Followed
+from muster.app.jobs import State
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -40,3 +43,30 @@ async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> N
     await client.delete(kinds.POD, "default", "stuck", grace_period=0)
     await gone(client, job, pods)
     store.close()
+
+
+async def test_a_job_that_finishes_while_it_is_cancelled_stays() -> None:
+    with closing(Store(":memory:")) as store:
+        registry = Registry(store)
+
+        class Racing(LocalClient):
+            """The pod ends just before it is deleted."""
+
+            async def delete(self, *args: Any, **more: Any) -> None:
+                ended = {"status": {"phase": "Succeeded"}}
+                await self.patch(kinds.POD, "default", "p", ended, subresource="status")
+                await super().delete(*args, **more)
+
+        client = LocalClient(registry)
+        job = Followed(kinds.POD, "default", "p")
+        body: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        await client.create(kinds.POD, "default", body)
+        view = await cancel_unfinished(Racing(registry), job, ())
+        assert view is not None
+        assert view.state is State.SUCCEEDED
+        assert len((await client.list(kinds.POD)).items) == 1
+        await cancel(client, job, ())
+        assert await cancel_unfinished(client, job, ()) is None, "it has gone"
+        await client.create(kinds.POD, "default", body)
+        assert await cancel_unfinished(client, job, ()) is None
+        assert not (await client.list(kinds.POD)).items

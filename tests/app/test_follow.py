@@ -7,9 +7,9 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.follow import SILENCE, Ended, Followed, News, Stand, follow
+from muster.app.follow import READERS, SILENCE, Ended, Followed, News, Stand, follow
 from muster.app.jobs import State
-from muster.app.logs import Line
+from muster.app.lines import Lines, Printed
 from muster.kube.errors import Unreachable
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
@@ -100,8 +100,8 @@ async def test_lines_stands_and_the_end(client: LocalClient) -> None:
         ),
     )
     stands = [news.views[0].state for news in told if isinstance(news, Stand)]
-    assert stands == [State.STARTING, State.RUNNING]
-    assert [news for news in told if isinstance(news, Line)] == [Line("mine", "I am mine")]
+    assert stands == [State.STARTING, State.RUNNING, State.FAILED]
+    assert [news for news in told if isinstance(news, Printed)] == [Printed((Lines("mine", ("I am mine",)),))]
     end = told[-1]
     assert isinstance(end, Ended)
     assert (end.views[0].state, end.pods[0].metadata.name) == (State.FAILED, "mine")
@@ -113,7 +113,7 @@ async def test_only_the_chosen_pods_are_read(client: LocalClient) -> None:
     terminated = {"exitCode": 0, "finishedAt": "2026-03-01T12:00:09Z"}
     await status(client, "mine", "Succeeded", terminated=terminated)
     told = [news async for news in follow(client, [job], only=lambda pod: False)]
-    assert [type(news) for news in told] == [Ended]
+    assert [type(news) for news in told] == [Stand, Ended]
 
 
 async def test_a_deleted_job_has_ended_without_a_view(client: LocalClient) -> None:
@@ -143,7 +143,33 @@ async def test_lines_are_waited_for_as_long_as_they_come(
     job = await pod(client, name)
     terminated = {"exitCode": 0, "finishedAt": "2026-03-01T12:00:09Z"}
     await status(client, name, "Succeeded", terminated=terminated)
-    *_, line, end = [news async for news in follow(client, [job])]
-    assert line == Line(name, last)
+    *_, printed, end = [news async for news in follow(client, [job])]
+    assert printed == Printed((Lines(name, (last,)),))
     assert isinstance(end, Ended)
     assert end.cut == cut
+
+
+async def test_what_is_not_read_yet_is_told(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.app.follow.READERS", 2)
+    free = asyncio.Event()
+
+    class Held(Told):
+        async def read(self, *where: object, **how: object) -> AsyncIterator[bytes]:
+            yield b"x\n"
+            await free.wait()
+
+    client = LocalClient(registry, Held())
+    jobs = [await pod(client, name) for name in ("a", "b", "c")]
+    for job in jobs:
+        await status(client, job.name, "Running", running={"startedAt": "2026-03-01T12:00:00Z"})
+    unread = []
+    async for news in follow(client, tuple(jobs)):
+        if isinstance(news, Stand):
+            unread.append(news.unread)
+            if news.unread:
+                free.set()
+            elif free.is_set():
+                while jobs:
+                    await client.delete(kinds.POD, "default", jobs.pop().name, grace_period=0)
+    assert (max(unread), unread[-1]) == (1, 0)
+    assert READERS > 64

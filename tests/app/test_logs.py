@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.app.logs import LONGEST_LINE, Line, Selection, labelled, lines, read_archive
+from muster.app.logs import Selection, chunks, labelled, read, read_archive
 from muster.kube.errors import NotFound
 from muster.local.client import LocalClient
 from muster.local.node.logs import Logs
@@ -38,17 +38,9 @@ class Spoken(LocalClient):
             yield chunk
 
 
-async def told(*chunks: bytes) -> list[str]:
-    return [line.text async for line in lines(Spoken(*chunks), pod(), "main")]
-
-
 async def test_lines_are_put_together_from_chunks() -> None:
-    assert await told(b"a\nb", b"c\r\n", b"\n", b"\xff end") == ["a", "bc", "", "\ufffd end"]
-
-
-async def test_a_line_without_an_end_is_broken() -> None:
-    first, rest = await told(b"x" * (LONGEST_LINE + 1), b"y\n")
-    assert (len(first), rest) == (LONGEST_LINE + 1, "y")
+    client = Spoken(b"a\nb", b"c\r\n", b"\n", b"1%\r2%\r", b"\x1b[2J\xff end")
+    assert [line.text async for line in read(client, [pod()])] == ["a", "bc", "", "\ufffd end"]
 
 
 def archive(root: Path, name: str, text: str, container: str = "main") -> Logs:
@@ -60,10 +52,10 @@ def archive(root: Path, name: str, text: str, container: str = "main") -> Logs:
 
 async def test_a_pod_that_is_gone_is_read_from_the_archive(tmp_path: Path) -> None:
     kept = archive(tmp_path, "p", "last words\n")
-    found = [line async for line in lines(Spoken(), pod(), "main", archive=kept)]
-    assert found == [Line("p", "last words")]
+    found = [chunk async for chunk in chunks(Spoken(), pod(), "main", archive=kept)]
+    assert found == [b"last words\n"]
     with pytest.raises(NotFound):
-        [line async for line in lines(Spoken(), pod(), "main")]
+        [chunk async for chunk in chunks(Spoken(), pod(), "main")]
 
 
 async def test_recorded_runs_are_read_in_the_order_of_attempts(tmp_path: Path) -> None:

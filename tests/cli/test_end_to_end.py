@@ -239,6 +239,20 @@ def test_in_a_terminal_one_line_stands_and_ctrl_c_is_a_key(muster: Muster) -> No
     gone(muster)
 
 
+def test_a_terminal_is_given_what_it_can_take_and_bars_as_they_come(muster: Muster) -> None:
+    command = "printf '\\r10%%\\r20%%\\033[2J'; sleep 0.2; echo; exec yes output"
+    muster.file("job.yaml", manifest(command, count=2, spec=GANG))
+    terminal = Terminal(muster, "run", "job.yaml")
+    terminal.until("worker-0-0 │ 20%")
+    terminal.until("lines not shown")
+    terminal.type("\x03")
+    assert terminal.exit_code() == 130
+    assert "cancelled (waited " in terminal.seen
+    assert "muster logs job-" in terminal.seen, "where the rest is"
+    assert "\x1b[2J" not in terminal.seen
+    gone(muster)
+
+
 def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster: Muster) -> None:
     """Nobody fails by it: the job that makes room has no failure to spare."""
     muster.run("up", "-d", "--nodes", "2 x cpu=1,memory=1Gi,runtime=process")

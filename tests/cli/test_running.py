@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
@@ -39,18 +39,69 @@ class Full(LocalClient):
         raise ServerError("the store failed: database or disk is full")
 
 
-async def test_a_job_that_cannot_be_cancelled_is_not_waited_for(
+class Quick(LocalClient):
+    """Ends every pod that it creates, and Ctrl-C follows at once."""
+
+    async def create(self, kind: Any, namespace: str, obj: Any) -> Any:  # Any: as it is
+        created = await super().create(kind, namespace, obj)
+        if kind is kinds.POD:
+            ended = {"exitCode": 3, "finishedAt": "2026-03-01T12:00:09Z"}
+            container = {"name": "c", "restartCount": 0, "state": {"terminated": ended}}
+            status = {"phase": "Failed", "containerStatuses": [container]}
+            name = created.metadata.name
+            await self.patch(kind, namespace, name, {"status": status}, subresource="status")
+            os.kill(os.getpid(), signal.SIGINT)
+        return created
+
+
+async def test_a_finished_job_is_never_deleted_by_ctrl_c(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = Store(":memory:")
-    client = Full(Registry(store))
+    with closing(Store(":memory:")) as store:
+        client = Quick(Registry(store))
+        runner = of(client, monkeypatch)
+        assert await asyncio.wait_for(runner.run(), 10) == 3, "the job's own exit code"
+        assert [each.metadata.name for each in (await client.list(kinds.POD)).items] == ["solo"]
+    assert "failed" in capsys.readouterr().out
+
+
+class Endless(LocalClient):
+    """Accepts deletions and does nothing; each is followed by another Ctrl-C."""
+
+    async def create(self, *args: Any, **more: Any) -> Any:  # Any: passed on as it is
+        created = await super().create(*args, **more)
+        os.kill(os.getpid(), signal.SIGINT)
+        return created
+
+    async def delete(self, *args: Any, **more: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+async def test_a_third_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Store(":memory:")) as store:
+        runner = of(Endless(Registry(store)), monkeypatch)
+        with pytest.raises(Failure, match=r"solo: not waited for") as left:
+            await asyncio.wait_for(runner.run(), 10)
+    assert left.value.exit_code == 130
+
+
+def of(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> running.Runner:
+    """What runs a pod by this client."""
 
     @asynccontextmanager
     async def acting(*target: object) -> AsyncIterator[LocalClient]:
         yield client
 
     monkeypatch.setattr(running, "acting", acting)
-    runner = running.Runner(load("f.yaml", text=POD, suffix="0" * 8), Target("of-a-real-cluster"), None)
+    return running.Runner(load("f.yaml", text=POD, suffix="0" * 8), Target("of-a-real-cluster"), None)
+
+
+async def test_a_job_that_cannot_be_cancelled_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(":memory:")
+    client = Full(Registry(store))
+    runner = of(client, monkeypatch)
     with pytest.raises(Failure, match=r"could not be cancelled: .*disk is full.*may go on") as refused:
         await asyncio.wait_for(runner.run(), 10)
     assert refused.value.exit_code == 1

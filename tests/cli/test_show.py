@@ -3,19 +3,15 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from rich.console import Console
 
 from muster.api import kinds
 from muster.api.base import ObjectMeta
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, GangStatus
-from muster.app.follow import Stand
 from muster.app.jobs import JobView, State
-from muster.app.logs import Line
 from muster.app.runs import Record
 from muster.cli import show
 from muster.cli.options import Output
-from muster.cli.screen import Screen
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -117,29 +113,3 @@ def test_json_and_yaml(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     show.machine({"a": [1, "ü"]}, Output.JSON)
     show.machine({"a": [1, "ü"]}, Output.YAML)
     assert capfdbinary.readouterr().out.decode() == '{\n  "a": [\n    1,\n    "ü"\n  ]\n}\na:\n- 1\n- ü\n'
-
-
-def test_without_a_terminal_a_stand_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with Screen() as screen:
-        for _ in range(2):
-            screen.show(Stand((view(),)))
-        screen.show(Line("worker-0", "hello"))
-        screen.show(Line("w", "[bold]not markup"))
-    assert (
-        capsys.readouterr().out == "running · 5 of 5 running\nworker-0 │ hello\nw        │ [bold]not markup\n"
-    )
-
-
-def test_on_a_terminal_there_is_one_live_line_and_each_pod_has_its_colour() -> None:
-    console = Console(force_terminal=True, width=60, highlight=False, soft_wrap=True, color_system="standard")
-    with console.capture() as captured, Screen(console) as screen:
-        screen.show(Stand((view(State.WAITING, reason=("Fragmented", "x" * 100)),)))
-        screen.show(Line("a", "[red]1"))
-        screen.show(Line("b", "2"))
-        screen.show(Line("a", "3"))
-    text = captured.get()
-    assert "\x1b[36ma │ \x1b[0m[red]1" in text
-    assert "\x1b[35mb │ \x1b[0m2" in text
-    assert text.count("\x1b[36ma │ ") == 2
-    assert "Fragmented" in text
-    assert "x" * 61 not in text, "the line is cut, not wrapped"

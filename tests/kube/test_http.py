@@ -11,7 +11,7 @@ import pytest
 from muster.api.kinds import CONFIG_MAP, POD
 from muster.kube import errors
 from muster.kube.client import EventType
-from muster.kube.http import Connection, HttpClient
+from muster.kube.http import CONNECTIONS, Connection, HttpClient
 
 
 class Server:
@@ -193,3 +193,29 @@ async def test_where_nobody_listens_nothing_was_sent() -> None:
     with pytest.raises(errors.Unreachable):
         await anext(aiter(client.watch(CONFIG_MAP, resource_version="5")))
     await client.close()
+
+
+async def test_logs_that_are_followed_leave_requests_their_connections() -> None:
+    held = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/log" not in head:
+            writer.writelines(answer(CONFIG))
+        else:
+            writer.writelines(stream(b"x")[:-1])
+            await writer.drain()
+            await held.wait()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1")
+    client = HttpClient(Connection(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"))
+    logs = [client.log("ns", str(number), follow=True) for number in range(CONNECTIONS + 1)]
+    assert await asyncio.gather(*map(anext, logs)) == [b"x"] * len(logs)
+    assert (await asyncio.wait_for(client.get(CONFIG_MAP, "ns", "c"), 10)).metadata.name == "c"
+    held.set()
+    for log in logs:
+        await log.aclose()  # type: ignore[attr-defined]  # it is a generator
+    await client.close()
+    listening.close()
+    await listening.wait_closed()

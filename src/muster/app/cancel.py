@@ -8,8 +8,9 @@ from typing import Final
 from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.app.follow import Followed
+from muster.app.jobs import JobView, fetch, views
 from muster.kube.client import Client
-from muster.kube.errors import NotFound
+from muster.kube.errors import Conflict, NotFound
 
 #: seconds between two looks at whether pods have gone
 LOOK: Final = 0.1
@@ -23,12 +24,36 @@ class StillThere(Exception):
     """The job has been deleted, but pods of it do not go; the message names them."""
 
 
-async def cancel(client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False) -> None:
-    """Returns when the deletion has been accepted; `pods` of the job end with their grace, or at once."""
+async def cancel(
+    client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False, version: str = ""
+) -> None:
+    """Returns when the deletion has been accepted; `pods` of the job end with their grace, or at once.
+
+    Raises Conflict if the job has another resourceVersion than `version`.
+    """
     with suppress(NotFound):  # somebody else was quicker
-        await client.delete(job.kind, job.namespace, job.name, propagation="Background")
+        await client.delete(
+            job.kind, job.namespace, job.name, resource_version=version, propagation="Background"
+        )
     if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # whose pods belong to nobody
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
+
+
+async def cancel_unfinished(
+    client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False
+) -> JobView | None:
+    """The same of a job that goes on; one that has finished stays as it is, and its view is returned."""
+    while True:
+        there = views(await fetch(client, job.namespace))
+        view = next((view for view in there if (view.kind, view.name) == (job.kind, job.name)), None)
+        if view is not None and view.state.finished:
+            return view
+        version = view.resource.metadata.resource_version if view is not None else ""
+        try:
+            await cancel(client, job, pods, at_once=at_once, version=version)
+            return None
+        except Conflict:  # it changed meanwhile: it may have finished
+            continue
 
 
 async def gone(client: Client, job: Followed, pods: Iterable[Pod]) -> None:

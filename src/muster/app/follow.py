@@ -2,8 +2,11 @@
 
 A follower watches the objects that make up jobs, works out the jobs' views from them (the same views
 that `list` shows), and reads the output of each pod from the moment its container starts. It tells
-three things, in order: `Line`s, `Stand`s whenever a view changes, and at last `Ended`, after every
+three things: what is `Printed`, `Stand`s whenever a view changes, and at last `Ended`, after every
 line that the pods wrote. Only output whose end does not come is not waited for: `Ended` names its pods.
+
+News are made when they are asked for, so a reader that is slow misses intermediate states, and of a
+terminal's output lines (`muster.app.lines`), and is never behind.
 """
 
 import asyncio
@@ -16,17 +19,16 @@ from muster.api import kinds
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
 from muster.app.jobs import JobView, Objects, views
-from muster.app.logs import Line, lines
+from muster.app.lines import Output, Printed
+from muster.app.logs import chunks, source_of
 from muster.app.pods import label, pod_order
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.reflector import Reflector
 from muster.local.node.logs import Logs
 
-#: pods whose output is read at one time; the others' stays in their logs
-READERS: Final = 100
-#: lines that may wait for a slow terminal before the readers wait too
-BACKLOG: Final = 10_000
+#: containers whose output is read at one time; the others' stays in their logs until one of these ends
+READERS: Final = 256
 #: seconds between two looks at a job that changes all the time: at first, doubling, and at most
 PACE: Final = (0.005, 0.05)
 #: seconds of silence after which no more lines of a job that has ended are waited for
@@ -49,6 +51,8 @@ class Stand:
     """How the jobs stand now."""
 
     views: tuple[JobView, ...]
+    #: containers whose output is not read yet, for too many others are
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Ended:
     cut: tuple[str, ...] = ()
 
 
-News = Line | Stand | Ended
+News = Printed | Stand | Ended
 
 
 async def follow(
@@ -72,13 +76,15 @@ async def follow(
     tail: int | None = None,
     archive: Logs | None = None,
     alive: Callable[[], bool] = lambda: True,
+    terminal: bool = False,
 ) -> AsyncIterator[News]:
     """`only` chooses the pods whose output is read, from its last `tail` lines on.
 
-    `archive` has the output of pods that were gone before it could be asked for. A cluster that does not
-    answer is asked again, for as long as it is `alive`; Unreachable is raised once it is not.
+    A `terminal` is given as many lines as it can take, and those that have not ended. `archive` has the
+    output of pods that were gone before it could be asked for. A cluster that does not answer is asked again,
+    for as long as it is `alive`; Unreachable is raised once it is not.
     """
-    follower = _Follower(client, jobs, _Reading(only, tail, archive), alive)
+    follower = _Follower(client, jobs, _Reading(only, tail, archive), alive, Output(terminal=terminal))
     work = asyncio.create_task(follower.run())
     try:
         while True:
@@ -103,16 +109,26 @@ class _Reading:
 
 class _Follower:
     def __init__(
-        self, client: Client, jobs: Sequence[Followed], reading: _Reading, alive: Callable[[], bool]
+        self,
+        client: Client,
+        jobs: Sequence[Followed],
+        reading: _Reading,
+        alive: Callable[[], bool],
+        output: Output,
     ) -> None:
         self._client, self._jobs, self._reading, self._alive = client, frozenset(jobs), reading, alive
         (namespace,) = {job.namespace for job in jobs}
-        self._news: asyncio.Queue[News] = asyncio.Queue(BACKLOG)
-        self._changed = asyncio.Event()
+        self._output = output
+        self._stand: Stand | None = None  # that has not been told
+        self._end: Ended | None = None
+        self._news = asyncio.Event()  # there may be some
+        self._taken = asyncio.Event()  # there may be room for output
+        self._changed = asyncio.Event()  # of an object
         self._seen: dict[str, Pod] = {}  # every pod of the job, by uid, as it was last
         self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}  # by pod and container
-        self._told = 0  # lines
+        self._fed = 0  # chunks
         self._slots = asyncio.Semaphore(READERS)
+        self._unread = 0
         watched = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD, kinds.GANG)
         self._caches: dict[Kind[Any], Reflector[Any]] = {
             watched_kind: Reflector(client, watched_kind, self._note, namespace=namespace)
@@ -121,15 +137,22 @@ class _Follower:
 
     async def next(self, work: "asyncio.Task[None]") -> News:
         """The next news; or the error that ended the work."""
-        if not self._news.empty():
-            return self._news.get_nowait()
-        getting = asyncio.create_task(self._news.get())
-        await asyncio.wait({getting, work}, return_when=asyncio.FIRST_COMPLETED)
-        if getting.done():
-            return getting.result()
-        getting.cancel()
-        work.result()  # raises why it ended
-        raise RuntimeError("a follower ends with Ended")
+        while True:
+            if (stand := self._stand) is not None:
+                self._stand = None
+                return stand
+            if (printed := self._output.take()) is not None:
+                self._taken.set()
+                return printed
+            if self._end is not None:
+                return self._end
+            if work.done():
+                work.result()  # raises why it ended
+                raise RuntimeError("a follower ends with Ended")
+            self._news.clear()
+            waiting = asyncio.create_task(self._news.wait())
+            await asyncio.wait({waiting, work}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
 
     async def run(self) -> None:
         try:
@@ -149,7 +172,7 @@ class _Follower:
         raise Unreachable("it has stopped")
 
     async def _until_ended(self, group: asyncio.TaskGroup) -> None:
-        shown = None
+        told = None
         pace, longest = PACE
         while True:
             self._changed.clear()
@@ -159,22 +182,22 @@ class _Follower:
                 for container in _started(pod) if self._reading.only(pod) else ():
                     if (key := (pod.metadata.uid, container)) not in self._readers:
                         self._readers[key] = group.create_task(self._read(pod, container))
+            if (stand := Stand(views, self._unread)) != told:
+                self._stand = told = stand
+                self._news.set()
             if all(view.state.finished for view in views) and not self._leaving(len(views)):
                 cut = await self._last_lines()
-                await self._news.put(Ended(views, tuple(self._seen.values()), cut))
+                self._end = Ended(views, tuple(self._seen.values()), cut)
                 return
-            if views != shown:
-                shown = views
-                await self._news.put(Stand(views))
             await self._changed.wait()
             await asyncio.sleep(pace)
             pace = min(pace * 2, longest)
 
     async def _last_lines(self) -> tuple[str, ...]:
         """Lets the readers come to their ends for as long as lines come, and are taken; who did not?"""
-        left, told = set(self._readers.values()), -1
-        while left and (told != self._told or not self._news.empty()):
-            told = self._told
+        left, fed = set(self._readers.values()), -1
+        while left and (fed != self._fed or self._output.waiting):
+            fed = self._fed
             _, left = await asyncio.wait(left, timeout=SILENCE)
         for reader in left:
             reader.cancel()
@@ -205,18 +228,32 @@ class _Follower:
 
     async def _read(self, pod: Pod, container: str) -> None:
         """Passes on all that the container prints, until it ends."""
-        async with self._slots:
+        if self._slots.locked():
+            self._unread += 1
+            self._changed.set()
+            try:
+                await self._slots.acquire()
+            finally:
+                self._unread -= 1
+                self._changed.set()
+        else:
+            await self._slots.acquire()
+        source = self._output.source(source_of(pod, container))
+        how = self._reading
+        written = chunks(self._client, pod, container, follow=True, tail=how.tail, archive=how.archive)
+        try:
             with suppress(ApiError, Unanswered, Unreachable):  # the log went with the pod
-                async for line in lines(
-                    self._client,
-                    pod,
-                    container,
-                    follow=True,
-                    tail=self._reading.tail,
-                    archive=self._reading.archive,
-                ):
-                    await self._news.put(line)
-                    self._told += 1
+                async for chunk in written:
+                    self._output.feed(source, chunk)
+                    self._fed += 1
+                    self._news.set()
+                    while self._output.full(source):
+                        self._taken.clear()
+                        await self._taken.wait()
+        finally:
+            source.end()
+            self._news.set()
+            self._slots.release()
 
 
 def _started(pod: Pod) -> list[str]:

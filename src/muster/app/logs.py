@@ -8,18 +8,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_INDEX
+from muster.app.lines import Splitter, shown
 from muster.app.pods import group_of, label, pod_order
 from muster.kube.client import Client
 from muster.kube.errors import BadRequest, NotFound
 from muster.local.history import PodRun
 from muster.local.node.logs import Logs
-
-LONGEST_LINE: Final = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,8 @@ async def read(client: Client, pods: Iterable[Pod], tail: int | None = None) -> 
     for pod in sorted(pods, key=pod_order):
         for container in pod.spec.containers:
             with suppress(NotFound, BadRequest):
-                async for line in lines(client, pod, container.name, tail=tail):
+                written = chunks(client, pod, container.name, tail=tail)
+                async for line in _split(source_of(pod, container.name), written):
                     yield line
 
 
@@ -64,12 +63,12 @@ async def read_archive(archive: Logs, runs: Sequence[PodRun], tail: int | None =
     for name, run in labelled(runs):
         containers = archive.containers(run.namespace, run.name, run.uid)
         for container in containers:
-            chunks = archive.read(run.namespace, run.name, run.uid, container, tail=tail)
-            async for line in _split(name if len(containers) == 1 else f"{name}/{container}", chunks):
+            written = archive.read(run.namespace, run.name, run.uid, container, tail=tail)
+            async for line in _split(name if len(containers) == 1 else f"{name}/{container}", written):
                 yield line
 
 
-async def lines(
+async def chunks(
     client: Client,
     pod: Pod,
     container: str,
@@ -77,20 +76,24 @@ async def lines(
     follow: bool = False,
     tail: int | None = None,
     archive: Logs | None = None,
-) -> AsyncIterator[Line]:
-    """The lines of one container, until it ends if `follow`; of a pod that is gone, those in the archive."""
-    name = label(pod) if len(pod.spec.containers) == 1 else f"{label(pod)}/{container}"
+) -> AsyncIterator[bytes]:
+    """The output of one container, until it ends if `follow`; of a pod that is gone, what the archive has."""
     meta = pod.metadata
-    chunks = client.log(meta.namespace, meta.name, container=container, follow=follow, tail=tail)
     try:
-        async for line in _split(name, chunks):
-            yield line
-    except NotFound:  # before its first line
+        async for chunk in client.log(
+            meta.namespace, meta.name, container=container, follow=follow, tail=tail
+        ):
+            yield chunk
+    except NotFound:  # before its first chunk
         if archive is None:
             raise
-        chunks = archive.read(meta.namespace, meta.name, meta.uid, container, tail=tail)
-        async for line in _split(name, chunks):
-            yield line
+        async for chunk in archive.read(meta.namespace, meta.name, meta.uid, container, tail=tail):
+            yield chunk
+
+
+def source_of(pod: Pod, container: str) -> str:
+    """What lines of this container are labelled with."""
+    return label(pod) if len(pod.spec.containers) == 1 else f"{label(pod)}/{container}"
 
 
 def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
@@ -124,19 +127,10 @@ def _label(run: PodRun) -> str:
     return f"{run.job}-{index}" if run.job and index else run.name
 
 
-async def _split(pod: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    """Lines; one without an end is broken at a bound."""
-    rest = b""
-    async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield _line(pod, line)
-        if len(rest) > LONGEST_LINE:
-            yield _line(pod, rest)
-            rest = b""
-    if rest:
-        yield _line(pod, rest)
-
-
-def _line(pod: str, text: bytes) -> Line:
-    return Line(pod, text.decode(errors="replace").rstrip("\r"))
+async def _split(pod: str, written: AsyncIterator[bytes]) -> AsyncIterator[Line]:
+    splitter = Splitter()
+    async for chunk in written:
+        for line in splitter.feed(chunk):
+            yield Line(pod, shown(line))
+    if rest := splitter.end():
+        yield Line(pod, shown(rest))

@@ -61,26 +61,29 @@ async def _follow(
     from muster.app import jobs
     from muster.app.cluster import acting, alive, archive
     from muster.app.follow import Ended, Followed, follow
-    from muster.app.logs import Line
     from muster.app.pods import label
     from muster.cli import show
+    from muster.cli.screen import Screen
 
     async with acting(target, endpoint) as client:
         view = await jobs.named(client, job, target.scope, newest=True)
         width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
-        async for news in follow(
-            client,
-            [Followed(view.kind, view.namespace, view.name)],
-            only=selection.holds,
-            tail=tail,
-            archive=archive(target),
-            alive=lambda: alive(endpoint),
-        ):
-            if isinstance(news, Line):
-                _print(news, width)
-                sys.stdout.flush()
-            elif isinstance(news, Ended):
-                show.cut(news.cut, [view.name])
+        cut: tuple[str, ...] = ()
+        async with Screen(width=width, stands=False) as screen:
+            async for news in follow(
+                client,
+                [Followed(view.kind, view.namespace, view.name)],
+                only=selection.holds,
+                tail=tail,
+                archive=archive(target),
+                alive=lambda: alive(endpoint),
+                terminal=screen.terminal,
+            ):
+                if isinstance(news, Ended):
+                    cut = news.cut
+                else:
+                    await screen.show(news)
+        show.cut(cut, [view.name])
 
 
 async def _recorded(target: "Target", job: str, selection: "Selection", tail: int | None) -> None:

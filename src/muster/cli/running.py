@@ -3,14 +3,15 @@
 import asyncio
 import logging
 import signal
+from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.app import runs
-from muster.app.cancel import cancel
+from muster.app.cancel import cancel_unfinished
 from muster.app.cluster import Target, acting, alive, archive
 from muster.app.follow import Ended, Followed, Stand, follow
 from muster.app.home import Endpoint
-from muster.app.jobs import State, failure_code
+from muster.app.jobs import JobView, State, failure_code
 from muster.app.submit import submit
 from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
@@ -18,6 +19,8 @@ from muster.cli.screen import Screen
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.workloads.jobfile import JobFile
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Runner:
@@ -35,7 +38,7 @@ class Runner:
 
     async def run(self) -> int:
         """Raises Failure where the job can never start, or its cluster goes away."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
         if self._target.embedded:  # which either answers or has gone, and then that is what is said
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
@@ -51,28 +54,29 @@ class Runner:
                     "cluster does (muster up)",
                     UNREACHABLE,
                 ) from error
+        for number in _SIGNALS:  # what is left is to print
+            asyncio.get_running_loop().remove_signal_handler(number)
         show.cut(ended.cut, [job.name for job in self._jobs])
         self._tell_the_end(ended)
         return self._exit_code(ended)
 
     async def _follow(self, client: Client) -> Ended:
         """Until the jobs have ended, or cannot be cancelled though they should."""
-        with Screen() as screen:
+        async with Screen() as screen:
             names = ", ".join(job.name for job in self._jobs)
             screen.say(f"{names} · {jobfile.header(self._job)}")
             following = asyncio.create_task(self._show(client, screen))
             cancelling = asyncio.create_task(self._cancel_when_interrupted(client, screen))
-            following.add_done_callback(lambda _: cancelling.cancel())
             tasks = {following, cancelling}
             try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                return done.pop().result()
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        if following.cancelled():
-            cancelling.result()  # raises why
-        return following.result()
+                if screen.missing:
+                    screen.say(f"the lines that were not shown are in the logs: {self._logs()}")
 
     async def _show(self, client: Client, screen: Screen) -> Ended:
         async for news in follow(
@@ -80,36 +84,58 @@ class Runner:
             self._jobs,
             archive=archive(self._target),
             alive=lambda: alive(self._endpoint),
+            terminal=screen.terminal,
         ):
-            if isinstance(news, Stand):
-                self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
-            screen.show(news)
             if isinstance(news, Ended):
                 return news
+            if isinstance(news, Stand):
+                self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
+            await screen.show(news)
         raise AssertionError("following a job ends with Ended")
 
     def _interrupt(self) -> None:
         self._interrupts += 1
         self._interrupted.set()
 
-    async def _cancel_when_interrupted(self, client: Client, screen: Screen) -> None:
-        await self._interrupted.wait()
-        screen.say("cancelling: pods get their grace period; Ctrl-C again ends them at once")
-        await self._cancel(client)
-        while self._interrupts < 2:
-            self._interrupted.clear()
+    async def _cancel_when_interrupted(self, client: Client, screen: Screen) -> Ended:
+        """Returns only if all jobs turn out to have finished."""
+        while True:
             await self._interrupted.wait()
-        await self._cancel(client, at_once=True)
+            self._interrupted.clear()
+            names = ", ".join(job.name for job in self._jobs)
+            if self._interrupts > 2:
+                raise Failure(f"{names}: not waited for any longer; its pods are being ended", INTERRUPTED)
+            if self._interrupts == 1:
+                screen.say("cancelling: pods get their grace period; Ctrl-C again ends them at once")
+            cancelling = asyncio.create_task(self._cancel(client, at_once=self._interrupts > 1))
+            again = asyncio.create_task(self._interrupted.wait())
+            try:
+                await asyncio.wait({cancelling, again}, return_when=asyncio.FIRST_COMPLETED)
+                if cancelling.done() and len(finished := cancelling.result()) == len(self._jobs):
+                    screen.say(f"{names} had finished and stays; its output is in the logs: {self._logs()}")
+                    self._pods |= {pod.metadata.uid: pod for view in finished for pod in view.pods}
+                    return Ended(tuple(finished), tuple(self._pods.values()))
+            finally:
+                cancelling.cancel()
+                again.cancel()
 
-    async def _cancel(self, client: Client, *, at_once: bool = False) -> None:
+    async def _cancel(self, client: Client, *, at_once: bool) -> list[JobView]:
+        """Those jobs that have finished stay, and are returned."""
+        finished = []
         for job in self._jobs:
             try:
-                await cancel(client, job, self._pods.values(), at_once=at_once)
+                view = await cancel_unfinished(client, job, self._pods.values(), at_once=at_once)
             except (ApiError, Unanswered) as error:
                 raise Failure(
                     f"{job.name} could not be cancelled: {error}. It may go on; `muster cancel {job.name}` "
                     "tries again"
                 ) from error
+            if view is not None:
+                finished.append(view)
+        return finished
+
+    def _logs(self) -> str:
+        return ", ".join(f"muster logs {job.name}" for job in self._jobs)
 
     def _tell_the_end(self, ended: Ended) -> None:
         """How each job ended, and who ran when."""
@@ -126,7 +152,7 @@ class Runner:
             show.end(job.name if len(self._jobs) > 1 else "", view, record, ended.pods)
 
     def _exit_code(self, ended: Ended) -> int:
-        if self._interrupts:
+        if self._interrupts and len(ended.views) < len(self._jobs):
             return INTERRUPTED
         if len(ended.views) == len(self._jobs) and all(v.state is State.SUCCEEDED for v in ended.views):
             return 0

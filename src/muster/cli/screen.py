@@ -1,93 +1,156 @@
-"""The terminal during `muster run`: lines that scroll, and one line that stands.
+"""The terminal during `muster run` and `muster logs -f`: lines that scroll, and some that stand below them.
 
-Without a terminal there are only lines; how the job stands is then said whenever it changes.
+Below stand the lines that pods have not finished (progress bars), and how the job stands. Without a terminal
+there are only lines; how the job stands is then said whenever it changes.
 """
 
+import asyncio
 import itertools
-import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from rich.cells import cell_len, set_cell_size
 
-from muster.app.follow import Ended, News
+from muster.app.follow import Stand
 from muster.app.jobs import JobView
-from muster.app.logs import Line
+from muster.app.lines import Lines, Printed, clean, plain
 from muster.cli import show
+from muster.cli.writer import Writer
 
-_PALETTE: Final = (
-    "cyan",
-    "magenta",
-    "yellow",
-    "blue",
-    "green",
-    "bright_red",
-    "bright_cyan",
-    "bright_magenta",
-)
+#: ANSI colours of pods
+_PALETTE: Final = (36, 35, 33, 34, 32, 91, 96, 95)
+_DIM: Final = 2
+#: seconds between two frames on a terminal, and between two looks at the clock
+FRAME: Final = 0.05
+TICK: Final = 0.5
+#: seconds that the last frame may take where following was interrupted
+PATIENCE: Final = 0.5
+#: lines of a terminal that unfinished lines leave to others
+_OTHERS: Final = 4
 
 
 class Screen:
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False, soft_wrap=True)
-        self._tty = self._console.is_terminal
-        self._views: tuple[JobView, ...] = ()
-        self._said: dict[str, str] = {}  # by job
-        self._width = 0
+    def __init__(self, writer: Writer | None = None, *, width: int = 0, stands: bool = True) -> None:
+        """`width` is that of the longest label, if known; without `stands` nothing is said about jobs."""
+        self._writer = writer or Writer()
+        self.terminal = self._writer.terminal
+        self._width, self._stands = width, stands
         self._colours = itertools.cycle(_PALETTE)
-        self._colour: dict[str, str] = {}
-        self._live = Live(
-            console=self._console, refresh_per_second=4, transient=True, get_renderable=self._line
-        )
+        self._colour: dict[str, int] = {}
+        self._stand = Stand(())
+        self._said: dict[str, str] = {}  # by job
+        self._unfinished: Sequence[tuple[str, str]] = ()
+        self._pending: list[str] = []
+        self._below: Sequence[str] = ()  # what stands there now
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._ticking: asyncio.Task[None] | None = None
+        #: whether lines have been left out
+        self.missing = False
 
-    def __enter__(self) -> "Screen":
-        if self._tty:
-            self._live.start()
+    async def __aenter__(self) -> "Screen":
+        self._ticking = asyncio.create_task(self._tick())
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._tty:
-            self._live.stop()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._stand, self._unfinished = Stand(()), ()
+        if not isinstance(error, OSError):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._write(), PATIENCE if error else None)
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text))
+        """A line of our own; does not wait until it is written."""
+        self._pending.append(f"{text}\n")
+        self._wake.set()
 
-    def show(self, news: News) -> None:
-        """What the job's follower told. Its end is left to others."""
-        if isinstance(news, Line):
-            self._print_line(news)
-        elif not isinstance(news, Ended):
-            self._views = news.views
-            if not self._tty:
-                for view in news.views:
-                    self._say_once(view.name, self._standing(view, None))
-
-    def _print_line(self, line: Line) -> None:
-        self._width = max(self._width, len(line.pod))
-        if self._tty:
-            colour = self._colour.setdefault(line.pod, "") or next(self._colours)
-            self._colour[line.pod] = colour
-            self._console.print(Text.assemble((f"{line.pod:<{self._width}} │ ", colour), line.text))
+    async def show(self, news: Printed | Stand) -> None:
+        """What a job's follower told. Returns once it is written; raises OSError if it cannot be."""
+        if isinstance(news, Stand):
+            self._stand = news
+            if self._stands and not self.terminal:
+                self._say_what_changed()
         else:
-            sys.stdout.write(f"{line.pod:<{self._width}} │ {line.text}\n")
-            sys.stdout.flush()
+            self._unfinished = news.unfinished
+            for lines in news.lines:
+                self._print(lines)
+        await self._write()
+        if self.terminal:
+            await asyncio.sleep(FRAME)
 
-    def _say_once(self, job: str, text: str) -> None:
-        if text != self._said.get(job):
-            self._said[job] = text
-            self.say(text)
+    def _print(self, lines: Lines) -> None:
+        self._width = max(self._width, len(lines.pod))
+        label = f"{lines.pod:<{self._width}} │ "
+        if self._writer.colours:
+            if lines.pod not in self._colour:
+                self._colour[lines.pod] = next(self._colours)
+            label = _coloured(label, self._colour[lines.pod])
+        if lines.missing:
+            self.missing = True
+            note = f"… {show.plural(lines.missing, 'line')} not shown"
+            self._pending.append(f"{label}{_coloured(note, _DIM) if self._writer.colours else note}\n")
+        self._pending += [f"{label}{text}\n" for text in lines.texts]
 
-    def _line(self) -> Text:
-        now = datetime.now(UTC)
-        return Text(
-            " | ".join(self._standing(view, now) for view in self._views), overflow="ellipsis", no_wrap=True
-        )
+    def _say_what_changed(self) -> None:
+        if all(view.state.finished for view in self._stand.views):
+            return  # it is the last that is said about them
+        for view in self._stand.views:
+            text = self._standing(view, None)
+            if text != self._said.get(view.name):
+                self._said[view.name] = text
+                self._pending.append(f"{text}\n")
+
+    async def _tick(self) -> None:
+        """Writes what was said meanwhile, and lets the clock go on."""
+        while True:
+            with suppress(OSError):  # it is raised again where something is shown
+                await self._write()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), TICK if self.terminal else None)
+            self._wake.clear()
+
+    async def _write(self) -> None:
+        async with self._writing:
+            below = self._lines_below() if self.terminal else ()
+            text = frame(self._pending, self._below, below)
+            self._pending, self._below = [], below
+            await self._writer.write(text)
+
+    def _lines_below(self) -> Sequence[str]:
+        size = self._writer.size()
+        room = max(1, size.lines - _OTHERS)
+        lines = [f"{pod:<{self._width}} │ {plain(text)}" for pod, text in self._unfinished[:room]]
+        if len(self._unfinished) > room:
+            lines.append(f"… and {len(self._unfinished) - room} more")
+        if self._stands and self._stand.views:
+            now = datetime.now(UTC)
+            lines.append(" | ".join(self._standing(view, now) for view in self._stand.views))
+        return [_cut(line.expandtabs(), size.columns - 1) for line in lines]
 
     def _standing(self, view: JobView, now: datetime | None) -> str:
-        standing = show.standing(view, now)
-        return standing if len(self._views) == 1 else f"{view.name} · {standing}"
+        standing = plain(clean(show.standing(view, now)))
+        if self._stand.unread:
+            standing += f" · output of {self._stand.unread} containers is not shown yet"
+        return standing if len(self._stand.views) == 1 else f"{view.name} · {standing}"
+
+
+def frame(scrolled: Sequence[str], before: Sequence[str], below: Sequence[str]) -> str:
+    """What makes a terminal that ends with the lines `before` scroll some, and end with those `below`."""
+    if not scrolled and before == below:
+        return ""
+    erased = "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (len(before) - 1) if before else ""
+    return erased + "".join(scrolled) + "\n".join(below)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def _coloured(text: str, colour: int) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m"

@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 B = TypeVar("B", bytes, msgspec.Raw, bytes | msgspec.Raw)
 
-CONNECTIONS: Final = 64  # kept open to the server at most
+CONNECTIONS: Final = 64  # to the server at most, besides those that logs are read by
 WATCH_SECONDS: Final = 300  # after which the server ends a watch and we resume it
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_read=WATCH_SECONDS + 60)
@@ -49,14 +49,21 @@ class HttpClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._session = aiohttp.ClientSession(
-            base_url=connection.server,
-            connector=aiohttp.TCPConnector(ssl=connection.tls or False, limit=CONNECTIONS),
+        self._session = self._open(CONNECTIONS)
+        # each log that is followed has a connection to itself for as long as its container runs: they are
+        # as many as their readers make them, and never in the way of requests
+        self._logs = self._open(0)
+
+    def _open(self, connections: int) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            base_url=self._connection.server,
+            connector=aiohttp.TCPConnector(ssl=self._connection.tls or False, limit=connections),
             timeout=TIMEOUT,
             headers={"Accept": "application/json", "User-Agent": "muster"},
         )
 
     async def close(self) -> None:
+        await self._logs.close()
         await self._session.close()
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
@@ -159,7 +166,7 @@ class HttpClient:
             query["tailLines"] = str(tail)
         if previous:
             query["previous"] = "true"
-        async for chunk in self._chunks(POD.path(namespace, name, "log"), query):
+        async for chunk in self._chunks(self._logs, POD.path(namespace, name, "log"), query):
             yield chunk
 
     async def _request(
@@ -188,13 +195,13 @@ class HttpClient:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise errors.Unanswered(f"{method} {path}: {error or type(error).__name__}") from error
 
-    async def _chunks(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def _chunks(
+        self, session: aiohttp.ClientSession, path: str, query: Mapping[str, str]
+    ) -> AsyncIterator[bytes]:
         """The body of a GET as it arrives."""
         headers = {**self._connection.headers(), "Accept-Encoding": "identity"}
         try:
-            async with self._session.get(
-                path, params=query, headers=headers, timeout=STREAM_TIMEOUT
-            ) as response:
+            async with session.get(path, params=query, headers=headers, timeout=STREAM_TIMEOUT) as response:
                 if response.status >= 400:
                     _raise_for_status(response, await response.read())
                 async for chunk in response.content.iter_any():
@@ -206,7 +213,7 @@ class HttpClient:
 
     async def _lines(self, path: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         rest = b""
-        async for chunk in self._chunks(path, query):
+        async for chunk in self._chunks(self._session, path, query):
             *lines, rest = (rest + chunk if rest else chunk).split(b"\n")
             for line in lines:
                 if line:

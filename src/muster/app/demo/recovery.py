@@ -16,6 +16,7 @@ from typing import Final
 
 from muster.app.follow import Ended, follow
 from muster.app.jobs import JobView, State
+from muster.app.lines import Printed
 from muster.app.logs import Line
 from muster.app.submit import submit
 from muster.local.client import LocalClient
@@ -66,9 +67,10 @@ async def run(client: LocalClient) -> Outcome:
     lines = []
     killed = 0
     async for news in follow(client, [followed]):
-        if isinstance(news, Line):
-            lines.append(news)
-            if news.pod == VICTIM and "at work" in news.text and not killed:
+        if isinstance(news, Printed):
+            printed = [Line(each.pod, text) for each in news.lines for text in each.texts]
+            lines += printed
+            if any(line.pod == VICTIM and "at work" in line.text for line in printed) and not killed:
                 await asyncio.sleep(WORK / 2)  # in the middle of it
                 killed = _kill(f"{followed.name}-{VICTIM}")
         elif isinstance(news, Ended):

@@ -1,0 +1,84 @@
+"""Writing to standard output from a thread of its own, so that an output which takes nothing (a terminal that
+was stopped with Ctrl-S, a pipe nobody reads) keeps nothing else from going on, Ctrl-C above all."""
+
+import asyncio
+import os
+import select
+import sys
+import threading
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Final, TextIO
+
+#: size of a terminal that does not tell its own: columns and lines
+_SIZE: Final = os.terminal_size((80, 24))
+
+
+class Writer:
+    def __init__(self, stream: TextIO | None = None, *, terminal: bool | None = None) -> None:
+        """Standard output by default; `terminal` says whether it is one where it does not tell."""
+        self._stream = stream or sys.stdout
+        known = self._stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+        self.terminal = known if terminal is None else terminal
+        self.colours = self.terminal and not os.environ.get("NO_COLOR")
+        self._fd = _descriptor(self._stream)
+        self._work: SimpleQueue[tuple[str, asyncio.Future[None]]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def size(self) -> os.terminal_size:
+        with suppress(OSError):
+            if self._fd is not None:
+                return os.get_terminal_size(self._fd)
+        return _SIZE
+
+    async def write(self, text: str) -> None:
+        """Returns when it is written. Raises OSError. Cancelled, it goes on in the background."""
+        if not text:
+            return
+        if self._thread is None:
+            self._stream.flush()  # what was printed before comes first
+            # a daemon: the interpreter does not wait for a terminal that takes nothing
+            self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+            self._thread.start()
+        done = asyncio.get_running_loop().create_future()
+        self._work.put((text, done))
+        await done
+
+    def _run(self) -> None:
+        while True:
+            text, done = self._work.get()
+            error = None
+            try:
+                self._put(text)
+            except OSError as raised:
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed
+                done.get_loop().call_soon_threadsafe(_settle, done, error)
+
+    def _put(self, text: str) -> None:
+        if self._fd is None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        data = memoryview(text.encode(self._stream.encoding or "utf-8", "replace"))
+        while data:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:  # whoever gave it to us made it so
+                select.select([], [self._fd], [])
+
+
+def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
+    if done.done():  # cancelled
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except OSError:  # not a file
+        return None
