@@ -608,7 +608,7 @@ class Machine(RuleBasedStateMachine):
     def clear(self) -> bool:
         """All that the core reckons with is what it has told: nothing held, planned, put off or leaving."""
         states = self.muster.gangs.values()
-        if any(state.back_off or state.planned or state.lapsed for state in states):
+        if any(s.back_off or s.avoided or s.planned or s.lapsed for s in states):
             return False
         if any(not promise.told for state in states for promise in state.holds.values()):
             return False
