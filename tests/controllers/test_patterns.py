@@ -1,4 +1,4 @@
-"""Patterns of failure policies: the language, its bounds, and Python's own matcher as the judge."""
+"""Patterns of failure policies: the language, its bounds, and Python's own matcher as the oracle."""
 
 import re
 import time
@@ -48,6 +48,8 @@ def test_messages(pattern: str, expected: bool) -> None:
         ("^b$", "a\nb\nc", False),
         ("(?m)^b$", "a\nb\nc", True),
         ("(?m-m)^b$", "a\nb\nc", False),
+        (r"\pL", "é", True),
+        (r"\Qa.b\E", "axb", False),
         (r"\Ab", "a\nb", False),
         (r"b\z", "a\nb", True),
         ("[[:^digit:]]", "7", False),
@@ -68,37 +70,44 @@ def test_the_language(pattern: str, text: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("(a", "a ( without a )"),
-        ("a)", "a ) without a ("),
-        ("[a", "ends too early"),
-        ("a\\", "ends too early"),
-        ("*a", "nothing for * to repeat"),
-        ("a**", "repeats a repetition"),
-        ("a{3,1}", "cannot be"),
-        ("a{1001}", "cannot be"),
-        ("[z-a]", "cannot be"),
-        ("(?=a)", "RE2 does not know"),
-        (r"(a)\1", "not known"),
-        (r"\pL", "not known"),
-        ("a{500}", "too large"),
-        ("((((){900}){900}){900}){900}", "too large"),
-        ("(" * 60 + ")" * 60, "within each other"),
-        ("a" * (LONGEST_PATTERN + 1), "at most"),
+        ("(a", "missing ): (a"),
+        ("a)", "unexpected ): a)"),
+        ("[a", "missing ]: [a"),
+        ("a\\", "trailing \\"),
+        ("*a", "no argument for repetition operator: *"),
+        ("a**", "bad repetition operator: **"),
+        ("a{3,1}", "invalid repetition size: {3,1}"),
+        ("a{1001}", "invalid repetition size: {1001}"),
+        ("[z-a]", "invalid character class range: z-a"),
+        ("(?=a)", "invalid perl operator: (?="),
+        (r"(a)\1", r"invalid escape sequence: \1"),
+        (r"(?:\pL{500}){2}", "pattern too large"),
+        ("((((){900}){900}){900}){900}", "invalid repetition size"),
+        ("a" * (LONGEST_PATTERN + 1), "at most 1000 are allowed"),
     ],
 )
-def test_what_is_not_taken(pattern: str, said: str) -> None:
+def test_what_is_refused(pattern: str, said: str) -> None:
     with pytest.raises(InvalidPattern, match=re.escape(said)):
         found(pattern, "aaa")
 
 
 @pytest.mark.parametrize(
-    "pattern", ["^(a+)+$", "^(a|a)*$", "^(a*)*(a*)*$", "^(.*a){20}$", "^(a?){160}a{160}$", "(.?){240}x"]
+    "pattern",
+    [
+        "^(a+)+$",
+        "^(a|a)*$",
+        "^(a*)*(a*)*$",
+        "^(.*a){20}$",
+        "^(a?){160}a{160}$",
+        "(.?){240}x",
+        "(?:(?:[a-zé-ÿ]?){10}){100}x",
+    ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Most of these would keep a backtracking matcher busy for years."""
     begun = time.process_time()
     assert not found(pattern, "a" * (LONGEST_TEXT - 1) + "b")
-    assert time.process_time() - begun < 10, "it takes some tenths of a second"
+    assert time.process_time() - begun < 10, "it takes less than a second"
 
 
 def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
