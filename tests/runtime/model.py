@@ -76,6 +76,7 @@ class Cluster:
         self.making: dict[str, Making] = {}
         self.preempts: dict[str, str] = {}
         self.priorities: dict[str, int] = {}  # of a gang's pods
+        self.homes: dict[str, str] = {}  # namespaces of gangs that have another
         self.slow_nodes = False  # pods on nodes do not end
         self.made = 0
 
@@ -84,9 +85,13 @@ class Cluster:
         other = Cluster(self.server.objects, self.server.revision, self.server.time)
         other.server.typed = dict(self.server.typed)
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
-        other.priorities = dict(self.priorities)
+        other.priorities, other.homes = dict(self.priorities), dict(self.homes)
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         return other
+
+    def home(self, gang: str) -> str:
+        """The gang's namespace."""
+        return self.homes.get(gang, NAMESPACE)
 
     # -- what people create
 
@@ -103,7 +108,7 @@ class Cluster:
             if size > 1:
                 mark = {ON_PARTIAL: "recreate"} if kind == "remade" else {}
                 group = {"metadata": {"name": name, "annotations": mark}, "spec": {"minMember": size}}
-                self.server.create(kinds.POD_GROUP_X, NAMESPACE, group)
+                self.server.create(kinds.POD_GROUP_X, self.home(name), group)
             for i in range(size):
                 label = {"scheduling.x-k8s.io/pod-group": name} if size > 1 else {}
                 pod_name = f"{name}-{i}" if size > 1 else name
@@ -120,7 +125,7 @@ class Cluster:
             "template": {"spec": self._pod_spec(name)},
         }
         self.server.create(
-            kinds.JOB, NAMESPACE, {"metadata": {"name": name, "annotations": marks}, "spec": spec}
+            kinds.JOB, self.home(name), {"metadata": {"name": name, "annotations": marks}, "spec": spec}
         )
 
     def cancel(self, name: str) -> None:
@@ -180,7 +185,7 @@ class Cluster:
 
     def _pod(self, metadata: Object) -> None:
         gang = str(metadata["name"]).partition("-")[0]
-        self.server.create(kinds.POD, NAMESPACE, {"metadata": metadata, "spec": self._pod_spec(gang)})
+        self.server.create(kinds.POD, self.home(gang), {"metadata": metadata, "spec": self._pod_spec(gang)})
 
     def _pod_spec(self, gang: str) -> Object:
         return {**_POD_SPEC, "priority": self.priorities[gang]} if gang in self.priorities else {**_POD_SPEC}
@@ -205,7 +210,7 @@ class Cluster:
         for plan in map(decode, self.server.all(kinds.GANG_PLAN)):
             if name in plan.gang or any(name in victim.gang for victim in plan.victims):
                 return True
-        job = self.server.objects.get((kinds.JOB, f"{NAMESPACE}/{name}"))
+        job = self.server.objects.get((kinds.JOB, f"{self.home(name)}/{name}"))
         if job is not None and job["spec"].get("suspend"):
             return True
         record = self.record(name)
@@ -356,9 +361,9 @@ class Running:
 
 async def _life(running: Running) -> None:
     leader = running.leader
-    while found := leader.touches():
+    while (found := leader.touches()) or not leader.fence.complete:
         for touch in found:
-            await leader.write(touch)
+            leader.touched(touch, await leader.write(touch))
         await Idle()
     leader.adopt()
     running.leads = True

@@ -114,6 +114,10 @@ NEXT = {
         view(group(2, BOTH), TWO, plan(TWO, epoch=1), epoch=2),
         [DeletePlan],
     ),
+    "a plan of an epoch that has not been goes": (
+        view(group(2, BOTH), TWO, plan(TWO, epoch=999_999), epoch=2),
+        [DeletePlan],
+    ),
     "a suspended gang that is not ours stays": (
         view(
             group(2, [], suspended=True, owner=Owner(kinds.JOB, "g", "uid", "5", True, admission=False)), TWO

@@ -25,9 +25,12 @@ class Case:
     size: int
     kind: Kind
     victim: Kind | None = None
+    #: the victim's namespace
+    home: str = "default"
 
     def __str__(self) -> str:
-        return f"{self.size} {self.kind}" + (f" over {self.victim}" if self.victim else "")
+        of = "" if self.home == "default" else f" of {self.home}"
+        return f"{self.size} {self.kind}" + (f" over {self.victim}{of}" if self.victim else "")
 
     def cluster(self) -> Cluster:
         return _prepared(self).copy()
@@ -44,25 +47,27 @@ def _prepared(case: Case) -> Cluster:
         if room:
             cluster.node(name, room)
     if case.victim is not None:
+        cluster.homes["victim"] = case.home
         cluster.gang("victim", case.size, case.victim)
         first = Running(cluster, 1)
         cluster.settle()
         assert not first.quiesce()
         assert cluster.outcome("victim", case.size) == "whole"
         first.stop()
-        cluster.preempts["default/main"] = "default/victim"
+        cluster.preempts["default/main"] = f"{case.home}/victim"
     cluster.gang("main", case.size, case.kind)
     cluster.settle()
     return cluster
 
 
+VICTIMS: tuple[Kind, ...] = ("job", "free job", "bare")
 CASES = [
     Case(size, kind, victim)
     for size in (1, 2, 3, 4)
     for kind in ("job", "bare")
-    for victim in (None, "job", "free job", "bare")
+    for victim in (None, *VICTIMS)
     if size <= 3 or victim != "bare"
-]
+] + [Case(1, "job", "bare", "other"), *(Case(2, "job", v, "other") for v in VICTIMS)]
 
 
 def writes_of(case: Case) -> int:

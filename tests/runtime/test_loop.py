@@ -14,10 +14,11 @@ from muster.api.core_v1 import Pod
 from muster.controllers import driver
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.controllers.jobset import controller as jobset_controller
+from muster.kube.errors import Forbidden, ServerError, Unanswered
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
-from muster.names import ADMISSION, GANG, PLAN, QUEUE
+from muster.names import ADMISSION, EPOCH, GANG, PLAN, QUEUE
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.loop import run
 
@@ -317,14 +318,15 @@ async def test_stages_of_a_jobset_are_gangs_of_their_own(cluster: Cluster) -> No
     assert gangs["jobset-train.late"] == "Standing"
 
 
-async def test_a_leader_that_sees_a_later_epoch_stops(cluster: Cluster) -> None:
+async def test_a_leader_that_loses_its_lease_stops_and_the_next_one_leads(cluster: Cluster) -> None:
     cluster.node("node-0")
     cluster.create(kinds.POD, pod("waits", "9"))
-    first = asyncio.create_task(run(cluster.client, cluster.clock, Term(1)))
+    holder = 1
+    first = asyncio.create_task(run(cluster.client, cluster.clock, Term(1, fresh=lambda: holder == 1)))
     await asyncio.sleep(1)
-    leading = asyncio.Event()
+    leading, holder = asyncio.Event(), 2
     second = asyncio.create_task(run(cluster.client, cluster.clock, Term(2), leading=leading))
-    with pytest.raises(Deposed, match="epoch 2 has begun; this leader's was 1"):
+    with pytest.raises(Deposed, match="the term of epoch 1 cannot be proven any more"):
         await first
     await leading.wait()
     cluster.create(kinds.POD, pod("fits"))
@@ -332,6 +334,97 @@ async def test_a_leader_that_sees_a_later_epoch_stops(cluster: Cluster) -> None:
     second.cancel()
     with suppress(asyncio.CancelledError):
         await second
+
+
+@pytest.mark.parametrize("sole", [True, False])
+async def test_what_objects_say_of_epochs_deposes_no_leader(cluster: Cluster, sole: bool) -> None:
+    """An annotation on another scheduler's pod, a Gang's status, a GangPlan: before and after a restart."""
+    cluster.node("node-0")
+    foreign = pod("foreign", annotations={EPOCH: "999999"})
+    cluster.create(kinds.POD, foreign | {"spec": {**foreign["spec"], "schedulerName": "other"}})
+    cluster.create(kinds.POD, pod("unreadable", annotations={EPOCH: "9" * 5000}))
+    spec = {"queue": "default", "minCount": 1, "podSets": []}
+    cluster.create(kinds.GANG, {"metadata": {"name": "jobset-g"}, "spec": spec})
+    cluster.registry.patch(
+        kinds.GANG, "default", "jobset-g", {"status": {"epoch": 999_999}}, subresource="status"
+    )
+    plan_spec = {"gang": "jobset-g", "epoch": 999_999, "attempt": 1, "blob": "e30="}
+    cluster.create(kinds.GANG_PLAN, {"metadata": {"name": "jobset-g-1"}, "spec": plan_spec})
+    for epoch in (1, 2):
+        name = f"fits-{epoch}"
+        leading = asyncio.Event()
+        term = Term(epoch, sole=sole)
+        leader = asyncio.create_task(run(cluster.client, cluster.clock, term, leading=leading))
+        await asyncio.wait([leader, asyncio.create_task(leading.wait())], return_when=asyncio.FIRST_COMPLETED)
+        cluster.create(kinds.POD, pod(name))
+
+        async def starts(name: str = name) -> bool:
+            return name in await cluster.bound()
+
+        await cluster.until(starts)
+        leader.cancel()
+        with suppress(asyncio.CancelledError):
+            await leader
+    (one, *_) = [found for found in await cluster.all(kinds.POD) if found.metadata.name == "fits-2"]
+    assert one.metadata.annotations[PLAN].startswith("2.0/")
+
+
+class Refusing(LocalClient):
+    """Refuses patches of the objects of which the name begins with `prefix`, or swallows them."""
+
+    def __init__(self, registry: Registry, prefix: str, answer: Exception | None) -> None:
+        super().__init__(registry)
+        self.prefix, self.answer = prefix, answer
+
+    async def patch(self, kind: Kind[Any], namespace: str, name: str, patch: Any, **how: Any) -> Any:
+        if self.prefix and name.startswith(self.prefix) and not how.get("subresource"):
+            if self.answer is not None:
+                raise self.answer
+            return await self.get(kind, namespace, name)
+        return await super().patch(kind, namespace, name, patch, **how)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Forbidden("no right to patch pods"), ServerError("the webhook failed"), Unanswered("no answer"), None],
+    ids=["a right that is missing", "a webhook", "no answer", "an answer without an effect"],
+)
+async def test_a_gang_whose_touch_is_refused_waits_alone(
+    cluster: Cluster, answer: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.node("node-0")
+    group = {"metadata": {"name": "g"}, "spec": {"minMember": 2}}
+    cluster.create(kinds.POD_GROUP_X, group)
+    for name in ("bad-0", "bad-1"):
+        cluster.create(kinds.POD, pod(name, labels={"scheduling.x-k8s.io/pod-group": "g"}))
+    client = Refusing(cluster.registry, "bad-1", answer)
+    leading = asyncio.Event()
+    leader = asyncio.create_task(run(client, cluster.clock, Term(2), leading=leading))
+    async with asyncio.timeout(10):
+        await leading.wait()
+    cluster.create(kinds.POD, pod("fits"))
+    await asyncio.sleep(40)
+    assert await cluster.bound() == {"fits": "node-0"}
+    (found,) = await cluster.all(kinds.GANG)
+    why = str(answer) if answer is not None else "the server took it, and the object does not show it"
+    assert found.status.reason.code == "CommitFailed"
+    assert found.status.reason.message == (
+        f"Pod default/bad-1 cannot be marked as taken over by this leader: {why}"
+    )
+    warned = [record.message for record in caplog.records if "taken over" in record.message]
+    assert warned == [f"{found.status.reason.message}; waiting for it: default/g"]
+    before = cluster.store.revision
+    await asyncio.sleep(60)
+    assert cluster.store.revision == before, "nothing has changed, nothing is written"
+    client.prefix = ""
+
+    async def whole() -> bool:
+        return len(await cluster.bound()) == 3 and not await cluster.all(kinds.GANG_PLAN)
+
+    await cluster.until(whole, 70)
+    leader.cancel()
+    with suppress(asyncio.CancelledError):
+        await leader
 
 
 async def test_a_leader_that_cannot_prove_its_lease_writes_nothing(cluster: Cluster) -> None:

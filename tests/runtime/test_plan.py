@@ -134,7 +134,13 @@ def test_a_blob_that_is_made_to_harm_is_no_plan(text: bytes) -> None:
 
 def test_a_plan_of_more_places_than_any_gang_has_is_no_plan() -> None:
     body = encode(plan(2))
-    content = {"gang": "g", "nodes": ["n"], "places": {"w": [[0, 2**31 - 1, 0]]}, "pods": {}, "victims": []}
+    content = {
+        "gang": "ns/g",
+        "nodes": ["n"],
+        "places": {"w": [[0, 2**31 - 1, 0]]},
+        "pods": {},
+        "victims": [],
+    }
     body["spec"]["blob"] = base64.b64encode(zlib.compress(json.dumps(content).encode())).decode()
     with pytest.raises(ValueError, match="has 2147483647 places; a gang has at most 50000"):
         read(body)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from muster.api import kinds
-from muster.api.base import Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.decisions import Assign, Decision, Evict, Explanation, Release, Wait
@@ -21,9 +20,10 @@ from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import Conflict
 from muster.runtime.commit import step
 from muster.runtime.commit.outcomes import learn
-from muster.runtime.commit.view import NEVER, GangView, Limits, Memory, Victim
+from muster.runtime.commit.view import NEVER, Fenced, GangView, Limits, Memory, Victim
+from muster.runtime.consent import Known, agreed
 from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef, occupying
-from muster.runtime.writes import AnyKind, Expectation, Write, expectation
+from muster.runtime.writes import Expectation, Write, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live, occupies
 
@@ -32,11 +32,8 @@ from muster.translate.pods import live, occupies
 LONGEST_WAIT: Final = 5.0
 
 
-class Observed(Protocol):
+class Observed(Known, Protocol):
     """What the committer reads of the mirror."""
-
-    @property
-    def groups(self) -> Mapping[GangId, Group]: ...
 
     @property
     def nodes(self) -> Container[str]: ...
@@ -52,8 +49,6 @@ class Observed(Protocol):
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         """Gangs whose owner this is: several if it has stages."""
         ...
-
-    def find(self, kind: AnyKind, key: str) -> Resource | None: ...
 
 
 @dataclass(slots=True)
@@ -86,6 +81,8 @@ class Committer:
         #: whole gangs that are victims: once their pods have been looked up they are their beneficiary's
         #: until they are gone. A pod that they bound in the meantime would be left behind
         self._ending: dict[GangId, GangId] = {}
+        #: gangs that must not be written to yet
+        self._fenced: Mapping[GangId, Fenced] = {}
         #: gangs that wait for pods of this one to leave
         self._awaited_by: dict[GangId, set[GangId]] = {}
 
@@ -102,6 +99,17 @@ class Committer:
         """Something about this gang is new; who waits for it to leave is concerned, too."""
         self._changed[gang] = None
         self._changed.update(dict.fromkeys(self._awaited_by.get(gang, ())))
+
+    def fence(self, fenced: Mapping[GangId, Fenced]) -> None:
+        """Exactly these must not be written to from now on."""
+        before, self._fenced = self._fenced, fenced
+        for gang in sorted(before.keys() ^ fenced.keys()):
+            self.changed(gang)
+
+    def recorded(self, gang: GangId) -> Plan:
+        """The open plan of a gang that has one, with those of its victims that count."""
+        plan = self._observed.plans(gang)[-1]
+        return replace(plan, victims=self._recorded(gang, plan))
 
     def decided(self, decision: Decision) -> None:
         match decision:
@@ -243,7 +251,7 @@ class Committer:
         record = self._record(group)
         if group is None or group.finished:
             self._spare(book)
-        victims = tuple(map(self._victim, plans[-1].victims)) if plans else ()
+        victims = tuple(map(self._victim, self._recorded(gang, plans[-1]))) if plans else ()
         book.called += tuple(self._call(victim, now) for victim in book.named)
         book.named = ()
         called = [victim for victim in map(self._victim, book.called) if victim.pods]
@@ -262,8 +270,14 @@ class Committer:
             victims=victims,
             remade=tuple(self._namesakes(plans[-1])) if plans else (),
             explanation=book.explanation,
+            fenced=self._fenced.get(gang),
             owner_shared=group is not None and self._is_shared(group),
         )
+
+    def _recorded(self, gang: GangId, plan: Plan) -> tuple[Leaving, ...]:
+        """The victims of a plan that count: those that the core has called for, and those that agree."""
+        called = self._book(gang).called
+        return tuple(v for v in plan.victims if v in called or agreed(plan, gang, v, self._observed))
 
     def _victim(self, recorded: Leaving) -> Victim:
         pods = tuple(filter(None, (occupying(ref, self._observed.find) for ref in recorded.pods)))
@@ -272,7 +286,7 @@ class Committer:
         if owner is not None and recorded.owner is not None and owner.uid != recorded.owner.uid:
             owner = None
         plans = tuple(self._observed.plans(recorded.gang))
-        return Victim(recorded, owner, pods, plans, self._record(group))
+        return Victim(recorded, owner, pods, plans, self._record(group), group)
 
     def _record(self, group: Group | None) -> GangRecord | None:
         if group is None:

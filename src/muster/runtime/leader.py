@@ -6,12 +6,8 @@ cluster the epoch is the number of times a lease has changed hands, and a leader
 prove, by its own monotonic clock, that its lease is fresh (`fresh`). Election itself is not here yet:
 whoever runs the scheduler brings its term along.
 
-A clock cannot stop a write that is already on its way. Therefore a new leader first *touches* what an
-earlier one could still write to: unbound members (binds carry their resourceVersion), owners that muster
-suspends and resumes (which tests theirs), and pods that an open plan may end (so do evictions). That is
-one write for each, and only where another leader can be. A touch writes the epoch into an annotation, so
-it is also how a leader that is still alive learns that it has been deposed: it stops at the first epoch
-higher than its own that any object tells of.
+Only the lock or the lease proves another leader. What an object says of epochs proves nothing: anybody may
+write an annotation or a GangPlan. How the late writes of an earlier leader are refused: `fencing`.
 """
 
 import asyncio
@@ -20,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from muster.api.base import Resource
-from muster.api.kinds import POD
 from muster.core.decisions import Decision
 from muster.core.events import Event
 from muster.core.gang import GangId
@@ -29,13 +23,13 @@ from muster.journal import Began, Cycle, Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
-from muster.names import EPOCH
 from muster.runtime.commit.view import Limits
-from muster.runtime.committer import Committer, Observed
+from muster.runtime.committer import Committer
+from muster.runtime.fencing import Fence
 from muster.runtime.performing import perform
 from muster.runtime.plan import PlanTooLarge, found
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import AnyKind, Touch, Write
+from muster.runtime.writes import Touch, Write
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +40,10 @@ LONGEST_SLEEP: Final = 60.0
 
 
 class Deposed(Exception):
-    """Another leader has taken over; nothing more may be written."""
+    """The leader cannot prove its term any more; nothing more may be written."""
 
-    def __init__(self, epoch: int, seen: int) -> None:
-        super().__init__(f"epoch {seen} has begun; this leader's was {epoch}")
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"the term of epoch {epoch} cannot be proven any more; another leader may act")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +83,37 @@ class Leader:
         self._client, self._core, self._journal = client, core, journal
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))
+        self.fence = Fence(mirror, term.epoch)
         #: facts that outcomes of writes have taught, for the core
         self._learnt: list[Event] = []
         self._slots = asyncio.Semaphore(WRITES)
 
     def touches(self) -> list[Touch]:
-        """What to touch before anything else; none left = what an earlier leader does now is refused."""
+        """What to touch now, before anything else, until the fence is complete."""
         self._look()
         self._check()
-        return [] if self.term.sole else list(touches(self.mirror, self.term.epoch))
+        return [] if self.term.sole else self.fence.first(self._now())
+
+    def touched(self, touch: Touch, error: Exception | None) -> None:
+        """The outcome of a touch. One that is refused holds its own gangs back, and nothing else."""
+        self.fence.learn(touch, error, self._now())
 
     def adopt(self) -> None:
         """Takes over the open plans: the core is told of them, and they are continued."""
+        self.committer.fence(self.fence.fenced)
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
             if gang in self.mirror.groups and not self.committer.is_ending(gang):
-                self._tell([found(gang, self.mirror.plans(gang)[-1], self.mirror.find)])
+                self._tell([found(gang, self.committer.recorded(gang), self.mirror.find)])
 
     def turn(self) -> Iterator[tuple[GangId, Sequence[Write]]]:
         """1. See what has changed. 2. Decide. 3. Look at each gang concerned: what is to be written now."""
         self._check()
         self._look()
         self._decide()
+        for gang, touch in self.fence.again(self._now()):
+            yield gang, (touch,)
+        self.committer.fence(self.fence.fenced)
         for gang in self.committer.due(self._now()):
             writes, events = self.committer.work(gang, self._now())
             self._learnt += events
@@ -130,21 +133,25 @@ class Leader:
 
     def done(self, gang: GangId, outcomes: Sequence[tuple[Write, Exception | None]]) -> None:
         """The writes of a turn have been tried, up to the first that failed."""
-        self._learnt += self.committer.done(gang, outcomes, self._now())
+        touches = [(write, error) for write, error in outcomes if isinstance(write, Touch)]
+        for touch, error in touches:
+            self.touched(touch, error)
+        if not touches:
+            self._learnt += self.committer.done(gang, outcomes, self._now())
         self.mirror.changed.set()
 
     def idle(self) -> float:
         """Seconds until something is due of itself."""
         if self._learnt:
             return 0.0
-        timers = [self._core.wake_at(), self.committer.next_timer()]
+        timers = [self._core.wake_at(), self.committer.next_timer(), self.fence.next()]
         due = min((timer for timer in timers if timer is not None), default=float("inf"))
         return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
 
     def _check(self) -> None:
         """A leader that has been deposed, or cannot prove that it has not, does nothing more."""
-        if self.mirror.epoch_seen > self.term.epoch or not self.term.fresh():
-            raise Deposed(self.term.epoch, max(self.mirror.epoch_seen, self.term.epoch + 1))
+        if not self.term.fresh():
+            raise Deposed(self.term.epoch)
 
     def _look(self) -> None:
         changes = self.mirror.drain(self._now())
@@ -173,35 +180,3 @@ class Leader:
 
     def _now(self) -> float:
         return self.clock.now().timestamp()
-
-
-def touches(observed: Observed, epoch: int) -> Iterator[Touch]:
-    """What a new leader touches before it reads anything as settled; nothing that it has touched before."""
-    seen: set[str] = set()
-    for kind, obj in _in_reach(observed):
-        if obj.metadata.uid in seen or obj.metadata.annotations.get(EPOCH) == str(epoch):
-            continue
-        seen.add(obj.metadata.uid)
-        meta = obj.metadata
-        yield Touch(kind, meta.namespace, meta.name, meta.resource_version, epoch)
-
-
-def _in_reach(observed: Observed) -> Iterator[tuple[AnyKind, Resource]]:
-    """Owners that may be suspended and resumed, unbound members, and whoever an open plan may end."""
-    for _, group in sorted(observed.groups.items()):
-        if group.owner is not None and group.owner.admission and not group.finished:
-            owner = observed.find(group.owner.kind, f"{group.namespace}/{group.owner.name}")
-            if owner is not None:
-                yield group.owner.kind, owner
-        for member in group.members.values():
-            if not member.pod.spec.node_name:
-                yield POD, member.pod
-    for gang in observed.planned():
-        planned = observed.groups.get(gang)
-        for member in planned.members.values() if planned is not None else ():
-            yield POD, member.pod
-        for victim in (victim for plan in observed.plans(gang) for victim in plan.victims):
-            for ref in victim.pods:
-                pod = observed.find(POD, ref.key)
-                if pod is not None and pod.metadata.uid == ref.uid:
-                    yield POD, pod

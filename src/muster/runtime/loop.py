@@ -60,7 +60,7 @@ async def run(
         deposed, others = errors.split(Deposed)
         if deposed is None or others is not None:
             raise
-        raise Deposed(term.epoch, max(mirror.epoch_seen, term.epoch + 1)) from None
+        raise Deposed(term.epoch) from None
 
 
 async def _lead(
@@ -83,9 +83,12 @@ async def _lead(
 
 async def _take_over(leader: Leader) -> None:
     """1. Touch what an earlier leader could still write to. 2. See that. 3. Adopt its open plans."""
-    while found := leader.touches():
-        await asyncio.gather(*map(leader.write, found))
-        await _sleep(leader, 1.0)
+    while (found := leader.touches()) or not leader.fence.complete:
+        outcomes = await asyncio.gather(*map(leader.write, found))
+        for touch, error in zip(found, outcomes, strict=True):
+            leader.touched(touch, error)
+        await _sleep(leader, leader.idle())
+        await leader.clock.sleep(PACE)
     leader.adopt()
 
 

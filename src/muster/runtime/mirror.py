@@ -38,7 +38,6 @@ from muster.core.events import (
     QuotaRemoved,
 )
 from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
-from muster.names import EPOCH
 from muster.runtime.plan import Plan, decode
 from muster.runtime.writes import AnyKind
 from muster.translate.budgets import budget_changed
@@ -86,8 +85,6 @@ class Mirror:
         self.world = World(schedulers, whole=whole)
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
-        #: the highest epoch that any object tells of
-        self.epoch_seen = 0
         self._by_key: dict[GroupKey, Group] = {}
         self._ids: dict[tuple[str, str], GangId] = {}  # by namespace and name of the record
         self._of_owner: dict[str, dict[GangId, None]] = {}
@@ -111,8 +108,9 @@ class Mirror:
         if group is not None:
             found = self._plans.get((group.namespace, group.record), {})
         else:
-            found = next((p for p in self._plans.values() if self._id(next(iter(p.values()))) == gang), {})
-        return sorted(found.values(), key=lambda plan: (plan.attempt, plan.epoch))
+            every = (plan for plans in self._plans.values() for plan in plans.values())
+            found = {plan.uid: plan for plan in every if self._id(plan) == gang}
+        return sorted(found.values(), key=lambda plan: (plan.attempt, plan.epoch, plan.name))
 
     def planned(self) -> list[GangId]:
         return sorted({self._id(plan) for plans in self._plans.values() for plan in plans.values()})
@@ -129,6 +127,9 @@ class Mirror:
         pods, self._pods = self._pods, {}
         for key in stale:
             self._read(key, changes, pods)
+        if stale:  # a plan whose gang has gone, or whose id another gang has taken
+            alone = (plans for record, plans in self._plans.items() if record not in self._ids)
+            changes.gangs.update((self._id(plan), None) for plans in alone for plan in plans.values())
         ended = [uid for uid, pod in pods.items() if self._charge(uid, pod, changes)]
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
@@ -144,8 +145,6 @@ class Mirror:
         """Takes in an object of a `WATCHED` kind: `old` is None for a new one, `new` for one that is gone."""
         latest = new or old
         assert latest is not None, "a change has an object"
-        if text := latest.metadata.annotations.get(EPOCH):
-            self._heard_of(int(text) if text.isdecimal() else 0)
         if kind is kinds.NODE:
             self._node(old, new)
         elif kind is kinds.QUEUE:
@@ -155,7 +154,7 @@ class Mirror:
         elif kind is kinds.GANG:
             self._record(latest)
         elif kind is kinds.GANG_PLAN:
-            self._plan(latest, gone=new is None)
+            self._plan(old, new)
         else:
             if new is not None:
                 self.world.put(kind, new)
@@ -207,30 +206,30 @@ class Mirror:
         self._disrupted[namespace] = None
 
     def _record(self, record: Resource) -> None:
-        epoch = getattr(getattr(record, "status", None), "epoch", 0)
-        self._heard_of(epoch)
         if gang := self._ids.get((record.metadata.namespace, record.metadata.name)):
             self._pending.gangs[gang] = None
 
-    def _plan(self, obj: Resource, *, gone: bool) -> None:
-        assert isinstance(obj, GangPlan)
-        self._heard_of(obj.spec.epoch)
-        record = (obj.metadata.namespace, obj.spec.gang)
-        plans = self._plans.setdefault(record, {})
-        plan = plans.pop(obj.metadata.name, None) if gone else _decoded(obj)
-        if not gone and plan is not None:
-            plans[plan.name] = plan
-        if not plans:
-            del self._plans[record]
-        if plan is not None:
+    def _plan(self, old: Resource | None, new: Resource | None) -> None:
+        if isinstance(old, GangPlan):
+            record = (old.metadata.namespace, old.spec.gang)
+            plan = self._plans[record].pop(old.metadata.name)
+            if not self._plans[record]:
+                del self._plans[record]
+            self._pending.gangs[self._id(plan)] = None
+        if isinstance(new, GangPlan):
+            plan = _decoded(new)
+            self._plans.setdefault((plan.namespace, plan.record), {})[plan.name] = plan
             self._pending.gangs[self._id(plan)] = None
 
-    def _heard_of(self, epoch: int) -> None:
-        self.epoch_seen = max(self.epoch_seen, epoch)
-
     def _id(self, plan: Plan) -> GangId:
-        """The gang of a plan: by its record, since ids may change when a namesake comes or goes."""
-        return self._ids.get((plan.namespace, plan.record), plan.gang)
+        """The gang of a plan: by its record, since ids may change when a namesake comes or goes.
+
+        A plan whose gang has gone keeps that gang's id, unless another gang bears it now.
+        """
+        known = self._ids.get((plan.namespace, plan.record))
+        if known is None and plan.gang in self.groups:
+            return GangId(f"{plan.namespace}/gang:{plan.record}")  # no group has a name with a colon
+        return known or plan.gang
 
     def _read(self, key: GroupKey, changes: Changes, pods: dict[PodId, Pod | None]) -> None:
         old = self._by_key.get(key)
@@ -337,8 +336,8 @@ def _decoded(obj: GangPlan) -> Plan:
         log.error("%s", error)
         namespace, record = obj.metadata.namespace, obj.spec.gang
         gang = GangId(f"{namespace}/{record}")
-        epoch, attempt, uid = obj.spec.epoch, obj.spec.attempt, obj.metadata.uid
-        return Plan(gang, record, namespace, epoch, attempt, {}, unreadable=str(error), uid=uid)
+        plan = Plan(gang, record, namespace, obj.spec.epoch, obj.spec.attempt, {}, unreadable=str(error))
+        return replace(plan, uid=obj.metadata.uid, named=obj.metadata.name)
 
 
 def _pods_that_changed(old: Group | None, new: Group | None) -> Iterator[tuple[PodId, Pod | None]]:

@@ -117,10 +117,12 @@ class Plan:
     unreadable: str = ""
     #: of the object, "" before it is created
     uid: str = ""
+    #: of the object that it was read from, whatever that is; "" = as muster names its own
+    named: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
-        return f"{self.record}-{self.attempt}"
+        return self.named or f"{self.record}-{self.attempt}"
 
     def mark(self, place: Place) -> str:
         """Value of the pod annotation `muster.dev/plan`."""
@@ -168,6 +170,8 @@ def decode(obj: GangPlan) -> Plan:
     """The plan in an object; raises ValueError for whatever is no plan of ours."""
     try:
         body = _BODY.decode(_inflated(base64.b64decode(obj.spec.blob)))
+        if not body.gang.startswith(f"{obj.metadata.namespace}/"):
+            raise ValueError(f"its gang {body.gang} is of another namespace")
         return Plan(
             gang=GangId(body.gang),
             record=obj.spec.gang,
@@ -191,6 +195,7 @@ def decode(obj: GangPlan) -> Plan:
             remade=tuple(_remade(uid, pod) for uid, pod in body.remade),
             why=body.why,
             uid=obj.metadata.uid,
+            named=obj.metadata.name,
         )
     except (*UNREADABLE, zlib.error) as error:
         raise ValueError(f"GangPlan {obj.key}: {error}") from error

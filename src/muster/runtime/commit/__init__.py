@@ -22,6 +22,7 @@ Rules that everything below keeps:
 
 from dataclasses import replace
 
+from muster.core.events import CommitFailed
 from muster.core.gang import PodId
 from muster.runtime.commit.attempts import record_attempt
 from muster.runtime.commit.ending import close, end, give_up, release, remake, suspendable
@@ -29,7 +30,7 @@ from muster.runtime.commit.outcomes import places_lost
 from muster.runtime.commit.places import Places, benched, binds, minimum_met
 from muster.runtime.commit.status import tell
 from muster.runtime.commit.victims import end_victims
-from muster.runtime.commit.view import GangView, Limits, Memory, Step
+from muster.runtime.commit.view import Fenced, GangView, Limits, Memory, Step
 from muster.runtime.plan import Plan
 from muster.runtime.writes import DeletePlan, Unsuspend
 from muster.translate.group import Group
@@ -40,10 +41,12 @@ def step(view: GangView, memory: Memory, now: float, limits: Limits) -> Step:
     """The next writes for a gang; `now` is Unix time in seconds. Never raises."""
     if now < memory.retry_at:
         return Step(memory, wake=memory.retry_at)
-    late = [plan for plan in view.plans if plan.epoch < view.epoch and plan.uid not in memory.adopted]
+    late = [plan for plan in view.plans if plan.epoch != view.epoch and plan.uid not in memory.adopted]
     superseded = [plan for plan in view.plans[:-1] if plan not in late]
     if late or superseded:
         return Step(memory, tuple(map(DeletePlan, [*late, *superseded])))
+    if view.fenced is not None and view.group is not None and not view.group.finished:
+        return _wait(view, view.group, view.fenced, memory, now, limits)
     if view.plans and view.plans[-1].remade:
         return remake(view, view.plans[-1], memory, now, limits)
     if view.group is None or view.group.finished:
@@ -51,6 +54,14 @@ def step(view: GangView, memory: Memory, now: float, limits: Limits) -> Step:
     if view.plans:
         return _continue(view, view.group, view.plans[-1], memory, now, limits)
     return _begin(view, view.group, memory, now, limits)
+
+
+def _wait(view: GangView, group: Group, fenced: Fenced, memory: Memory, now: float, limits: Limits) -> Step:
+    """Nothing but to say so; the core takes back what it has assigned, and tries again later."""
+    places = Places(view, group, memory, now)
+    if places.missing or places.lost or view.called:
+        return Step(memory, events=(CommitFailed(view.id, max(fenced.until, now + 1.0), fenced.message),))
+    return tell(view, group, memory, now, limits)
 
 
 def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Limits) -> Step:

@@ -70,6 +70,8 @@ def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | N
         body = unschedulable(pod, view.explanation, datetime.fromtimestamp(now, UTC))
         return PatchPodStatus(pod, body) if body else None
     phase, explanation = _phase(view, group, places, memory)
+    if view.fenced is not None:
+        explanation = Explanation(Code.COMMIT_FAILED, "commit", view.fenced.message)
     if view.record is None:
         known = explanation is not None or phase is not Phase.WAITING
         return CreateGang(group.namespace, group.record, gang_record(group)) if known else None

@@ -6,10 +6,11 @@ from typing import Final
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.gang import GangId
 from muster.runtime.commit.view import Victim
+from muster.runtime.consent import entry
 from muster.runtime.plan import Leaving
-from muster.runtime.writes import DeletePlan, EvictPod, PatchGangStatus, Suspend, Write
+from muster.runtime.writes import CreateGang, DeletePlan, EvictPod, PatchGangStatus, Suspend, Write
 from muster.translate.pods import live
-from muster.translate.status import preemption
+from muster.translate.status import gang_record
 
 #: Entries of a Gang's `status.preemptions`; the oldest go first.
 MOST_PREEMPTIONS: Final = 20
@@ -22,6 +23,10 @@ def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
         owner = victim.owner
         if not alive or (owner is not None and owner.suspended):
             continue
+        if victim.record is None and victim.group is not None and victim.group.source.kind:
+            group = victim.group
+            yield CreateGang(group.namespace, group.record, gang_record(group))
+            continue  # the end of it comes once the record can say so
         if (told := _preempted(victim.record, victim.recorded, by)) is not None:
             yield told
         if victim.recorded.whole:
@@ -47,11 +52,9 @@ def _preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchG
     """
     if record is None:
         return None
-    pods = None if victim.whole else len(victim.pods)
-    entry = preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
-    known = record.status.preemptions
-    if entry in known:
+    told, known = entry(victim, by), record.status.preemptions
+    if told in known:
         return None
     meta = record.metadata
-    body = {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], entry]}}
+    body = {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], told]}}
     return PatchGangStatus(meta.namespace, meta.name, meta.resource_version, body)

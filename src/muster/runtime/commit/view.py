@@ -45,6 +45,15 @@ class Victim:
     pods: tuple[Pod, ...]  # of those recorded, what still occupies a node
     plans: tuple[Plan, ...]  # its own open plans, which end with it
     record: GangRecord | None = None
+    group: Group | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Why a gang must not be written to yet, and until when at least (seconds since the epoch)."""
+
+    message: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,7 @@ class GangView:
     victims: tuple[Victim, ...] = ()  # of the highest plan
     remade: tuple[Pod | None, ...] = ()  # who has the names of the pods that the highest plan makes anew
     explanation: Explanation | None = None
+    fenced: Fenced | None = None  # an earlier leader could still write to it
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
 
 

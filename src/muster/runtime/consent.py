@@ -1,0 +1,63 @@
+"""Which victims of a recorded plan count.
+
+A GangPlan lies in the namespace of its gang, and its blob names the gang's victims. Whoever may create
+GangPlans in one namespace must not be able to end pods of another. Therefore a victim of another namespace
+counts only if the victim's own Gang says so as well: its `status.preemptions` has the entry that the leader
+writes there before it ends anything. A leader that dies between the plan and that entry has ended nothing;
+the next one decides anew.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from muster.api import kinds
+from muster.api.base import Resource
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.core.gang import GangId
+from muster.runtime.plan import Leaving, Plan, occupying
+from muster.runtime.writes import AnyKind
+from muster.translate.group import Group
+from muster.translate.status import preemption
+
+
+class Known(Protocol):
+    """What is read of the mirror."""
+
+    @property
+    def groups(self) -> Mapping[GangId, Group]: ...
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None: ...
+
+
+def agreed(plan: Plan, gang: GangId, victim: Leaving, known: Known) -> bool:
+    """Whether `victim` of `gang`'s plan may be ended on the word of the record alone."""
+    group = known.groups.get(victim.gang)
+    if _namespaces(victim, group) == {plan.namespace}:
+        return True
+    if group is None:
+        return False
+    record = known.find(kinds.GANG, f"{group.namespace}/{group.record}")
+    if not isinstance(record, GangRecord) or entry(victim, gang) not in record.status.preemptions:
+        return False
+    pods = filter(None, (occupying(ref, known.find) for ref in victim.pods))
+    members = group.members.keys() | group.leaving.keys()
+    return all(pod.metadata.uid in members and _was_there(pod, victim.at) for pod in pods)
+
+
+def entry(victim: Leaving, by: GangId) -> object:
+    """What the victim's Gang says of its end. The same whoever writes it, so that it is never told twice."""
+    pods = None if victim.whole else len(victim.pods)
+    return preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
+
+
+def _namespaces(victim: Leaving, group: Group | None) -> set[str]:
+    """Where ending the victim has an effect."""
+    found = {pod.namespace for pod in victim.pods} | {victim.gang.partition("/")[0]}
+    return found | ({group.namespace} if group is not None else set())
+
+
+def _was_there(pod: Pod, at: float) -> bool:
+    """An entry is no leave to end the pods of a later start."""
+    created = pod.metadata.creation_timestamp
+    return created is None or created.timestamp() <= at

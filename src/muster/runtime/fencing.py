@@ -1,0 +1,160 @@
+"""Touches: how a new leader has the late writes of an earlier one refused.
+
+A clock cannot stop a write that is already on its way. Therefore a new leader first *touches* what an
+earlier one could still write to: unbound members (binds carry their resourceVersion), owners that muster
+suspends and resumes (which tests theirs), and pods that an open plan may end (so do evictions). That is one
+write for each, and only where another leader can be. A touch writes the epoch into an annotation. It fences
+the object that bears it, and says nothing about who leads: anybody may write an annotation.
+
+A touch that is refused (by an admission webhook, for lack of a right) does not keep the leader from leading.
+The gangs that need the object wait alone, and the touch is tried again later.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from muster.api.base import Resource
+from muster.api.kinds import POD
+from muster.core.gang import GangId
+from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
+from muster.names import EPOCH
+from muster.runtime.commit.view import Fenced
+from muster.runtime.consent import Known
+from muster.runtime.plan import Plan
+from muster.runtime.writes import AnyKind, Touch
+
+log = logging.getLogger(__name__)
+
+#: Touches of one object, whatever they answer, after which its gangs wait and the leader leads without them.
+TRIES: Final = 5
+#: Seconds between two touches of one object: the first pause, doubled each time, and the longest.
+RETRY: Final = (0.2, 30.0)
+
+
+class Observed(Known, Protocol):
+    """What is read of the mirror."""
+
+    def plans(self, gang: GangId) -> Iterable[Plan]: ...
+
+    def planned(self) -> Iterable[GangId]: ...
+
+
+@dataclass(slots=True)
+class _Tried:
+    """An object that has been touched, and does not show it yet."""
+
+    uid: str
+    gangs: set[GangId] = field(default_factory=set)
+    tries: int = 0
+    #: why its gangs wait; "" = not refused so far
+    refusal: str = ""
+    #: when it is tried again
+    due: float = 0.0
+
+
+class Fence:
+    """The touches of one leader, and the gangs that wait for one."""
+
+    def __init__(self, observed: Observed, epoch: int) -> None:
+        self._observed, self._epoch = observed, epoch
+        self._tried: dict[tuple[AnyKind, str], _Tried] = {}
+        #: gangs that must not be written to yet
+        self.fenced: Mapping[GangId, Fenced] = {}
+
+    def first(self, now: float) -> list[Touch]:
+        """What to touch now, before this leader leads."""
+        before, self._tried = self._tried, {}
+        found: dict[tuple[AnyKind, str], Touch] = {}
+        for gang, kind, obj in _in_reach(self._observed):
+            if self._shows(obj):
+                continue
+            key = (kind, obj.key)
+            known = before.get(key)
+            if known is None or known.uid != obj.metadata.uid:
+                known = before[key] = _Tried(obj.metadata.uid)
+            known.gangs.add(gang)
+            self._tried[key] = known
+            if not known.refusal and known.due <= now:
+                found[key] = self._touch(kind, obj)
+        self._settle()
+        return list(found.values())
+
+    @property
+    def complete(self) -> bool:
+        """All in reach shows that it has been touched, or has been refused: this leader may lead."""
+        return all(tried.refusal for tried in self._tried.values())
+
+    def again(self, now: float) -> Iterator[tuple[GangId, Touch]]:
+        """Touches that were refused and are due again, each with a gang that waits for it."""
+        for key, tried in list(self._tried.items()):
+            kind, name = key
+            obj = self._observed.find(kind, name)
+            if obj is None or obj.metadata.uid != tried.uid or self._shows(obj):
+                del self._tried[key]
+                self._settle()
+                log.info("%s %s no longer keeps %s waiting", kind.kind, name, ", ".join(sorted(tried.gangs)))
+            elif tried.due <= now:
+                tried.due = now + RETRY[1]  # at the latest; its outcome says better
+                self._settle()
+                yield min(tried.gangs), self._touch(kind, obj)
+
+    def learn(self, touch: Touch, error: Exception | None, now: float) -> None:
+        """The outcome of a touch. That it went well is believed once the mirror shows it."""
+        key = f"{touch.namespace}/{touch.name}" if touch.namespace else touch.name
+        tried = self._tried.get((touch.kind, key))
+        if tried is None or isinstance(error, NotFound):
+            return
+        tried.due = now + min(RETRY[1], RETRY[0] * 2 ** min(tried.tries, 16))
+        if isinstance(error, Unreachable):
+            return  # says nothing of the object
+        tried.tries += 1
+        refused = isinstance(error, ApiError) and not isinstance(error, (Conflict, TooManyRequests))
+        if not (refused or tried.refusal or tried.tries >= TRIES):
+            return
+        why = str(error) if error is not None else "the server took it, and the object does not show it"
+        refusal = f"{touch.kind.kind} {key} cannot be marked as taken over by this leader: {why}"
+        if refusal != tried.refusal:
+            log.warning("%s; waiting for it: %s", refusal, ", ".join(sorted(tried.gangs)))
+        tried.refusal = refusal
+        self._settle()
+
+    def next(self) -> float | None:
+        """When the next object is to be touched again."""
+        return min((tried.due for tried in self._tried.values()), default=None)
+
+    def _shows(self, obj: Resource) -> bool:
+        return obj.metadata.annotations.get(EPOCH) == str(self._epoch)
+
+    def _touch(self, kind: AnyKind, obj: Resource) -> Touch:
+        meta = obj.metadata
+        return Touch(kind, meta.namespace, meta.name, meta.resource_version, self._epoch)
+
+    def _settle(self) -> None:
+        fenced: dict[GangId, Fenced] = {}
+        for tried in self._tried.values():
+            for gang in tried.gangs if tried.refusal else ():
+                fenced.setdefault(gang, Fenced(tried.refusal, tried.due))
+        self.fenced = fenced
+
+
+def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
+    """Owners that may be suspended and resumed, unbound members, and pods that an open plan may end."""
+    for gang, group in sorted(observed.groups.items()):
+        if group.owner is not None and group.owner.admission and not group.finished:
+            owner = observed.find(group.owner.kind, f"{group.namespace}/{group.owner.name}")
+            if owner is not None:
+                yield gang, group.owner.kind, owner
+        for member in group.members.values():
+            if not member.pod.spec.node_name:
+                yield gang, POD, member.pod
+    for gang in observed.planned():
+        planned = observed.groups.get(gang)
+        for member in planned.members.values() if planned is not None else ():
+            yield gang, POD, member.pod
+        for victim in (victim for plan in observed.plans(gang) for victim in plan.victims):
+            for ref in victim.pods:  # whether this leader will end them or not
+                pod = observed.find(POD, ref.key)
+                if pod is not None and pod.metadata.uid == ref.uid:
+                    yield gang, POD, pod
