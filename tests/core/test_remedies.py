@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.core.backfill import Backfill
 from muster.core.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.events import (
     BudgetChanged,
@@ -189,6 +190,32 @@ def test_a_gang_with_a_reservation_is_expected_at_its_time() -> None:
     assert explanation.expected_start == ExpectedStart(100.0, "when first ends on n0 (its limit)")
     behind = submit(made, gang("y", count=4, submitted=1.0), 10.0)
     assert behind.expected_start == ExpectedStart(None, "x gives no run time")
+
+
+@pytest.mark.parametrize("backfill", [Backfill.NONE, Backfill.EASY, Backfill.CONSERVATIVE])
+@pytest.mark.parametrize("estimate", [200.0, None])
+def test_a_gang_that_lacks_a_pod_does_not_wait_for_its_own_end(
+    backfill: Backfill, estimate: float | None
+) -> None:
+    made = Scheduler(Config(backfill=backfill))
+    for each in free(4, 4):
+        made.apply(each)
+    part = replace(gang("part", count=2, of=shape(gpu=4)), estimate=100.0)
+    made.apply(GangSubmitted(part))
+    one = {PodId("part-0"): Place("main", 0)}
+    made.apply(PodsBound(one, NodeName("n0"), amounts({GPU: 4}), part.id, at=1.0))
+    other = replace(gang("other", of=shape(gpu=4)), estimate=estimate)
+    made.apply(GangSubmitted(other))
+    two = {PodId("other-0"): Place("main", 0)}
+    made.apply(PodsBound(two, NodeName("n1"), amounts({GPU: 4}), other.id, at=2.0))
+    behind = submit(made, gang("behind", of=shape(gpu=4), submitted=3.0), 5.0)
+    known = made.gangs[part.id].explanation
+    assert known is not None
+    if estimate is None:
+        assert known.expected_start == ExpectedStart(None, "other gives no run time")
+    else:
+        assert known.expected_start == ExpectedStart(202.0, "when other ends on n1 (its run time)")
+    assert behind.expected_start == ExpectedStart(101.0, "when part ends on n0 (its run time)")
 
 
 def test_whether_ends_of_which_nobody_knows_would_help_is_tried_for_who_asks() -> None:

@@ -118,10 +118,15 @@ class Ends:
             self._known[state.id] = key
             self._states[state.id] = state
 
-    def after(self, now: float) -> Iterator[tuple[float, GangState]]:
-        """When each gang ends, those that are overdue now; infinite for those of which nothing is known."""
-        states = self._states
-        return ((end if end > now else now, states[gang]) for end, _, gang in self._ordered)
+    def after(self, now: float, *, but: GangId | None = None) -> Iterator[tuple[float, GangState]]:
+        """When each gang ends, those that are overdue now; infinite for those of which nothing is known.
+
+        `but`: a gang that waits for more places, and so not for its own end.
+        """
+        states, ordered = self._states, iter(self._ordered)
+        if but in states:
+            ordered = (each for each in self._ordered if each[2] != but)
+        return ((end if end > now else now, states[gang]) for end, _, gang in ordered)
 
     def left_by(self, at: float) -> Left | None:
         """What those use who end by then, kept up to date for the time that was asked for last.

@@ -249,7 +249,8 @@ class Reservations:
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
         """Who has to end for it."""
         if reservation.basis is None:
-            by_then = takewhile(lambda end: end[0] <= reservation.at, self._ends.after(self._now))
+            ends = self._ends.after(self._now, but=reservation.gang)
+            by_then = takewhile(lambda end: end[0] <= reservation.at, ends)
             reservation.basis = tuple(state.id for _, state in by_then)
         return reservation.basis
 

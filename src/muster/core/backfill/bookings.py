@@ -55,18 +55,18 @@ class Bookings:
 
         `before`: who loses his reservation if that makes it earlier.
         """
-        start = self._earliest.find(claim, duration, now)
+        start = self._earliest.find(gang, claim, duration, now)
         if before and (start is None or start.at > now):
             saved = self._timetable.save()
             for other in before:
                 self._timetable.drop(other)
-            sooner = self._earliest.find(claim, duration, now)
+            sooner = self._earliest.find(gang, claim, duration, now)
             if sooner is not None and (start is None or sooner.at < start.at):
                 start = sooner
             else:
                 self._timetable.restore(saved)
         if start is None and drains:
-            start = self._earliest.find(claim, duration, now, endless=True)
+            start = self._earliest.find(gang, claim, duration, now, endless=True)
         if start is None:
             return None
         reservation = self._booked(gang, claim, start, duration, now)
@@ -99,7 +99,7 @@ class Bookings:
         self._timetable.drop(each.gang)
         if at >= each.gone:
             return False
-        start = self._earliest.at(claim._replace(preferred=there), at, each.gone, now)
+        start = self._earliest.at(each.gang, claim._replace(preferred=there), at, each.gone, now)
         if start is None:
             return False
         again = self._booked(each.gang, claim, start, each.until - each.at, now)
@@ -110,7 +110,7 @@ class Bookings:
         """It begins later than it did: maybe there are other places now that it could have before."""
         saved, duration = self._timetable.save(), known.until - known.at
         self._timetable.drop(known.gang)
-        start = self._earliest.find(claim, duration, now)
+        start = self._earliest.find(known.gang, claim, duration, now)
         if start is None or start.at >= known.at:
             self._timetable.restore(saved)
         else:

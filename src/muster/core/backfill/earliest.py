@@ -72,8 +72,10 @@ class Earliest:
     def next_cycle(self) -> None:
         self._problems = PROBLEMS
 
-    def find(self, claim: Claim, duration: float, now: float, *, endless: bool = False) -> Start | None:
-        """When and where this claim fits for `duration`; None: at no time that can be told.
+    def find(
+        self, gang: GangId, claim: Claim, duration: float, now: float, *, endless: bool = False
+    ) -> Start | None:
+        """When and where this claim of a gang fits for `duration`; None: at no time that can be told.
 
         `endless`: those count, too, that end at no time that is known, as if they ended last.
         """
@@ -81,7 +83,7 @@ class Earliest:
         ended: list[GangState] = []
         i, given, tried, next_trial, known, found = 0, 0, 0, 0, now, None
         mark = self._ledger.mark()
-        instants = self._instants(now, endless)
+        instants = self._instants(gang, now, endless)
         coming = next(instants, None)
         while coming is not None:
             (end, state), coming = coming, next(instants, None)
@@ -110,22 +112,25 @@ class Earliest:
         self._ledger.rollback(mark)
         return found
 
-    def at(self, claim: Claim, time: float, until: float, now: float) -> Start | None:
-        """Where this claim fits from this very time until then; None: it does not.
+    def at(self, gang: GangId, claim: Claim, time: float, until: float, now: float) -> Start | None:
+        """Where this claim of a gang fits from this very time until then; None: it does not.
 
         Who has been delayed is gone when he was to be gone: he will have it delayed, too.
         """
         mark = self._ledger.mark()
-        ended = [state for _, state in takewhile(lambda end: end[0] <= time, self._ends.after(now))]
+        ends = self._ends.after(now, but=gang)
+        ended = [state for _, state in takewhile(lambda end: end[0] <= time, ends)]
         self._ends.give(ended)
         standing = self._timetable.standing(time, until, as_promised=True)
         found = self._at(claim, time, time, standing, ended)
         self._ledger.rollback(mark)
         return found
 
-    def _instants(self, now: float, endless: bool) -> Iterator[tuple[float, GangState | None]]:
-        """When somebody ends, and who; or when a reservation is over. In order."""
-        ends = self._ends.after(now)
+    def _instants(
+        self, gang: GangId, now: float, endless: bool
+    ) -> Iterator[tuple[float, GangState | None]]:
+        """When another gang ends, and which; or when a reservation is over. In order."""
+        ends = self._ends.after(now, but=gang)
         if not endless:
             ends = takewhile(lambda instant: instant[0] < inf, ends)
         over = sorted(each.until for each in self._timetable if now < each.until < inf)

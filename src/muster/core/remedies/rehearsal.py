@@ -168,7 +168,10 @@ class Rehearsal:
         than for the first are left out. `beyond`: in the end what gives no run time ends as well, to see
         whether that would help; it takes as long as there are gangs.
         """
-        found: dict[GangId, Outlook | None] = {asked[0].id: None}
+        first = asked[0].id
+        if asked[0].nodes:
+            asked = asked[:1]  # it does not wait for its own end, but those behind it do
+        found: dict[GangId, Outlook | None] = {first: None}
         left = {state.id: state for state in asked}
         ended: list[tuple[GangId, frozenset[NodeName]]] = []
         endless: tuple[GangId, ...] = ()
@@ -176,7 +179,7 @@ class Rehearsal:
         self._started.clear()
         with self._undone(most, strict=False, freed=True):
             while left and self.trials < self._last:
-                now, ending = self._next_ends()
+                now, ending = self._next_ends(but=first if first in left else None)
                 if now == inf:
                     now = self._settlement.now
                     endless += tuple(each.id for each in ending)
@@ -187,6 +190,7 @@ class Rehearsal:
                 for each in ending:
                     ended.append((each.id, frozenset(each.nodes)))
                     self._end(each)
+                    left.pop(each.id, None)
                 for each in self._started:
                     self._line_up(each)
                 self._settlement.now = now
@@ -203,15 +207,14 @@ class Rehearsal:
                 except _Unsure:
                     break
                 left = {gang: state for gang, state in left.items() if found.get(gang) is None}
-        first = asked[0].id
         if found[first] is None and first not in left:  # others came before it in a later turn
             return self.outlooks(asked[:1], most, beyond=beyond)
         return found
 
-    def _next_ends(self) -> tuple[float, list[GangState]]:
-        """The gangs that end next, all that end at one time."""
+    def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
+        """The gangs that end next, all that end at one time, `but` one."""
         first, ending = inf, list[GangState]()
-        for end, state in self._ends.after(self._settlement.now):
+        for end, state in self._ends.after(self._settlement.now, but=but):
             if ending and end > first:
                 break
             first = end
