@@ -7,14 +7,34 @@ import pytest
 from muster.core.decisions import Explanation
 from muster.core.events import (
     GangSubmitted,
+    LayersChanged,
     NodeChanged,
     NodeRemoved,
     PodsBound,
     PodsEnded,
     QueueChanged,
+    QuotaChanged,
 )
 from muster.core.explain.case import BLOCKERS
-from muster.core.gang import Code, Effect, Gang, GangId, Gate, NodeName, PodId, PodSet, Queue, Taint
+from muster.core.gang import (
+    Amounts,
+    Code,
+    Effect,
+    Gang,
+    GangId,
+    Gate,
+    Gather,
+    Layer,
+    NodeName,
+    Operator,
+    PodId,
+    PodSet,
+    PodTerm,
+    Queue,
+    Requirement,
+    Strategy,
+    Taint,
+)
 from muster.core.offline import misfit
 from muster.core.scheduler import Scheduler
 from muster.core.wording import show
@@ -299,3 +319,114 @@ def test_who_waits_comes_first_with_what_would_start_it() -> None:
     assert set(told) == {"g0", "later"}
     assert not told[GangId("g0")].remedies
     assert told[GangId("later")].remedies
+
+
+def in_racks(*gpus: int) -> list[NodeChanged]:
+    """A node of so many GPUs in each rack."""
+    return [node(f"n{i}", gpu=g, labels={"rack": f"r{i}", HOST: f"n{i}"}) for i, g in enumerate(gpus)]
+
+
+HOST = "kubernetes.io/hostname"
+#: On nodes of 4 and 5 GPUs only a search finds a place for them.
+MISSED = (PodSet("large", shape(gpu=3), 1, 1), PodSet("small", shape(gpu=2), 3, 3))
+APART = PodTerm(HOST, (Requirement("app", Operator.IN, ("large",)),), ("ns",))
+GATHERED = (Gather("rack", Strategy.MUST_GATHER),)
+
+
+def keeping(*kept: PodSet, gather: tuple[Gather, ...] = ()) -> Gang:
+    return Gang(GangId("x"), kept, sum(each.count for each in kept), 0.0, namespace="ns", gather=gather)
+
+
+def away_from_large(pod_set: PodSet) -> PodSet:
+    return replace(pod_set, shape=replace(pod_set.shape, apart=(APART,)), labels=(("app", pod_set.name),))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wanted", "code", "message"),
+    [
+        (
+            (4, 5),
+            keeping(*MISSED, gather=GATHERED),
+            Code.TOPOLOGY_UNSATISFIED,
+            "4 pods must be in one rack; of 2, rack r0 has most room, for 1; without that they fit",
+        ),
+        (
+            (4, 5),
+            keeping(replace(MISSED[0], labels=(("app", "large"),)), away_from_large(MISSED[1])),
+            Code.CONSTRAINT_UNSATISFIED,
+            (
+                f"small: 3 pods asked with anti-affinity by {HOST}; 2 of 3 fit; "
+                "an exhaustive search found none; without that they would"
+            ),
+        ),
+        (
+            (4, 4, 4, 4),
+            keeping(away_from_large(PodSet("large", shape(gpu=1), 6, 6)), gather=GATHERED),
+            Code.TOPOLOGY_UNSATISFIED,
+            (
+                "6 pods must be in one rack; of 4, rack r0 has most room, for 1; "
+                f"without that and without anti-affinity by {HOST} they fit"
+            ),
+        ),
+        (
+            (4, 4),
+            keeping(
+                PodSet("large", shape(gpu=3), 2, 2),
+                PodSet("small", shape(gpu=2), 1, 1),
+                gather=GATHERED,
+            ),
+            Code.FRAGMENTED,
+            (
+                "small: 8 GPUs asked as 2 × 3 + 1 × 2; 8 are free, but in pieces that take only 0 of 1 pods; "
+                "no placement exists"
+            ),
+        ),
+    ],
+)
+def test_what_keeps_several_shapes_off_besides_room_is_found_by_search(
+    gpus: tuple[int, ...], wanted: Gang, code: Code, message: str
+) -> None:
+    """Greedy placement finds no room for some of them even without that."""
+    made = scheduler(in_racks(*gpus))
+    made.apply(LayersChanged((Layer("rack", ("rack",)),)))
+    made.apply(GangSubmitted(wanted))
+    (wait,) = waits(made.decide(0.0))
+    assert (wait.explanation.code, wait.explanation.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("rule", "quotas", "said"),
+    [
+        (
+            Queue("a", capability=amounts({GPU: 18})),
+            (),
+            "queue a uses 4 of its 18 GPUs; 16 more would be 20",
+        ),
+        (
+            Queue("a"),
+            (("pods", amounts({"pods": 1})),),
+            (
+                "ResourceQuota pods of namespace ns has 17 of pods left, of which 4 are kept for gangs that "
+                "start; the pods that are to be created ask for 16"
+            ),
+        ),
+        (Queue("a"), (), "queue a1 is entitled to 1 of 8 GPUs and uses 0; 16 more would be 16"),
+    ],
+)
+def test_a_cap_that_was_used_up_in_this_very_cycle_comes_before_shares(
+    rule: Queue, quotas: tuple[tuple[str, Amounts], ...], said: str
+) -> None:
+    """The queue of `second` is asked first, and says that it would be over its share."""
+    made = scheduler([node("n0", gpu=8)])
+    for queue in (rule, Queue("a1", parent="a"), Queue("a2", parent="a")):
+        made.apply(QueueChanged(queue))
+    made.apply(QueueChanged(Queue("b", guarantee=amounts({GPU: 6}))))
+    made.apply(QuotaChanged("ns", "pods", amounts({"pods": 17})))
+    for name, queue_name, count in (("first", "a2", 4), ("second", "a1", 16)):
+        pods = PodSet("main", shape(gpu=1), count, count, uncreated=count if quotas else 0, quotas=quotas)
+        one = Gang(GangId(name), (pods,), count, 0.0, namespace="ns", queue=queue_name, preempts=False)
+        made.apply(GangSubmitted(one))
+    decisions = made.decide(0.0)
+    assert [assign.gang for assign in assigns(decisions)] == ["first"]
+    (wait,) = waits(decisions)
+    assert wait.explanation.message == said

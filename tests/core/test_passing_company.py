@@ -139,7 +139,7 @@ class Bearable(Cluster):
             claim = Wants(there.ledger.presences).anew(head.claim)
             nobody = Timetable(there.ledger, there.ends)
             earliest = Earliest(there.ledger, there.fit, there.ends, nobody, lambda claim, *_: claim)
-            found = earliest.find(claim, inf, now)
+            found = earliest.find(head.gang, claim, inf, now)
             assert found is not None
             assert found.at <= max(head.at, now)
         return decisions

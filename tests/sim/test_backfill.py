@@ -138,7 +138,8 @@ class SearchedAgain(Scheduler):
         for head in self.reservations.made:
             nobody = Timetable(self.ledger, self.ends)
             earliest = Earliest(self.ledger, self.fit, self.ends, nobody, lambda claim, *_: claim)
-            found = earliest.find(Claim(head.want, [range(part.count) for part in head.want.parts]), inf, now)
+            claim = Claim(head.want, [range(part.count) for part in head.want.parts])
+            found = earliest.find(head.gang, claim, inf, now)
             assert found is not None
             assert found.at == max(head.at, now)
             assert (self.left_beside(head) == head.spare).all()

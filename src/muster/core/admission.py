@@ -193,6 +193,22 @@ class Admission:
             return self._tell(Code.QUOTA_EXCEEDED, message)
         return None if account.free else self._lent(account, want, new).refusal
 
+    def exhausted(self, state: GangState) -> Explanation | None:
+        """Why a cap or a ResourceQuota has no room for it now: others may have used that since its turn."""
+        gang, want = state.gang, state.want
+        assert gang is not None
+        assert want is not None
+        if message := self._uncreated(state, want):
+            return self._tell(Code.QUOTA_EXCEEDED, message)
+        account = self._queues.find(gang.queue)
+        if account is None or not account.capped:
+            return None
+        if state.begun:
+            message = self._queues.above_capability(account, self._queues.asked(state, want))
+            return self._tell(Code.QUOTA_EXCEEDED, message) if message else None
+        told = self._lent(account, want, True).refusal
+        return told if told is not None and told.code is Code.QUOTA_EXCEEDED else None
+
     def elsewhere(self, state: GangState) -> Iterator[str]:
         """Other queues that allow it what it wants, by name."""
         assert state.gang is not None

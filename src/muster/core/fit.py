@@ -58,6 +58,10 @@ class Fit:
             claim = claim._replace(excluded=excluded)
         if claim.want.rules is not None:
             return self.gathering.place(claim)
+        return self.anywhere(claim)
+
+    def anywhere(self, claim: Claim) -> dict[Place, int] | Verdict:
+        """As `fit`, for a claim without rules about the topology, on other gangs' domains too."""
         placed = place(
             claim.want,
             claim.vacant,

@@ -126,9 +126,7 @@ class Earliest:
         self._ledger.rollback(mark)
         return found
 
-    def _instants(
-        self, gang: GangId, now: float, endless: bool
-    ) -> Iterator[tuple[float, GangState | None]]:
+    def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[tuple[float, GangState | None]]:
         """When another gang ends, and which; or when a reservation is over. In order."""
         ends = self._ends.after(now, but=gang)
         if not endless:

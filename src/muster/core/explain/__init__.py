@@ -50,6 +50,10 @@ NEVER: Final[_Reasons] = (invalid, nothing_matches)
 NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_unsatisfied, fragmented)
 
 
+#: Problems that may be solved exactly in a cycle to find out whether something besides room keeps gangs off.
+PROBLEMS: Final = 4
+
+
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
@@ -73,7 +77,8 @@ class Explainer:
         case_of = self._cases(verdicts)
         if self._as_of != self._cluster.nodes.revision:
             self._earlier, self._explained = self._explained, {}
-        reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
+        with self._cluster.fit.exact.lending(PROBLEMS):
+            reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
         self._remedies.begin(reasons, now)
         waits = []
         for state, reason in reasons:
@@ -122,7 +127,10 @@ class Explainer:
         if state.want is None:
             return None
         if state.waits:
-            return self._of(state, state.want, state.refusal, case_of)
+            refusal = state.refusal
+            if refusal is None or refusal.code in (Code.OVER_SHARE, Code.HELD_FOR_RESERVATION):
+                refusal = self._admission.exhausted(state) or refusal
+            return self._of(state, state.want, refusal, case_of)
         # what is promised to it is under way
         return None if state.holds else self._of_surplus(state, state.want, case_of)
 

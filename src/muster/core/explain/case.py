@@ -6,7 +6,7 @@ same numbers, so they are found once per case.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.cluster import Cluster
+from muster.core.constraints.concern import NO_CONCERN
 from muster.core.decisions import PodSetExplanation
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Obstacle
@@ -21,7 +22,7 @@ from muster.core.exact import Verdict
 from muster.core.gang import GangId
 from muster.core.gangs import GangState
 from muster.core.nodes import PODS, UNLIMITED, Bools, Ints
-from muster.core.placement import Part, Trial, Want
+from muster.core.placement import Claim, Part, Rules, Trial, Want
 from muster.core.slots import Vector
 from muster.core.wording import bare, show
 from muster.names import GPU, GPU_SHARE
@@ -85,6 +86,40 @@ class Case:
         fits = min(vector.total, wanted)
         limits = self.limits(vector, (), vector.slots) if fits < wanted else {}
         return PodSetExplanation(part.pod_set, wanted, fits, limits)
+
+    @cached_property
+    def fits_without_rules(self) -> bool:
+        """Whether there is room wherever its pods and others are in the topology, as far as can be told."""
+        return self._fits(self.want.parts, None)
+
+    @cached_property
+    def fits_without_constraints(self) -> bool:
+        """Whether there is room with no regard to other pods, as far as can be told."""
+        return self._fits(self._bare, self.want.rules)
+
+    @cached_property
+    def fits_without_both(self) -> bool:
+        """Whether there is room with no regard to either, as far as can be told."""
+        return self._fits(self._bare, None)
+
+    @property
+    def _bare(self) -> tuple[Part, ...]:
+        """What it wants, by room alone."""
+        parts = self.want.parts
+        shapes = (replace(part.shape, ports=(), near=(), apart=(), spread=()) for part in parts)
+        return tuple(
+            replace(part, shape=shape, concern=NO_CONCERN) for part, shape in zip(parts, shapes, strict=True)
+        )
+
+    def _fits(self, parts: tuple[Part, ...], rules: Rules | None) -> bool:
+        """Greedy placement tells, and an exact search while there are problems left for this (`lending`)."""
+        fit, ledger = self.cluster.fit, self.cluster.ledger
+        want = self.cluster.wants.of(parts, self.want.need, rules)
+        claim = Claim(want, [range(part.count) for part in parts], search=fit.exact.lent > 0)
+        mark = ledger.mark()
+        found = fit.anywhere(claim) if rules is None else fit.fit(claim)
+        ledger.rollback(mark)
+        return not isinstance(found, Verdict)
 
     def limits(
         self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0

@@ -1,21 +1,19 @@
 """ConstraintUnsatisfied: it would fit but for host ports, pod affinity or anti-affinity, or a spread."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from muster.core.constraints.concern import NO_CONCERN
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.exact import Rung, Verdict
 from muster.core.explain.case import Case
 from muster.core.explain.fragmented import CERTAINTY
-from muster.core.gang import Code, Shape
+from muster.core.gang import Code
 from muster.core.nodes import PODS
-from muster.core.placement import Claim, Part
+from muster.core.placement import Part
 from muster.core.wording import show
 
 
 def constraint_unsatisfied(case: Case) -> Explanation | None:
-    if not case.want.constrained or not _fits_without(case):
+    if not case.want.constrained or not case.fits_without_constraints:
         return None
     sets = case.pod_sets
     constrained = {part.pod_set: part for part in case.want.parts if part.constrained}
@@ -34,29 +32,14 @@ def constraint_unsatisfied(case: Case) -> Explanation | None:
     return Explanation(Code.CONSTRAINT_UNSATISFIED, "placement", case.named(part, message), sets)
 
 
-def _fits_without(case: Case) -> bool:
-    """Whether there is room, with no regard to other pods; as far as greedy placement can tell."""
-    ledger, want = case.cluster.ledger, case.want
-    parts = tuple(replace(part, shape=_bare(part), concern=NO_CONCERN) for part in want.parts)
-    free = replace(want, parts=parts)
-    claim = Claim(free, [range(part.count) for part in parts], search=False)
-    mark = ledger.mark()
-    found = case.cluster.fit.fit(claim)
-    ledger.rollback(mark)
-    return not isinstance(found, Verdict)
-
-
-def _bare(part: Part) -> Shape:
-    return replace(part.shape, ports=(), near=(), apart=(), spread=())
-
-
 def _decisive(part: Part, told: PodSetExplanation) -> list[str]:
     """The constraints that keep the next pod off nodes; all of them if it is not that simple."""
-    all_ = list(_constraints(part))
+    all_ = list(constraints(part))
     return [text for key, text in all_ if key in told.limited_by] or [text for _, text in all_]
 
 
-def _constraints(part: Part) -> Iterator[tuple[str, str]]:
+def constraints(part: Part) -> Iterator[tuple[str, str]]:
+    """What besides room decides where its pods go: as it limits nodes, and as people say it."""
     shape = part.shape
     if shape.ports:
         yield "ports", f"host port {', '.join(str(port.number) for port in shape.ports)}"

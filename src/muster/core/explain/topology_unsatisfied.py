@@ -1,12 +1,16 @@
-"""TopologyUnsatisfied: it would fit, but not as near together, or as far from others, as is required."""
+"""TopologyUnsatisfied: it would fit, but not as near together, or as far from others, as is required.
+
+So it is, too, where other constraints keep it off as well, and only without both would it fit.
+"""
 
 import numpy as np
 
 from muster.core.decisions import Explanation, PodSetExplanation
 from muster.core.explain.case import Case
+from muster.core.explain.constraint_unsatisfied import constraints
 from muster.core.gang import Code, Strategy
 from muster.core.nodes import PODS
-from muster.core.placement import NOBODY, Part, Rules, place
+from muster.core.placement import Part, Rules
 from muster.core.topology.gather import Nearest
 from muster.core.wording import nodes_, show
 
@@ -15,8 +19,14 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
     want = case.want
     barred = case.cluster.fit.exclusion.barred(want)
     shut = 0 if barred is None else len(barred)
-    if not (want.rules is not None or shut) or not _fits_anywhere(case):
+    if not (want.rules is not None or shut):
         return None
+    besides = ""
+    if not case.fits_without_rules:
+        if not want.constrained or case.fits_without_constraints or not case.fits_without_both:
+            return None
+        names = dict.fromkeys(text for part in want.parts for _, text in constraints(part))
+        besides = f" and without {' and '.join(names)}"
     asked = show(PODS, want.need)
     rules = want.rules or Rules()
     asked += _asked(rules)
@@ -34,7 +44,7 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         found = "there is no such placement"
     else:
         found = "no such placement was found"
-    message = f"{asked}; {found}; without that they fit"
+    message = f"{asked}; {found}; without that{besides} they fit"
     return Explanation(Code.TOPOLOGY_UNSATISFIED, "placement", message, sets)
 
 
@@ -66,13 +76,3 @@ def _there(case: Case, part: Part, fits: int, nearest: Nearest) -> PodSetExplana
     away = int(np.count_nonzero(slots)) - int(np.count_nonzero(slots[nearest.columns]))
     limits = {"topology": away} if fits < part.need and away else {}
     return PodSetExplanation(part.pod_set, max(part.need, fits), fits, limits)
-
-
-def _fits_anywhere(case: Case) -> bool:
-    """Wherever others are, as far as greedy placement can tell."""
-    ledger, want = case.cluster.ledger, case.want
-    vacant = [range(part.count) for part in want.parts]
-    mark = ledger.mark()
-    placed = place(want, vacant, {}, None, ledger, case.cluster.slots, NOBODY)
-    ledger.rollback(mark)
-    return placed is not None
