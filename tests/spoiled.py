@@ -4,6 +4,7 @@
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -123,15 +124,28 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def spoiled(valid: Any, choose: Choose, strange: Sequence[Any] = STRANGE, times: int = 1) -> Any:
-    """A copy of a JSON value with strange ones in its places: anywhere, at one of `times` places."""
+    """A copy of a JSON value with strange ones in its places: anywhere, in at most `times` of them."""
     result = copy.deepcopy(valid)
-    for _ in range(times):
-        path = choose(list(places(result)))
-        value = choose(strange)
+    paths = list(places(valid))
+    chosen = [choose(paths) for _ in range(times)]
+    for path in sorted(chosen, key=len, reverse=True):  # what is within another goes with it
         if not path:
-            return value
+            return choose(strange)
         at = result
         for key in path[:-1]:
             at = at[key]
-        at[path[-1]] = value
+        if (inner := _written(at[path[-1]])) is not None and choose([False, True]):
+            at[path[-1]] = json.dumps(spoiled(inner, choose, strange))
+        else:
+            at[path[-1]] = choose(strange)
     return result
+
+
+def _written(text: Any) -> Any:
+    """The JSON object or list that a text is, as in some annotations; None for any other."""
+    if not isinstance(text, str) or text[:1] not in ("{", "[") or len(text) > 1000:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

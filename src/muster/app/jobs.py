@@ -23,6 +23,7 @@ from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT, JobSet
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
+from muster.api.natural import natural
 from muster.api.scheduling import PodGroup
 from muster.app.pods import first_failure
 from muster.core.gang import Code
@@ -456,11 +457,9 @@ def failure_code(view: JobView, seen: Iterable[Pod]) -> int:
 def last_failure(view: JobView, seen: Iterable[Pod]) -> tuple[Pod, int] | None:
     """`first_failure` within the last attempt of the job that had one."""
     mine = [pod for pod in seen if _is_of(pod, view)]
-    attempts = [int(pod.metadata.labels.get(RESTART_ATTEMPT, 0)) for pod in mine if first_failure([pod])]
-    last = [
-        pod for pod in mine if int(pod.metadata.labels.get(RESTART_ATTEMPT, 0)) == max(attempts, default=0)
-    ]
-    return first_failure(last)
+    attempts = {pod.metadata.uid: natural(pod.metadata.labels.get(RESTART_ATTEMPT)) or 0 for pod in mine}
+    last = max((attempts[pod.metadata.uid] for pod in mine if first_failure([pod])), default=0)
+    return first_failure([pod for pod in mine if attempts[pod.metadata.uid] == last])
 
 
 def _is_of(pod: Pod, view: JobView) -> bool:

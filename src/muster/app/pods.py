@@ -10,6 +10,7 @@ from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX, REPLICATED_JOB_NAME
+from muster.api.natural import natural
 
 
 def group_of(pod: Pod) -> str:
@@ -34,8 +35,8 @@ def pod_order(pod: Pod) -> tuple[int, int, int, str]:
     index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
     created = pod.metadata.creation_timestamp
     return (
-        int(labels.get(JOB_GLOBAL_INDEX, 0)),
-        int(index or 0),
+        natural(labels.get(JOB_GLOBAL_INDEX)) or 0,
+        natural(index) or 0,
         int(created.timestamp() * 1e6) if created else 0,
         pod.metadata.name,
     )

@@ -22,6 +22,7 @@ from muster.api.jobset_v1alpha2 import (
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
 )
+from muster.api.natural import natural
 from muster.app.pods import exit_code, told_to_end
 from muster.local.history import PodRun
 from muster.names import PREEMPTED
@@ -168,9 +169,9 @@ def _run_of(pod: Pod) -> PodRun:
         jobset_uid=labels.get(JOBSET_UID, ""),
         replicated_job=labels.get(REPLICATED_JOB_NAME, ""),
         job=labels.get(JOB_NAME, ""),
-        job_index=int(labels[JOB_INDEX]) if labels.get(JOB_INDEX, "").isdigit() else None,
-        completion_index=int(index) if index and index.isdigit() else None,
-        attempt=int(labels.get(RESTART_ATTEMPT) or 0),
+        job_index=natural(labels.get(JOB_INDEX)),
+        completion_index=natural(index),
+        attempt=natural(labels.get(RESTART_ATTEMPT)) or 0,
         node=pod.spec.node_name,
         created=pod.metadata.creation_timestamp.timestamp(),
         bound=_seconds(bound.last_transition_time if bound and bound.status == "True" else None),
@@ -182,7 +183,7 @@ def _run_of(pod: Pod) -> PodRun:
         restarts=sum(status.restart_count for status in pod.status.container_statuses),
         preempted=is_true(pod.status.conditions, PREEMPTED),
         deleted=pod.terminal and last_end is not None and told_to_end(pod, last_end),
-        job_global_index=int(i) if (i := labels.get(JOB_GLOBAL_INDEX, "")).isdigit() else None,
+        job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
     )
 
 

@@ -20,6 +20,7 @@ from muster.api.jobset_v1alpha2 import (
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
 )
+from muster.api.natural import natural
 from muster.local.store import Store
 from muster.names import PREEMPTED
 
@@ -121,11 +122,11 @@ class History:
             "jobset_uid": labels.get(JOBSET_UID, ""),
             "replicated_job": labels.get(REPLICATED_JOB_NAME, ""),
             "job": labels.get(JOB_NAME, ""),
-            "job_index": _number(labels.get(JOB_INDEX)),
-            "completion_index": _number(
+            "job_index": natural(labels.get(JOB_INDEX)),
+            "completion_index": natural(
                 labels.get(COMPLETION_INDEX) or (meta.get("annotations") or {}).get(COMPLETION_INDEX)
             ),
-            "attempt": _number(labels.get(RESTART_ATTEMPT)) or 0,
+            "attempt": natural(labels.get(RESTART_ATTEMPT)) or 0,
             "node": "",
             "created": now.timestamp(),
             "phase": "Pending",
@@ -133,7 +134,7 @@ class History:
             "restarts": 0,
             "preempted": 0,
             "deleted": 0,
-            "job_global_index": _number(labels.get(JOB_GLOBAL_INDEX)),
+            "job_global_index": natural(labels.get(JOB_GLOBAL_INDEX)),
         }
         self._store.execute(
             f"INSERT OR REPLACE INTO pod_runs({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
@@ -236,7 +237,3 @@ def _told_to_end(meta: Object, ended: float) -> bool:
 def _seconds(state: Object, field: str) -> float | None:
     text = state.get(field)
     return msgspec.convert(text, datetime).timestamp() if text else None
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None

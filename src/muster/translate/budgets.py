@@ -8,11 +8,11 @@ cannot be read allows nothing.
 Source: kubernetes, pkg/controller/disruption/disruption.go.
 """
 
-import math
 from collections.abc import Iterable
 
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod
+from muster.api.natural import natural
 from muster.api.scheduling import PodDisruptionBudget
 from muster.core.events import BudgetChanged
 from muster.core.gang import Requirement
@@ -55,6 +55,7 @@ def _amount(value: int | str, total: int) -> int:
     """A number, or a percentage rounded up. Raises ValueError."""
     if isinstance(value, int):
         return value
-    if not value.endswith("%"):
+    percentage = natural(value.removesuffix("%")) if value.endswith("%") else None
+    if percentage is None:
         raise ValueError(f"{value!r} is neither a number nor a percentage")
-    return math.ceil(int(value[:-1]) * total / 100)
+    return -(-percentage * total // 100)

@@ -13,10 +13,8 @@ from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
 from muster.api.membership import described_gang
+from muster.api.natural import natural
 from muster.api.scheduling import PodGroup, PodGroupSpec
-
-#: int32, as `spec.minMember` is.
-_MOST = 2**31 - 1
 
 
 class Described(PodGroup, frozen=True):
@@ -36,8 +34,7 @@ def gang_of(pod: Pod) -> str:
 def told_by(pod: Pod) -> Described:
     """The gang as this pod, which describes one, describes it."""
     meta, minimum = pod.metadata, minimum_of(pod.metadata)
-    readable = minimum.isascii() and minimum.isdecimal() and len(minimum) <= len(str(_MOST))
-    least = int(minimum) if readable else -1
+    least = natural(minimum)
     return Described(
         metadata=ObjectMeta(
             name=gang_of(pod),
@@ -45,7 +42,7 @@ def told_by(pod: Pod) -> Described:
             creation_timestamp=meta.creation_timestamp,
             annotations={GROUPS: meta.annotations[GROUPS]} if GROUPS in meta.annotations else {},
         ),
-        spec=PodGroupSpec(min_member=least if least <= _MOST else -1),
+        spec=PodGroupSpec(min_member=-1 if least is None else least),
         by=meta.name,
         minimum=minimum,
     )

@@ -10,11 +10,12 @@ taking it for a gang of one would bind it alone a moment before its gang is know
 whole there is nothing to wait for.)
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from muster import names
 from muster.api.base import Kind, Object, Resource, controller_of, mark
@@ -28,7 +29,7 @@ from muster.api.core_v1 import (
     ResourceQuota,
     ResourceQuotaSpec,
 )
-from muster.api.fields import InvalidObject, convert
+from muster.api.fields import UNREADABLE, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
@@ -45,9 +46,10 @@ from muster.api.kinds import (
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.membership import pod_groups
+from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import StorageClass
-from muster.core.gang import GangId
+from muster.core.gang import Code, Gang, GangId, Gate
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import Group
@@ -64,6 +66,15 @@ _READ: dict[Dialect, Callable[[GroupKey, World, Group | None], Group | None]] = 
     Dialect.POD: bare.read,
 }
 _RANK = list(Dialect)
+KIND_OF: Final[dict[Dialect, Kind[Any]]] = {  # Any: a table of kinds holds kinds of many types
+    Dialect.JOBSET: JOBSET,
+    Dialect.JOB: JOB,
+    Dialect.POD: POD,
+    **KINDS,
+}
+#: Characters of what is wrong with a gang that could not be read.
+LONGEST_REFUSAL: Final = 500
+log = logging.getLogger(__name__)
 _POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in KINDS.items()}
 
 
@@ -73,7 +84,43 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     `before` is the last reading: members without an annotation keep the places they had in it. Its
     gang's id may change when a namesake of another dialect comes or goes; the caller then removes the
     old one from the core.
+
+    Readers refuse what they find wrong, with its field (`Gate`). What one of them did not expect costs no
+    other gang anything: this one is Invalid.
     """
+    try:
+        return _read(key, world, before)
+    except UNREADABLE as error:
+        log.exception("%s %s/%s cannot be read", key.dialect.value, key.namespace, key.name)
+        return _unreadable(key, f"cannot be read: {type(error).__name__}: {error}"[:LONGEST_REFUSAL])
+
+
+def _unreadable(key: GroupKey, why: str) -> Group:
+    """A gang of which nothing is known but its name. Pods that it has on nodes are still charged to it."""
+    kind = KIND_OF[key.dialect]
+    return Group(
+        gang=Gang(
+            id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
+            pod_sets=(),
+            min_count=1,  # a gang that wants nothing is not told why it waits
+            submitted=0.0,
+            gate=Gate(Code.INVALID, why),
+            namespace=key.namespace,
+        ),
+        namespace=key.namespace,
+        record=key.record,
+        source=Source(api_version=kind.api_version, kind=kind.kind, name=key.name)
+        if kind is not POD
+        else Source(),
+        owner=None,
+        members={},
+        retired=frozenset(),
+        finished=False,
+        controlled=False,
+    )
+
+
+def _read(key: GroupKey, world: World, before: Group | None) -> Group | None:
     if key.dialect is Dialect.POD:
         pod = world.pods.get((key.namespace, key.name))
         if pod is None or group_of(pod, world) != key:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from muster.api.base import is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
+from muster.api.indexes import Indexes
 from muster.core.gang import Place, PodId
 from muster.translate.group import Group, Member
 from muster.translate.places import Block, fill
@@ -76,7 +77,9 @@ def _still_wanted(job: Job, block: Block, free: Sequence[int]) -> Iterator[int]:
         further = job.spec.completions - job.status.succeeded - len(block.pods)
         yield from free[: max(further, 0)]
         return
-    ended = [*_ranges(job.status.completed_indexes), *_ranges(job.status.failed_indexes)]
+    ended = (
+        Indexes.salvage(job.status.completed_indexes) | Indexes.salvage(job.status.failed_indexes)
+    ).intervals
     running = {completion_index(pod) for pod in block.pods}
     done = {slot for low, high in ended for slot in range(low, min(high, block.size - 1) + 1)}
     taken = running | done
@@ -85,13 +88,6 @@ def _still_wanted(job: Job, block: Block, free: Sequence[int]) -> Iterator[int]:
     further = job.spec.completions - sum(high - low + 1 for low, high in ended) - len(block.pods) - len(own)
     others = [place for place in free if place not in own]
     yield from others[: max(further, 0)]
-
-
-def _ranges(text: str) -> Iterator[tuple[int, int]]:
-    """ "1,3-5" → (1, 1), (3, 5)."""
-    for part in filter(None, text.split(",")):
-        low, _, high = part.partition("-")
-        yield int(low), int(high or low)
 
 
 def job_finished(job: Job) -> bool:

@@ -139,7 +139,9 @@ def assemble(
             )
             for name, part in sets.items()
         ),
-        min_count=sum(part.count for part in sets.values()),
+        # a gang that wants nothing is not told why it waits
+        min_count=sum(part.count for part in sets.values())
+        or int(gate is not None and gate.code is Code.INVALID),
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         # the highest: a gang must not be preempted through its least important member
         priority=number

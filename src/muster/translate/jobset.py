@@ -7,6 +7,7 @@ nodes until they are gone, but their places belong to the new ones at once.
 """
 
 from datetime import datetime
+from math import isfinite
 from typing import Final
 
 from muster import names
@@ -41,6 +42,7 @@ from muster.api.jobset_v1alpha2 import (
     ReplicatedJob,
 )
 from muster.api.kinds import JOBSET
+from muster.api.natural import natural
 from muster.core.gang import Code, Gate, Shape
 from muster.translate.demand import MOST_PLACES, Demand, Part, asks_for_gang, at, demand, job_spec
 from muster.translate.filling import Filled
@@ -143,7 +145,9 @@ def _left(jobset: JobSet, filled: Filled) -> float | None:
         left = duration.parse(deadline) - float(said.get(names.TIME_USED, "0"))
         began = said.get(names.RUNNING_SINCE)
         since = datetime.fromisoformat(began).timestamp() if began else None
-    except ValueError:
+    except (ValueError, OverflowError):
+        return None
+    if not isfinite(left):
         return None
     bound = [bound_at(member.pod) for member in filled.members.values() if member.pod.spec.node_name]
     starts = [at for at in bound if at is not None]
@@ -208,15 +212,16 @@ def _replaced(job: Job, jobset: JobSet) -> bool:
 
 
 def _number(job: Job, label: str) -> int:
-    text = job.metadata.labels.get(label, "")
-    return int(text) if text.isdecimal() else 0
+    return natural(job.metadata.labels.get(label)) or 0
 
 
 def _order(jobset: JobSet, stage: str) -> Gate | None:
     """MembersMissing for a stage whose Jobs are not started before those of another."""
+    if not stage:
+        return None
     replicated = jobset.spec.replicated_jobs
     first = _first(jobset)
-    if not stage or stage == first:
+    if stage == first:
         return None
     if jobset.spec.suspend:
         return Gate(Code.MEMBERS_MISSING, f"{first} starts first: the JobSet is resumed with its places")

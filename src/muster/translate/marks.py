@@ -9,6 +9,7 @@ from typing import Final
 
 from muster import names
 from muster.api.base import ObjectMeta, mark
+from muster.api.natural import natural
 from muster.core.devices import WHOLE
 from muster.core.gang import Code, Gate
 from muster.translate.world import World
@@ -54,15 +55,16 @@ def gpu_share(meta: ObjectMeta) -> int:
     text = mark(meta, names.GPU_SHARE)
     if text is None:
         return 0
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= WHOLE:
-        raise ValueError(f'{names.GPU_SHARE} is {text!r}; write thousandths of one GPU, "1" to "{WHOLE}"')
-    return int(text)
+    share = natural(text, WHOLE)
+    if not share:
+        said = f"{names.GPU_SHARE} is {text[:80]!r}"
+        raise ValueError(f'{said}; write thousandths of one GPU, "1" to "{WHOLE}"')
+    return share
 
 
 def gpu_device(meta: ObjectMeta) -> int | None:
     """Which of its node's shared devices a pod is on, if that is on record."""
-    text = meta.annotations.get(names.GPU_DEVICE, "")
-    return int(text) if text.isascii() and text.isdecimal() and int(text[:9]) < MOST_DEVICES else None
+    return natural(meta.annotations.get(names.GPU_DEVICE), MOST_DEVICES - 1)
 
 
 def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:

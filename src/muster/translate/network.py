@@ -8,6 +8,7 @@ refused too, unless it is only a preference, and then it is worth a warning (the
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import lcm
 from typing import Final
 
 import msgspec
@@ -16,9 +17,11 @@ from muster import names
 from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
+from muster.api.natural import natural
 from muster.core.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
 from muster.core.nodes import UNLIMITED
 from muster.core.topology.rules import resolve
+from muster.translate.demand import MOST_PLACES
 from muster.translate.world import World
 
 _STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}
@@ -65,7 +68,7 @@ def _texts(meta: ObjectMeta) -> tuple[str, str]:
 def _read(spec: str, exclusive: str, world: World) -> Wish:
     try:
         gather = tuple(_rules(spec)) if spec else ()
-    except ValueError as error:  # msgspec's own are ValueErrors too
+    except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors too
         return Wish(refusal=Gate(Code.INVALID, f"{TOPOLOGY_SPEC}: {error}"))
     layers = world.layers
     found = resolve(gather, exclusive, layers.chain)
@@ -84,6 +87,7 @@ def _read(spec: str, exclusive: str, world: World) -> Wish:
 
 def _rules(text: str) -> Iterable[Gather]:
     """Raises ValueError."""
+    together = 1
     for position, rule in enumerate(_DECODE(text).gather_strategy):
         at = f"gatherStrategy[{position}]"
         if not rule.layer:
@@ -94,6 +98,11 @@ def _rules(text: str) -> Iterable[Gather]:
             raise ValueError(f"{at}.podCountMultiple is {rule.pod_count_multiple}; write a number above 1")
         if not rule.strategy and rule.pod_count_multiple <= 1:
             raise ValueError(f"{at} has neither strategy nor podCountMultiple")
+        together = lcm(together, max(rule.pod_count_multiple, 1))
+        if together > MOST_PLACES:
+            said = f"{at}.podCountMultiple is {rule.pod_count_multiple}"
+            most = f"only gangs of {together} pods and more could satisfy; muster plans at most {MOST_PLACES}"
+            raise ValueError(f"{said}, which, with those before it, {most}")
         yield Gather(rule.layer, _STRATEGIES.get(rule.strategy), max(rule.pod_count_multiple, 1))
 
 
@@ -108,5 +117,4 @@ def ranked(pod_set: PodSet, pods: Mapping[Place, Pod]) -> PodSet:
 
 
 def _index(pod: Pod | None) -> int | None:
-    text = pod.metadata.annotations.get(TOPOLOGY_INDEX, "") if pod is not None else ""
-    return int(text) if text.isdecimal() else None
+    return natural(pod.metadata.annotations.get(TOPOLOGY_INDEX)) if pod is not None else None

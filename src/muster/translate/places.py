@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from muster import names
 from muster.api.core_v1 import Pod
+from muster.api.natural import natural
 from muster.core.gang import Place, PodId
 from muster.translate.group import Group
 from muster.translate.pods import completion_index
@@ -66,8 +67,8 @@ def fill(block: Block, before: Group | None) -> dict[PodId, Place | None]:
 def planned(pod: Pod) -> Place | None:
     """The place that `muster.dev/plan: <epoch>.<attempt>/<pod set>/<index>` names."""
     match pod.metadata.annotations.get(names.PLAN, "").split("/"):
-        case [_, pod_set, index] if index.isdecimal():
-            return Place(pod_set, int(index))
+        case [_, pod_set, text] if (index := natural(text)) is not None:
+            return Place(pod_set, index)
     return None
 
 

@@ -16,6 +16,7 @@ from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
+from muster.api.natural import natural
 from muster.core.events import PodsBound, Presence
 from muster.core.gang import (
     Amounts,
@@ -61,9 +62,10 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
         share = str(error)
     try:
         packed = _ENCODE(_what_counts(pod.spec))
-    except OverflowError as error:
-        gate = Gate(Code.INVALID, f"a number in its spec is larger than any may be: {error}")
-        return Asked(Shape(requests=()), gate)
+    except (OverflowError, RecursionError) as error:
+        large = isinstance(error, OverflowError)
+        what = "a number in its spec is larger than any may be" if large else "its spec is nested too deeply"
+        return Asked(Shape(requests=()), Gate(Code.INVALID, f"{what}: {error}"))
     return _asked(packed, share, surroundings(pod, world, made))
 
 
@@ -118,8 +120,7 @@ def bound_at(pod: Pod) -> float | None:
 def completion_index(pod: Pod) -> int | None:
     """The index that an Indexed Job gave the pod."""
     meta = pod.metadata
-    text = meta.annotations.get(COMPLETION_INDEX, meta.labels.get(COMPLETION_INDEX, ""))
-    return int(text) if text.isdecimal() else None
+    return natural(meta.annotations.get(COMPLETION_INDEX, meta.labels.get(COMPLETION_INDEX)))
 
 
 def scheduling_gates(spec: PodSpec) -> str:

@@ -15,6 +15,7 @@ Source: kubernetes, pkg/quota/v1/evaluator/core/pods.go.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from muster.api import quantity
@@ -50,9 +51,10 @@ def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, A
     for pod in pods if world.uncreated else ():
         if pod.metadata.uid in world.uncreated:
             count += 1
-            for name, amounts in charged(world.quotas_in(pod.metadata.namespace), pod.spec):
-                known = dearest.setdefault(name, {})
-                known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
+            with suppress(ValueError):  # said where its shape is read
+                for name, amounts in charged(world.quotas_in(pod.metadata.namespace), pod.spec):
+                    known = dearest.setdefault(name, {})
+                    known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
     charges = tuple((name, tuple(sorted(amounts.items()))) for name, amounts in sorted(dearest.items()))
     return (count if charges else 0), charges
 
@@ -144,7 +146,13 @@ _SCOPES: Final[dict[str, Callable[[PodSpec], bool]]] = {
 
 
 def _used(quota: ResourceQuota, name: str, pods: Iterable[Pod]) -> int:
-    return sum(_charge(name, pod.spec) for pod in pods if not pod.terminal and matches(quota, pod.spec))
+    """A pod whose amounts cannot be read is charged none."""
+    used = 0
+    for pod in pods:
+        if not pod.terminal and matches(quota, pod.spec):
+            with suppress(ValueError):
+                used += _charge(name, pod.spec)
+    return used
 
 
 def _charge(name: str, spec: PodSpec) -> int:

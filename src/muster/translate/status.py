@@ -24,6 +24,8 @@ LONGEST_MESSAGE: Final = 1024  # characters
 MOST_LISTED: Final = 50
 #: what keeps pods off nodes, per pod set
 MOST_LIMITS: Final = 20
+#: the last second that a date can name
+_LATEST: Final = 253_402_300_799.0
 #: pod sets of a record
 MOST_POD_SETS: Final = 500
 
@@ -193,6 +195,7 @@ def _owner(group: Group) -> Object | None:
 
 
 def _time(at: float) -> str:
+    at = min(max(at, 0.0), _LATEST)
     return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 
 

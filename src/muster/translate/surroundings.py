@@ -181,7 +181,10 @@ def _volumes(
         affinity = volume.spec.node_affinity
         if affinity is not None and affinity.required is not None:
             terms = affinity.required.node_selector_terms
-            found.append(tuple(node_term(t) for t in terms if t.match_expressions or t.match_fields))
+            try:
+                found.append(tuple(node_term(t) for t in terms if t.match_expressions or t.match_fields))
+            except ValueError as error:
+                return (), Gate(Code.INVALID, f"its volume {claim.spec.volume_name}: {error}")
     return tuple(found), None
 
 

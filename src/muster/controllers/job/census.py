@@ -22,6 +22,7 @@ from muster.api.batch_v1 import (
     Job,
 )
 from muster.api.core_v1 import Pod
+from muster.api.natural import natural
 from muster.controllers.job import backoff
 from muster.controllers.job.failure_policy import Action, Judgement, is_marked, judge
 
@@ -127,7 +128,8 @@ def counts_only_ended(job: Job) -> bool:
 
 def index_of(pod: Pod) -> int:
     text = pod.metadata.annotations.get(COMPLETION_INDEX) or pod.metadata.labels.get(COMPLETION_INDEX, "")
-    return int(text) if text.isascii() and text.isdigit() else NO_INDEX
+    index = natural(text)
+    return NO_INDEX if index is None else index
 
 
 def attempts_before(pod: Pod) -> tuple[int, int]:
@@ -162,5 +164,4 @@ def _since_start(job: Job, pod: Pod) -> bool:
 
 
 def _number(pod: Pod, annotation: str) -> int:
-    text = pod.metadata.annotations.get(annotation, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return natural(pod.metadata.annotations.get(annotation)) or 0

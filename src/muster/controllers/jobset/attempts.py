@@ -16,6 +16,7 @@ from muster.api.jobset_v1alpha2 import (
     RESTART_ATTEMPT,
     JobSet,
 )
+from muster.api.natural import natural
 
 
 @dataclass(slots=True)
@@ -99,8 +100,7 @@ def _by_suspension(job: Job, jobset: JobSet) -> bool:
 
 
 def _number(job: Job, label: str) -> int:
-    text = job.metadata.labels.get(label, "")
-    return int(text) if text.isdecimal() else 0
+    return natural(job.metadata.labels.get(label)) or 0
 
 
 _NEVER = datetime.max.replace(tzinfo=UTC)

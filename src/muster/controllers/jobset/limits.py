@@ -15,6 +15,7 @@ has no room for it in JobSet's schema), written before anything that would lose 
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 
 from muster import names
 from muster.api import duration
@@ -23,6 +24,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOBSET
+from muster.api.natural import natural
 from muster.controllers.effects import Patch
 
 
@@ -46,11 +48,11 @@ def due(jobset: JobSet) -> datetime | None:
 
 def over_budget(jobset: JobSet) -> tuple[int, int] | None:
     """(failures, budget) if the Jobs have failed more often than they may."""
-    budget = mark(jobset.metadata, names.RESTART_BUDGET)
-    if budget is None or not budget.isdecimal():
+    budget = natural(mark(jobset.metadata, names.RESTART_BUDGET))
+    if budget is None:
         return None
     failures = sum(_counted(jobset).values())
-    return (failures, int(budget)) if failures > int(budget) else None
+    return (failures, budget) if failures > budget else None
 
 
 def awaits_first_pod(jobset: JobSet) -> bool:
@@ -132,16 +134,18 @@ def _deadline(jobset: JobSet) -> int | None:
 
 def _running_since(jobset: JobSet) -> datetime | None:
     try:
-        return datetime.fromisoformat(jobset.metadata.annotations[names.RUNNING_SINCE])
+        since = datetime.fromisoformat(jobset.metadata.annotations[names.RUNNING_SINCE])
     except (KeyError, ValueError):
         return None
+    return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
 
 
 def _time_used(jobset: JobSet) -> float:
     try:
-        return float(jobset.metadata.annotations[names.TIME_USED])
+        used = float(jobset.metadata.annotations[names.TIME_USED])
     except (KeyError, ValueError):
         return 0.0
+    return used if isfinite(used) else 0.0
 
 
 _EVER = datetime.min.replace(tzinfo=UTC)
