@@ -48,7 +48,7 @@ def test_an_earlier_verdict_of_the_scheduler_is_replaced(registry: Registry) -> 
 
 
 def test_a_node_that_reports_its_address_is_the_host(registry: Registry) -> None:
-    addresses = [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.7"}, 3]
+    addresses = [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.7"}]
     node = {"metadata": {"name": "far"}, "status": {"addresses": addresses}}
     registry.create(kinds.NODE, "", node)
     registry.create(kinds.POD, "default", pod())

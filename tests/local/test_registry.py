@@ -357,7 +357,8 @@ def test_events_are_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch)
     assert EVENTS == 10_000
     monkeypatch.setattr("muster.local.registry.EVENTS", 80)
     for _ in range(600):
-        create(registry, {"metadata": {"generateName": "e-"}, "reason": "Tested"}, kinds.EVENT)
+        event = {"metadata": {"generateName": "e-"}, "involvedObject": {}, "reason": "Tested"}
+        create(registry, event, kinds.EVENT)
     assert registry.store.count("events") < 80 + 256 * 2
     newest = read(registry.list(kinds.EVENT).items[-1])
     assert newest["reason"] == "Tested"
@@ -373,3 +374,26 @@ def test_a_store_that_nobody_hosts_can_be_read(tmp_path: Any) -> None:
     with pytest.raises(MethodNotAllowed):
         create(reader, config("d"))
     reader.store.close()
+
+
+def test_what_an_earlier_muster_stored_with_other_types_can_still_be_changed(registry: Registry) -> None:
+    old = create(registry, pod("p"), kinds.POD)
+    old["spec"]["containers"][0]["resources"] = {"requests": {"cpu": 1}}
+    raw = registry.get(kinds.POD, "default", "p")
+    with registry.store.transaction():
+        registry.store.put("pods", "default", "p", old, raw)
+    body = registry.patch(kinds.POD, "default", "p", {"metadata": {"labels": {"a": "b"}}})
+    assert read(body)["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+
+
+def test_the_official_client_reads_what_was_written_with_numbers(registry: Registry) -> None:
+    from kubernetes.client import V1Job, V1Pod  # it is slow to import
+
+    container = {"name": "m", "resources": {"limits": {"cpu": 1, "memory": 1.5e9}}}
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    job = {"metadata": {"name": "a"}, "spec": {"template": {"spec": spec}}}
+    pod = V1Pod.from_dict(create(registry, {"metadata": {"name": "a"}, "spec": spec}, kinds.POD))
+    template = V1Job.from_dict(create(registry, job, kinds.JOB))
+    assert pod is not None
+    assert pod.to_dict()["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1500M"}
+    assert template is not None

@@ -7,6 +7,7 @@ last step, so that "0.1" is a tenth; the last step says which way it rounds.
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 _SUFFIX: Final = {
@@ -49,6 +50,35 @@ def parse(text: str | int | float) -> Fraction:
     if abs(value) > LARGEST:
         raise ValueError(f"{text} is more than a quantity can be, which is 2^63 - 1; write less than 8Ei")
     return value
+
+
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL: Final = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+
+
+@lru_cache(maxsize=4096, typed=True)
+def canonical(text: str | int | float) -> str:
+    """As an API server answers: the same amount in whole units, with the largest suffix of its kind.
+
+    "1024Mi" is "1Gi", "0.5" is "500m", "1000" is "1k", "1000e0" is "1e3". Rounded up to a nano.
+    """
+    value = parse(text)
+    written = str(text)
+    binary = written.endswith("i") and abs(value) >= 1024
+    step, suffixes = (1024, _BINARY) if binary else (1000, _DECIMAL)
+    amount = value if binary else value * 10**9
+    number = math.ceil(amount) if amount > 0 else math.floor(amount)
+    if binary and amount.denominator != 1:  # no whole bytes
+        step, suffixes, number = 1000, _DECIMAL, math.ceil(value * 10**9)
+    place = 0
+    while number and place + 1 < len(suffixes) and number % step == 0:
+        number, place = number // step, place + 1
+    if not number:
+        return "0"
+    if suffixes is _DECIMAL and re.search(r"[eE][+-]?\d", written):
+        exponent = 3 * place - 9
+        return f"{number}e{exponent}" if exponent else str(number)
+    return f"{number}{suffixes[place]}"
 
 
 #: Resources measured in bytes; everything else but `cpu` is counted in whole units.

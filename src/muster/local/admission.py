@@ -53,6 +53,13 @@ def check(kind: AnyKind, name: str, obj: Object, old: Object | None) -> None:
         raise invalid(kind, name, errors)
 
 
+def earlier(kind: AnyKind, raw: bytes) -> Object:
+    """A stored state with the types that it would get today: an earlier muster may have written others."""
+    obj: Object = msgspec.json.decode(raw)
+    rules.type_(kind, obj)
+    return obj
+
+
 def check_status(kind: AnyKind, name: str, obj: Object) -> None:
     _check_types(kind, name, obj)
 
@@ -64,6 +71,8 @@ def _check_types(kind: AnyKind, name: str, obj: Object) -> None:
             convert(template, type_, path)
     except InvalidObject as error:
         raise invalid(kind, name, error.errors) from None
+    if errors := rules.type_(kind, obj):
+        raise invalid(kind, name, errors)
 
 
 def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]]:

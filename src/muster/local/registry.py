@@ -376,7 +376,8 @@ class Registry:
             new = metadata.carry_over(kind, current, proposed, subresource)
             if new == current:
                 return raw
-            admission.check(kind, name, new, current)
+            same = new.get("spec") == current.get("spec")
+            admission.check(kind, name, new, current if same else admission.earlier(kind, raw))
             metadata.count_generation(kind, current, new)
         if new == current:
             return raw

@@ -1,6 +1,7 @@
 """Defaults and validation per kind, as an API server applies them: one module per subject.
 
-Each has `default(obj) -> obj`, which may complete the object in place, and `validate(obj, old)`, where
+`types` comes first: it knows the types of all fields, and brings quantities into their canonical form.
+Each other has `default(obj) -> obj`, which may complete the object in place, and `validate(obj, old)`, where
 `old` is the state before an update. Both get JSON that has been read as the kind's struct before, so types
 are right; only values are left to check. `RULES` says which belong to which kind: the embedded cluster
 applies them to every write, and a job file is held against them before it is handed in.
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import FieldError
-from muster.api.rules import cluster, job, jobset, metadata, pod, queue, scheduling, stored
+from muster.api.rules import cluster, job, jobset, metadata, pod, queue, scheduling, stored, types
 
 
 class Rules(NamedTuple):
@@ -40,6 +41,11 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
 }
 _NONE: Final = Rules()
+
+
+def type_(kind: Kind[Any], obj: Object) -> list[FieldError]:
+    """Gives each field the type that Kubernetes has, in place; returns those that cannot have it."""
+    return types.apply(kind, obj)
 
 
 def default(kind: Kind[Any], obj: Object) -> Object:

@@ -15,5 +15,7 @@ def broken(entry: Entry) -> list[Finding]:
     """What the API server would refuse the object for. Its types are right."""
     completed = deepcopy(entry.object)
     completed["metadata"]["uid"] = _UID
-    errors = rules.validate(entry.kind, rules.default(entry.kind, completed), None)
+    errors = rules.type_(entry.kind, completed) or rules.validate(
+        entry.kind, rules.default(entry.kind, completed), None
+    )
     return [entry.report(error.path, error.message) for error in errors]
