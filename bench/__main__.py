@@ -11,7 +11,17 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-BENCHES: Final = ("core", "exact", "preemption", "replay", "store", "door", "command", "cluster")
+BENCHES: Final = (
+    "core",
+    "exact",
+    "preemption",
+    "replay",
+    "store",
+    "door",
+    "controllers",
+    "command",
+    "cluster",
+)
 
 #: name → (at most or at least, goal)
 GOALS: Final[dict[str, tuple[str, float]]] = {
@@ -43,6 +53,7 @@ GOALS: Final[dict[str, tuple[str, float]]] = {
     "exact: 10,000 irregular nodes, subtle no: cold, ms": ("≤", 150),
     "muster run of `true`, cold home, s": ("≤", 1.2),
     "muster --help, × import typer": ("≤", 3),
+    "reconcile: a Job of 10,000 pods, × decoding them": ("≤", 1),
     "writes/s, 32 connections": ("≥", 1_000),
     "watch deliveries/s meanwhile": ("≥", 10_000),
     "500 sleeps: all bound, s": ("≤", 2),

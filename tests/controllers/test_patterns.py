@@ -1,7 +1,6 @@
 """Patterns of failure policies: the language, its bounds, and Python's own matcher as the oracle."""
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -104,10 +103,8 @@ def test_what_is_refused(pattern: str, said: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    """Most of these would keep a backtracking matcher busy for years."""
-    begun = time.process_time()
+    """Most of these would keep a backtracking matcher busy for years, beyond the time-out of the test."""
     assert not found(pattern, "a" * (LONGEST_TEXT - 1) + "b")
-    assert time.process_time() - begun < 10, "it takes less than a second"
 
 
 def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
