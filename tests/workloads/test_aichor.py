@@ -156,7 +156,7 @@ def test_resources_selectors_and_volumes() -> None:
         "/data": {"hostPath": {"path": "/srv/data", "type": "Directory"}},
         "/dev/shm": {"emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}},
     }
-    assert job.objects[0]["metadata"]["annotations"][names.SHARED_VOLUME] == shared
+    assert job.objects[0]["metadata"]["annotations"][names.SHARED_VOLUME] == "true"
 
 
 def test_memory_is_gib() -> None:

@@ -292,7 +292,7 @@ async def test_a_shared_volume_outlives_the_pods_that_end_first(cluster: Cluster
     mount, release = cluster.root / "mnt/shared", cluster.root / "release"
     volume = {"path": f"{cluster.root}/shared/default/js", "type": "DirectoryOrCreate"}
     jobset = {
-        "metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": volume["path"]}},
+        "metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": "true"}},
         "spec": {
             "replicatedJobs": [
                 {
@@ -342,7 +342,7 @@ async def test_a_shared_volume_outlives_the_pods_that_end_first(cluster: Cluster
 
 async def test_a_shared_volume_ends_with_its_job_and_the_last_of_its_pods(cluster: Cluster) -> None:
     shared, release = cluster.root / "shared/default/js", cluster.root / "release"
-    body = {"metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": str(shared)}}, "spec": {}}
+    body = {"metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": "true"}}, "spec": {}}
     async with cluster.running():
         await cluster.client.create(JOBSET, "default", body)
         await cluster.submit(
@@ -359,6 +359,31 @@ async def test_a_shared_volume_ends_with_its_job_and_the_last_of_its_pods(cluste
         async with asyncio.timeout(PATIENCE):
             while shared.exists():  # noqa: ASYNC110  # nobody tells
                 await asyncio.sleep(0.02)
+
+
+async def test_an_annotation_names_nothing_that_is_deleted(cluster: Cluster) -> None:
+    """Only the directory that follows from namespace and name goes with a JobSet."""
+    kept = [
+        cluster.root / name / "file" for name in ("logs/default", "shared/default/other", "shared/default/js")
+    ]
+    async with cluster.running():
+        for file in kept:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        for value in (str(cluster.root / "logs"), str(cluster.root / "shared"), "false", "../logs", ""):
+            body = {
+                "metadata": {"name": "js", "annotations": {"muster.dev/shared-volume": value}},
+                "spec": {},
+            }
+            await cluster.client.create(JOBSET, "default", body)
+            await cluster.client.delete(JOBSET, "default", "js")
+        body["metadata"]["annotations"] = {"muster.dev/shared-volume": "true"}
+        await cluster.client.create(JOBSET, "default", body)
+        await cluster.client.delete(JOBSET, "default", "js")
+        async with asyncio.timeout(PATIENCE):
+            while kept[-1].exists():  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.02)
+        assert all(file.exists() for file in kept[:-1])
 
 
 async def test_a_volume_at_the_root_of_the_file_system(cluster: Cluster) -> None:

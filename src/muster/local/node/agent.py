@@ -104,7 +104,7 @@ class NodeAgent:
         self._wrappers: dict[Path, int] = {}
         #: the gate, and outputs that must not be lost before their worker reads them
         self._held: list[int] = []
-        self._shared: dict[str, Path] = {}  # shared volumes, by `namespace/name` of their JobSet
+        self._shared: set[str] = set()  # `namespace/name` of JobSets with a shared volume
         #: set once nodes are written and what an earlier agent left is taken over
         self.ready = asyncio.Event()
         self._live = False  # whether pods may be started: everything else has been read
@@ -309,24 +309,21 @@ class NodeAgent:
         self._names.jobset_changed(old, new)
         jobset = new or old
         assert jobset is not None, "a change has at least one side"
-        if directory := jobset.metadata.annotations.get(SHARED_VOLUME):
-            self._shared[jobset.key] = Path(directory)
+        if jobset.metadata.annotations.get(SHARED_VOLUME) == "true":
+            self._shared.add(jobset.key)
             self._end_shared(jobset.key)
 
     def _end_shared(self, key: str) -> None:
-        """A shared volume ends with its JobSet, once none of its pods uses it any more."""
+        """A shared volume ends with its JobSet, once none of its pods uses it any more.
+
+        Its directory follows from namespace and name: what people write must not name what is deleted.
+        """
         jobset = self._jobsets.items.get(key)
         if jobset is not None and not jobset.status.terminal_state:
             return
         if not any(_jobset_of(pod) == key and not pod.terminal for pod in self._pods.items.values()):
-            self._remove_shared(self._shared.pop(key), key)
-
-    def _remove_shared(self, directory: Path, jobset: str) -> None:
-        """Only below our own root: an annotation is not a licence to remove anything else."""
-        if self._root in directory.absolute().parents and ".." not in directory.parts:
-            shutil.rmtree(directory, ignore_errors=True)
-        else:
-            log.warning("%s: shared volume %s is not below %s and stays", jobset, directory, self._root)
+            self._shared.remove(key)
+            shutil.rmtree(self._root / "shared" / key, ignore_errors=True)
 
     async def _prune(self) -> None:
         while True:

@@ -35,7 +35,7 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
     if mode == "independent":
         annotations[names.RESTART_BUDGET] = str(manifest.backoff_limit)
     if manifest.shared_volume is not None:
-        annotations[names.SHARED_VOLUME] = shared_directory(name, options)
+        annotations[names.SHARED_VOLUME] = "true"
     if manifest.topology:
         spec = NetworkTopologySpec(gather_strategy=list(manifest.topology))
         annotations[TOPOLOGY_SPEC] = msgspec.json.encode(spec).decode()
