@@ -406,10 +406,13 @@ class Account:
         return used
 
     def wanted(self) -> dict[str, Counter[str]]:
-        """By queue, what its own gangs lack, those that may start at all."""
+        """By queue, what its own gangs lack, those that may start at all; new ones not in a closed queue."""
         tree = self.tree
         wanted = {queue: Counter[str]() for queue in tree.rules}
         for gang in self.gangs.values():
+            closed = any(tree.rules[queue].closed for queue in tree.path(gang.queue))
+            if closed and not self.has_begun(gang.id):
+                continue
             if gang.gate is None and tree.may_start(gang.queue, gang.namespace):
                 done = self.done(gang)
                 for pod_set in gang.pod_sets:

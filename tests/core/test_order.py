@@ -42,7 +42,9 @@ class Order:
         def is_hopeless(state: GangState, want: Want | Full, over: bool) -> bool:
             return state.plain and want in hopeless
 
-        return Turns(self.lines, self._queues, self._admission, lapsed, is_hopeless, seen=False)
+        return Turns(
+            self.lines, self._queues, self._admission, lapsed, is_hopeless, lambda _: True, seen=False
+        )
 
     def serve(self, lapsed: set[GangId], hopeless: Container[Want] = ()) -> list[GangState]:
         turns = self.turns(lapsed, hopeless)

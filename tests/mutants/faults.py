@@ -187,6 +187,22 @@ FAULTS: Final = (
         ("tests/core/test_run_times.py",),
     ),
     Fault(
+        "a gang that can no longer fit stays the head of its queue",
+        "fairness",
+        "core/race.py",
+        "gone = [walk for want, some in by_want.items() if not self._fits(want) for walk in some]",
+        "gone: list[Walk] = []",
+        ("tests/core/test_race.py",),
+    ),
+    Fault(
+        "gangs of a closed queue claim entitlement",
+        "fairness",
+        "core/queues/__init__.py",
+        "asks = lacks and (state.begun or not any(above.rules.closed for above in self.path(gang.queue)))",
+        "asks = lacks",
+        ("tests/core/test_closed_queues.py",),
+    ),
+    Fault(
         "a search that failed is not made again when a running gang changes",
         "work conservation",
         "core/preemption/__init__.py",

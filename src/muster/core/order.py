@@ -73,13 +73,16 @@ class Turns:
         admission: Admission,
         lapsed: Collection[GangId],
         hopeless: Callable[[GangState, Want | Full, bool], bool],
+        fits: Callable[[Want], bool],
         *,
         seen: bool,
         only: Collection[GangId] | None = None,
     ) -> None:
-        """`only`: everybody but these, and those behind them, is known to be hopeless (`quiet.py`)."""
+        """`fits`: whether this may fit, as far as is known. `only`: everybody but these, and those behind
+        them, is known to be hopeless (`quiet.py`)."""
         self._lines, self._queues, self._admission = lines, queues, admission
-        self._lapsed, self._hopeless, self._seen, self._only = lapsed, hopeless, seen, only
+        self._lapsed, self._hopeless, self._fits = lapsed, hopeless, fits
+        self._seen, self._only = seen, only
         self._last: list[GangState] = []
         #: what would be over, by queue
         self._over: dict[Account, list[Head]] = {}
@@ -166,7 +169,7 @@ class Turns:
             return beyond, account.carried_over, account.share(least), state.rank[0], account.name
 
         walks = {account: self._walk_over(account, heads) for account, heads in over.items()}
-        for walk in Race(queues.root, walks, key):
+        for walk in Race(queues.root, walks, key, lambda: queues.moves, self._fits):
             head, moves = walk.head, queues.moves
             assert head is not None
             first, priority = head[2], head[0][1].rank[0]

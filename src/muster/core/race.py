@@ -1,17 +1,19 @@
 """Who is next: of the files of one queue, and of several queues.
 
-Both are kept as heaps of what comes first, so that the next costs a replacement, not a search. Nothing is
-asked of anybody before he is next: whoever is known to be hopeless is passed over then, with all his file
-behind him.
+Both are kept as heaps of what comes first, so that the next costs a replacement, not a search. A gang is
+asked about when it becomes the head of its queue: one that is known not to start is passed over, with all of
+its file behind it. Where heads decide which queue is next, they are asked about again once a gang has
+started: a head that no longer fits must not hold back what is behind it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from typing import Any
 
 from muster.core.gang import QueueOrder
 from muster.core.lines import Head
+from muster.core.placement import Want
 from muster.core.queues.account import Account
 
 
@@ -48,7 +50,18 @@ class Walk:
                 self._found = head
                 return head
             heappop(heads)
+        self._found = None
         return None
+
+    def ask_again(self) -> bool:
+        """Ask about the head again. Returns whether there is another one now."""
+        before, self._found = self._found, None
+        return self.head is not before
+
+    @property
+    def want(self) -> Want | None:
+        """What the head wants that was found last."""
+        return self._found[2].want if self._found is not None else None
 
     def next(self) -> None:
         """Take the head out."""
@@ -77,15 +90,22 @@ class Walk:
 class Race:
     """Which queue is next: at each level of the tree the one with the least key, down to a leaf.
 
-    A heap per level. Whoever takes a walk from here may change its head, and what its queues use, before he
-    takes the next: keys change only on the path of that walk, so it costs one replacement per level. Who is
-    alone is first as long as he goes on.
+    A heap per level. Whoever takes a walk from here may change its head, and what its queues use, before
+    taking the next: then keys change only on the path of that walk, which costs one replacement per level. A
+    walk that is alone is first as long as it goes on.
     """
 
     def __init__(
-        self, root: Account, walks: Mapping[Account, Walk], key: Callable[[Account, Walk], tuple[Any, ...]]
+        self,
+        root: Account,
+        walks: Mapping[Account, Walk],
+        key: Callable[[Account, Walk], tuple[Any, ...]],
+        starts: Callable[[], int] = lambda: 0,
+        fits: Callable[[Want], bool] = lambda _: True,
     ) -> None:
+        """When `starts` has changed, heads are asked about again of which it is known that none `fits`."""
         self._root, self._walks, self._key = root, walks, key
+        self._starts, self._fits = starts, fits
         #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two are equal
         self._heaps: dict[Account, list[tuple[Any, Account]]] = {}
 
@@ -104,8 +124,21 @@ class Race:
                 children[child] = None
         self._grow(self._root, below)
         while (first := self._first(self._root)) is not None:
+            starts = self._starts()
             yield first
-            self._moved(first)
+            if starts != self._starts() and self._lost(walk for walk in walks.values() if walk is not first):
+                self._grow(self._root, below)
+            else:
+                self._moved(first)
+
+    def _lost(self, walks: Iterable[Walk]) -> bool:
+        """Whether any of these has another head now, as the one that it had does not fit any more."""
+        by_want: dict[Want, list[Walk]] = {}
+        for walk in walks:
+            if (want := walk.want) is not None:
+                by_want.setdefault(want, []).append(walk)
+        gone = [walk for want, some in by_want.items() if not self._fits(want) for walk in some]
+        return any([walk.ask_again() for walk in gone])  # noqa: C419 (all of them are asked)
 
     def _moved(self, walk: Walk) -> None:
         """The head of the first walk, or what its queues use, has changed."""
@@ -122,9 +155,8 @@ class Race:
         for child in below.get(account, ()):
             if child in below:
                 self._grow(child, below)
-            best = self._first(child)
-            assert best is not None
-            heappush(heap, (self._key(child, best), child))
+            if (best := self._first(child)) is not None:
+                heappush(heap, (self._key(child, best), child))
 
     def _first(self, account: Account) -> Walk | None:
         while (heap := self._heaps.get(account)) is not None:

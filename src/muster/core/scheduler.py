@@ -150,6 +150,7 @@ class Scheduler:
             self._admission,
             lapsed,
             self._starts.hopeless,
+            lambda want: want not in self._misfits,
             seen=seen,
             only=only,
         )

@@ -176,12 +176,13 @@ class Queues:
         used = counted(used)
         if gang is None:
             return _Charge("", "", used, (), False, False) if used else None
-        asks = gang.gate is None and state.want is not None and self.barred(gang) is None
+        lacks = gang.gate is None and state.want is not None and self.barred(gang) is None
+        asks = lacks and (state.begun or not any(above.rules.closed for above in self.path(gang.queue)))
         wanted = self.demand(state.want)[1] if asks and state.want is not None else ()
         if wanted and state.holds and (held := given_up(state)):  # what it uses of it already counts once
             wanted = tuple([(r, n - held.get(r, 0)) for r, n in wanted if n > held.get(r, 0)])
         stands = state.begun and bool(used or not leaving)
-        return _Charge(gang.queue, gang.namespace, used, wanted, stands, asks and state.waits)
+        return _Charge(gang.queue, gang.namespace, used, wanted, stands, lacks and state.waits)
 
     def _charge(self, charge: _Charge, sign: int) -> None:
         account = self.accounts.get(charge.queue)

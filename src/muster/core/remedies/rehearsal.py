@@ -295,7 +295,9 @@ class Rehearsal:
         """
         to_come, one_waits = set(asked), False
         self._wanted = {state.want for state in asked.values()}
-        turns = Turns(self._lines, self._queues, self._admission, (), self._hopeless, seen=False)
+        turns = Turns(
+            self._lines, self._queues, self._admission, (), self._hopeless, self._may_fit, seen=False
+        )
         for turn in self._in_order(turns):
             gang = turn.state.id
             mine, last = gang in to_come, to_come == {gang}
@@ -324,6 +326,9 @@ class Rehearsal:
         if not state.plain or not self._is_misfit(want) or self._may_end_others(state, want):
             return False
         return over or not (state.waits and self._reservations.wanted(want))
+
+    def _may_fit(self, want: Want) -> bool:
+        return not self._is_misfit(want)
 
     def _is_misfit(self, want: Want) -> bool:
         """Known not to fit, by what is not altered by this rehearsal."""
