@@ -1,6 +1,7 @@
 """What would start a gang: each row is a cluster, what runs there, a gang, and what is said and true."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from muster.core.gang import (
     Code,
     Gang,
     GangId,
+    Gate,
     Gather,
     Layer,
     NodeName,
@@ -464,3 +466,53 @@ def test_who_starts_first_may_keep_it_off() -> None:
     front, behind = (starting(wait.explanation) for wait in waits(made.decide(1.0)))
     assert front == (Remedy("when first ends", "would start"),)
     assert behind == ()
+
+
+@pytest.mark.parametrize("protected", [False, True])
+def test_a_gang_that_is_being_deleted_is_not_called_protected(protected: bool) -> None:
+    made = scheduler(free(4, 4) if protected else free(4))
+    old = gang("old", of=shape(gpu=4), priority=-1)
+    runs(made, old)
+    (pod,) = made.gangs[old.id].pods
+    if protected:
+        runs(made, replace(gang("kept", of=shape(gpu=4), priority=-1, submitted=1.0), preemptible=False))
+    left = made.pods[pod]
+    gone = replace(left, pods={pod: None}, presence=replace(left.presence, leaving=True))
+    made.apply(GangSubmitted(replace(old, gate=Gate(Code.GATED, "is being deleted"))))
+    made.apply(gone)
+    made.apply(GangSubmitted(gang("x", of=shape(gpu=4), submitted=2.0)))
+    (explanation,) = [wait.explanation for wait in waits(made.decide(10.0)) if wait.gang == "x"]
+    (why,) = [remedy.change for remedy in explanation.remedies if remedy.effect == NOT]
+    assert explanation.expected_start is not None
+    if protected:
+        assert why.startswith("1 gang of lower rank is protected: not preemptible")
+        assert explanation.expected_start.basis == "kept gives no run time"
+    else:
+        assert why == "1 gang of lower rank is leaving already"
+        assert explanation.expected_start.basis == "when old has left, being deleted"
+
+
+def charged(name: str, count: int, uncreated: int, **fields: Any) -> Gang:  # Any: of a gang
+    pods = PodSet(
+        "main", shape(gpu=1), count, count, uncreated=uncreated, quotas=(("q", amounts({"pods": 1})),)
+    )
+    return Gang(GangId(name), (pods,), count, fields.pop("submitted", 0.0), namespace="ns", **fields)
+
+
+@pytest.mark.parametrize("estimate", [100.0, None])
+def test_a_gang_that_ends_gives_back_what_its_pods_were_charged(estimate: float | None) -> None:
+    made = scheduler(free(9))
+    made.apply(QuotaChanged("ns", "q", amounts({"pods": 4})))
+    runs(made, gang("elsewhere"))
+    runs(made, charged("first", 3, 3, estimate=estimate))
+    made.apply(GangSubmitted(charged("first", 3, 0, estimate=estimate)))
+    made.apply(QuotaChanged("ns", "q", amounts({"pods": 1})))
+    explanation = submit(made, charged("second", 3, 3, submitted=1.0), 10.0)
+    assert explanation.code is Code.QUOTA_EXCEEDED
+    assert "when first ends" in [remedy.change for remedy in explanation.remedies]
+    known = ExpectedStart(100.0, "when first ends on n0 (its run time)")
+    unknown = ExpectedStart(None, "elsewhere and first give no run time")
+    assert explanation.expected_start == (unknown if estimate is None else known)
+    larger = submit(made, charged("larger", 5, 5, submitted=2.0), 11.0)
+    assert [remedy.change for remedy in larger.remedies] == ["with 1 GPU (1 × 1)"], "no end is enough"
+    assert made.decide(12.0) == [], "nothing of it is left"

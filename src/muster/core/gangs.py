@@ -19,7 +19,7 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from muster.core.decisions import Explanation
-from muster.core.events import NOTHING, Presence
+from muster.core.events import NOTHING, PodsBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet
 from muster.core.ledger import Ledger
 from muster.core.nodes import PODS
@@ -269,6 +269,11 @@ def whole(state: GangState) -> bool:
     satisfied = indices(state.filled, state.retired)
     sets = state.gang.pod_sets if state.gang is not None else ()
     return all(len(satisfied.get(p.name, ())) >= p.count for p in sets)
+
+
+def departing(state: GangState, pods: Mapping[PodId, PodsBound]) -> bool:
+    """It has pods, and all of them are being deleted."""
+    return bool(state.pods) and all(pods[pod].presence.leaving for pod in state.pods)
 
 
 def indices(*places: Iterable[Place]) -> dict[str, set[int]]:

@@ -10,7 +10,9 @@ Which quotas count for a pod, and what each charges, is worked out from its temp
 (`PodSet.quotas`); a quota that says nothing about pods is not told at all.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from muster.core.gang import Amounts, Gang, GangId, PodSet
 from muster.core.gangs import GangState
@@ -86,6 +88,28 @@ class Quotas:
                 )
         return None
 
+    def frees(self, other: GangState, state: GangState) -> bool:
+        """Whether pods of this other gang are charged to a quota that counts for pods of this one."""
+        gang = state.gang
+        assert gang is not None
+        names = {_name(gang, pod_set, quota) for pod_set in gang.pod_sets for quota, _ in pod_set.quotas}
+        return any(name in names for name, _ in _charged(other))
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """What is given back in here (`give`) is taken again afterwards."""
+        rooms = {name: dict(room) for name, room in self._rooms.items()}
+        try:
+            yield
+        finally:
+            self._rooms = rooms
+
+    def give(self, state: GangState) -> None:
+        """What the pods that a gang has are charged is left again, in a trial."""
+        for name, amounts in _charged(state) if self._rooms else ():
+            room = self._rooms.get(name, {})
+            _add(room, tuple((resource, amount) for resource, amount in amounts if resource in room), 1)
+
     def charges(self, state: GangState) -> dict[str, dict[str, int]]:
         """What one more place of each pod set costs, by resources of quotas (`room` names them alike)."""
         gang = state.gang
@@ -126,6 +150,18 @@ class Quotas:
             if more > 0:
                 for quota, amounts in pod_set.quotas:
                     yield _name(gang, pod_set, quota), _times(amounts, more)
+
+
+def _charged(state: GangState) -> Iterator[tuple[Name, Amounts]]:
+    """What the pods that a gang has on nodes are charged."""
+    if state.gang is None:
+        return
+    places = (place or state.leaving.get(pod) for pod, place in state.pods.items())
+    counts = Counter(place.pod_set for place in places if place is not None)
+    for pod_set in state.gang.pod_sets:
+        if count := counts[pod_set.name]:
+            for quota, amounts in pod_set.quotas:
+                yield _name(state.gang, pod_set, quota), _times(amounts, count)
 
 
 def _name(gang: Gang, pod_set: PodSet, quota: str) -> Name:

@@ -44,19 +44,19 @@ def charged(quotas: Iterable[ResourceQuota], spec: PodSpec) -> tuple[tuple[str, 
 def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, Amounts], ...]]:
     """Of pods that ask for the same, how many are only proposed, and what one is charged, by quota.
 
-    If they are charged differently (for their limits, or by quotas of a scope), it is as the dearest.
+    If proposed ones are charged differently (for their limits, or by quotas of a scope), it is as the
+    dearest. If none is, the first stands for all.
     """
-    count = 0
+    pods = [*pods]
+    uncreated = [pod for pod in pods if pod.metadata.uid in world.uncreated] if world.uncreated else []
     dearest: dict[str, dict[str, int]] = {}
-    for pod in pods if world.uncreated else ():
-        if pod.metadata.uid in world.uncreated:
-            count += 1
-            with suppress(ValueError):  # said where its shape is read
-                for name, amounts in charged(world.quotas_in(pod.metadata.namespace), pod.spec):
-                    known = dearest.setdefault(name, {})
-                    known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
+    for pod in uncreated or pods[:1]:
+        with suppress(ValueError):  # said where its shape is read
+            for name, amounts in charged(world.quotas_in(pod.metadata.namespace), pod.spec):
+                known = dearest.setdefault(name, {})
+                known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
     charges = tuple((name, tuple(sorted(amounts.items()))) for name, amounts in sorted(dearest.items()))
-    return (count if charges else 0), charges
+    return (len(uncreated) if charges else 0), charges
 
 
 def forbidden(pod: Pod, world: World) -> Gate | None:

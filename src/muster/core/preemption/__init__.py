@@ -24,7 +24,7 @@ from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import Code, Gang, GangId
-from muster.core.gangs import GangState, occupy, stands
+from muster.core.gangs import GangState, departing, occupy, stands
 from muster.core.nodes import PODS
 from muster.core.placement import Want
 from muster.core.preemption.budgets import Budgets
@@ -243,12 +243,16 @@ class Preemption:
             if len(self._queues.accounts) == 1:
                 return "nobody of lower priority runs"
             return f"nobody of lower priority runs in queue {gang.queue}, and other queues need not give way"
+        staying = [other for other in lower if not departing(other, self._pods)]
+        if not staying:
+            are = "is" if len(lower) == 1 else "are"
+            return f"{_gangs(len(lower))} of lower rank {are} leaving already"
         candidates, _ = self._candidates.of(self._now, self._may_end(gang, claim.want))
         able = {candidate.gang.id for candidate in candidates}.intersection(other.id for other in lower)
         if not able:
-            are = "is" if len(lower) == 1 else "are"
+            are = "is" if len(staying) == 1 else "are"
             return (
-                f"{_gangs(len(lower))} of lower rank {are} protected: not preemptible, starting, "
+                f"{_gangs(len(staying))} of lower rank {are} protected: not preemptible, starting, "
                 "or within a minimum run time"
             )
         mark = self._ledger.mark()

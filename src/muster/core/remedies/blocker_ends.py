@@ -1,7 +1,7 @@
 """When a gang ends: the smallest of those that hold what is lacking whose end would be enough.
 
-Only gangs that use enough of the lacking resource to make up for the shortage can be that gang; few of
-them are tried, from the smallest on.
+Only gangs that use enough of the lacking resource to make up for the shortage can be that gang, and where a
+ResourceQuota is full only those that are charged to it; few of them are tried, from the smallest on.
 """
 
 from collections.abc import Iterator
@@ -44,6 +44,8 @@ def _candidates(question: Question) -> list[GangState]:
         and all(other.usage.get(resource, 0) >= amount for resource, amount in lacking.items())
         and any(usable[column[node]] for node in other.nodes if node in column)
     ]
+    if question.short_of_quota:
+        found = [other for other in found if case.cluster.quotas.frees(other, question.state)]
     if not found:
         return []
     scarcest = max(lacking, key=lambda resource: (lacking[resource], resource))

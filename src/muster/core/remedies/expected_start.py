@@ -10,6 +10,7 @@ from typing import Final
 
 from muster.core.decisions import ExpectedStart
 from muster.core.gang import GangId, NodeName
+from muster.core.gangs import departing
 from muster.core.remedies.question import Question
 
 #: Gangs that are named.
@@ -38,10 +39,17 @@ def expected_start(question: Question) -> ExpectedStart | None:
         return None
     if at == inf:
         endless = endless or [gang for gang in _helping(question) if _endless(question, gang)]
-        gives = "gives" if len(endless) == 1 else "give"
-        return ExpectedStart(None, f"{_named(endless)} {gives} no run time" if endless else NEVER)
+        return ExpectedStart(None, _unknown(question, endless) if endless else NEVER)
     start = ExpectedStart(at, _basis(question, [each for each in ended if each[1] & nodes]))
     return _as_told(question, start, near=reserved is None)
+
+
+def _unknown(question: Question, endless: Sequence[GangId]) -> str:
+    """Why nobody knows when these end. Those that are being deleted are left out if others are not."""
+    gangs, pods = question.case.cluster.gangs, question.case.cluster.pods
+    if staying := [gang for gang in endless if gang not in gangs or not departing(gangs[gang], pods)]:
+        return f"{_named(staying)} {'gives' if len(staying) == 1 else 'give'} no run time"
+    return f"when {_named(endless)} {'has' if len(endless) == 1 else 'have'} left, being deleted"
 
 
 def _helping(question: Question) -> list[GangId]:

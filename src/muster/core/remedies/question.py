@@ -91,6 +91,12 @@ class Question:
         parts = {part.pod_set: part for part in self.want.parts}
         return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
 
+    @property
+    def short_of_quota(self) -> bool:
+        """A ResourceQuota has no room for its pods."""
+        quotas = self.case.cluster.quotas
+        return quotas.concern(self.state) and quotas.exceeded(self.state, self.want) is not None
+
     def fits(self, want: Want) -> bool:
         """Whether its queue lets it have this now, and there is room for it beside all reservations."""
         if not self.admission.allows(self.state, want):

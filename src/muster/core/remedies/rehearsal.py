@@ -80,6 +80,7 @@ class Rehearsal:
         """`in_order`: the turns of a cycle as they are taken."""
         self._ledger, self._slots, self._pods = cluster.ledger, cluster.slots, cluster.pods
         self._fit, self._ends, self._queues = cluster.fit, cluster.ends, cluster.queues
+        self._quotas = cluster.quotas
         self._wants = cluster.wants
         self._admission, self._lines = admission, lines
         self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
@@ -233,7 +234,7 @@ class Rehearsal:
         """Whatever is changed in here is as it was afterwards."""
         self._last, self._strict, self._freed = self.trials + most, strict, freed
         now, mark = self._settlement.now, self._ledger.mark()
-        with self._reservations.set_aside(), self._queues.set_aside():
+        with self._reservations.set_aside(), self._queues.set_aside(), self._quotas.set_aside():
             try:
                 yield
             finally:
@@ -270,6 +271,7 @@ class Rehearsal:
     def _end(self, state: GangState) -> None:
         self._save(state)
         self._ends.give([state])
+        self._quotas.give(state)
         state.gang = state.back_off = None
         for what in (state.pods, state.filled, state.leaving, state.holds, state.planned, state.avoided):
             what.clear()
