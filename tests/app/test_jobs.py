@@ -13,6 +13,7 @@ from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from muster.app.jobs import (
     JobView,
     Objects,
+    SeveralJobs,
     State,
     UnknownJob,
     failure_code,
@@ -192,20 +193,27 @@ def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
     assert find("train-1", three()).name == "train-1"
     assert find("default/other", three()).name == "other"
     assert find("o", three()).name == "other"
-    assert find("train", three(), newest=True).name == "train-2"
-    with pytest.raises(UnknownJob, match="train could be any of train-1, train-2"):
+    with pytest.raises(SeveralJobs, match="2 jobs begin with train; there are: train-1, train-2; name one"):
         find("train", three())
     with pytest.raises(UnknownJob, match="no job named x; there are: other, train-1, train-2"):
         find("x", three())
     with pytest.raises(UnknownJob, match="no job named x; there is none"):
-        find("x", [], newest=True)
+        find("x", [])
+    for among in (three(), three()[:1]):
+        with pytest.raises(UnknownJob, match="a job's name is missing: what is given is empty; there "):
+            find("", among)
+    many = views(Objects(jobs=[job(f"train-{n:02}") for n in range(12)]))
+    with pytest.raises(
+        SeveralJobs, match=r"12 jobs begin with t; there are: 2 older and train-02, .*, train-11;"
+    ):
+        find("t", many)
 
 
 def test_jobs_of_several_namespaces_are_told_apart() -> None:
     spaces = [ObjectMeta(name="train", namespace=each, uid=each) for each in ("ml", "research")]
     jobs = views(Objects(jobs=[Job(metadata=each) for each in spaces]))
     assert find("ml/train", jobs).namespace == "ml"
-    with pytest.raises(UnknownJob, match="train could be any of ml/train, research/train"):
+    with pytest.raises(UnknownJob, match="there are: ml/train, research/train"):
         find("train", jobs)
     assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from muster.api import kinds
 from muster.app.cancel import StillThere
 from muster.cli import main as cli
 from muster.cli.errors import failure
 from muster.kube.errors import Conflict, Forbidden, Invalid, ServerError, Unanswered, Unreachable
+from muster.local.registry import Registry
+from muster.local.store import Store
 
 Run = Callable[..., tuple[int, str]]
 JOB = """name: job
@@ -162,3 +165,64 @@ def test_help_needs_little_more_than_typer() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
     )
     assert {module.split(".")[1] for module in done.stdout.split()} == {"cli", "version"}
+
+
+def _jobs(home: Path, *names: str, deleted: bool = False) -> None:
+    home.mkdir(exist_ok=True)
+    store = Store(home / "store.sqlite")
+    registry = Registry(store)
+    for name in names:
+        spec = {"containers": [{"name": "c", "command": ["true"]}]}
+        registry.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+        if deleted:
+            registry.delete(kinds.POD, "default", name)
+    store.close()
+
+
+_VERBS = (
+    "get",
+    "why",
+    "timeline",
+    "logs",
+    "logs -f",
+    "cancel",
+    "hold",
+    "release",
+    "requeue",
+    "set --queue q",
+)
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+def test_no_verb_guesses_which_job_is_meant(run: Run, tmp_path: Path, verb: str) -> None:
+    _jobs(tmp_path / "home", "train-1", "train-2", "other")
+    words = verb.split()
+    assert run(*words, "") == (
+        2,
+        "a job's name is missing: what is given is empty; there are: train-1, train-2, other\n",
+    )
+    assert run(*words, "default/")[0] == 2
+    code, err = run(*words, "train")
+    assert (code, err) == (
+        2,
+        "2 jobs begin with train; there are: train-1, train-2; name one of them in full\n",
+    )
+
+
+@pytest.mark.parametrize("verb", ["timeline", "logs"])
+def test_nor_among_jobs_that_are_gone(run: Run, tmp_path: Path, verb: str) -> None:
+    _jobs(tmp_path / "home", "train-1", "train-2", deleted=True)
+    code, err = run(verb, "train")
+    assert (code, "2 jobs begin with train; there are: train-1, train-2" in err) == (2, True)
+    assert run(verb, "")[0] == 2
+    assert run(verb, "train-2")[0] == 0
+
+
+def test_a_timeline_names_its_job(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _jobs(tmp_path / "home", "train-1", "other")
+    monkeypatch.setattr(sys, "argv", ["muster", "timeline", "tr"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out.splitlines()[0] == "train-1"

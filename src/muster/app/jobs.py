@@ -34,8 +34,20 @@ from muster.names import ADMISSION
 _CODES: Final = frozenset(code.value for code in Code)
 
 
+#: Jobs that a message lists.
+MOST_NAMED: Final = 10
+
+
 class UnknownJob(LookupError):
     """No job, or more than one, is meant; the message says which there are."""
+
+
+class SeveralJobs(UnknownJob):
+    """More than one job is meant."""
+
+    def __init__(self, name: str, jobs: Sequence[tuple[str, str]]) -> None:
+        """`jobs` by namespace and name, the latest last."""
+        super().__init__(f"{len(jobs)} jobs begin with {name}; {_listed(jobs)}; name one of them in full")
 
 
 class State(Enum):
@@ -417,10 +429,10 @@ def gang_summary(gang: Gang) -> Object:
     }
 
 
-async def named(client: Client, name: str, scope: str, *, newest: bool = False) -> JobView:
+async def named(client: Client, name: str, scope: str) -> JobView:
     """`find` among the jobs of the namespace that `scoped` tells. Raises UnknownJob."""
     name, namespace = scoped(name, scope)
-    return find(name, views(await fetch(client, namespace)), newest=newest)
+    return find(name, views(await fetch(client, namespace)))
 
 
 def scoped(name: str, scope: str) -> tuple[str, str]:
@@ -429,23 +441,29 @@ def scoped(name: str, scope: str) -> tuple[str, str]:
     return (own, namespace) if slash else (name, scope)
 
 
-def find(name: str, among: Sequence[JobView], *, newest: bool = False) -> JobView:
-    """The job of that name, or the only one whose name begins so, or the newest of these.
-
-    Raises UnknownJob.
-    """
+def find(name: str, among: Sequence[JobView]) -> JobView:
+    """The job of that name, or the only one whose name begins so. Raises UnknownJob."""
     exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
-    found = exact or [view for view in among if view.name.startswith(name)]
-    if len(found) == 1 or (newest and found):
-        return found[-1]
-    shown = (found or among)[:10]
-    several = len({view.namespace for view in shown}) > 1
-    names = ", ".join(f"{view.namespace}/{view.name}" if several else view.name for view in shown)
-    if found:
-        raise UnknownJob(f"{name} could be any of {names}")
-    raise UnknownJob(
-        f"no job named {name}; there are: {names}" if names else f"no job named {name}; there is none"
-    )
+    found = exact or [view for view in among if name and view.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    listed = [(view.namespace, view.name) for view in found or among]
+    raise SeveralJobs(name, listed) if found else UnknownJob(f"{_no_job(name)}; {_listed(listed)}")
+
+
+def _no_job(name: str) -> str:
+    return f"no job named {name}" if name else "a job's name is missing: what is given is empty"
+
+
+def _listed(jobs: Sequence[tuple[str, str]]) -> str:
+    """Those that there are, by namespace and name, the latest last."""
+    if not jobs:
+        return "there is none"
+    shown = jobs[-MOST_NAMED:]
+    more = f"{len(jobs) - len(shown)} older and " if len(jobs) > len(shown) else ""
+    several = len({namespace for namespace, _ in jobs}) > 1
+    names = ", ".join(f"{namespace}/{name}" if several else name for namespace, name in shown)
+    return f"there are: {more}{names}"
 
 
 def failure_code(view: JobView, seen: Iterable[Pod]) -> int:

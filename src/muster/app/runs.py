@@ -30,7 +30,9 @@ async def recorded(target: Target, name: str) -> Record:
     """The job of that name, or whose name begins so, even if it has been deleted. Raises UnknownJob."""
     try:
         async with reading(target) as client:
-            view = await jobs.named(client, name, target.scope, newest=True)
+            view = await jobs.named(client, name, target.scope)
+    except jobs.SeveralJobs:
+        raise
     except jobs.UnknownJob:
         gone = _gone(*jobs.scoped(name, target.scope)) if target.embedded else None
         if gone is None:
@@ -57,12 +59,14 @@ def record(
 
 
 def _gone(name: str, namespace: str) -> Record | None:
-    """The job that was called so, or the newest whose name began so, if the history remembers it."""
-    runs = _history(namespace, name)
-    if not runs:
-        begun = [run for run in _history(namespace) if job_of(run).startswith(name)]
-        runs = [run for run in begun if job_of(run) == job_of(begun[-1])]
-    return Record(job_of(runs[-1]), tuple(runs)) if runs else None
+    """The job that was called so, or the only one whose name began so, if the history remembers it."""
+    runs = _history(namespace, name) if name else []
+    if not runs and name:
+        runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
+    names = list(dict.fromkeys((run.namespace, job_of(run)) for run in runs))
+    if len(names) > 1:
+        raise jobs.SeveralJobs(name, names)
+    return Record(names[0][1], tuple(runs)) if names else None
 
 
 def job_of(run: PodRun) -> str:

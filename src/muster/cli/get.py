@@ -20,7 +20,7 @@ def command(
     async def fetch() -> tuple[jobs.JobView, Object | None]:
         target = Target(kubeconfig, context, namespace)
         async with reading(target) as client:
-            view = await jobs.named(client, job, target.scope, newest=True)
+            view = await jobs.named(client, job, target.scope)
             if output is Output.TABLE:
                 return view, None
             return view, await client.get_json(view.kind, view.namespace, view.name)

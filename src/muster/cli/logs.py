@@ -66,7 +66,7 @@ async def _follow(
     from muster.cli.screen import Screen
 
     async with acting(target, endpoint) as client:
-        view = await jobs.named(client, job, target.scope, newest=True)
+        view = await jobs.named(client, job, target.scope)
         width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         cut: tuple[str, ...] = ()
         async with Screen(width=width, stands=False) as screen:
@@ -109,7 +109,7 @@ async def _now(target: "Target", job: str, selection: "Selection", tail: int | N
     from muster.app.pods import label
 
     async with reading(target) as client:
-        view = await jobs.named(client, job, target.scope, newest=True)
+        view = await jobs.named(client, job, target.scope)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
             raise _no_pod(view.name, [label(pod) for pod in view.pods])

@@ -25,6 +25,7 @@ def command(
     if output is not Output.TABLE:
         show.machine(msgspec.to_builtins(record.runs), output)
         return
+    print(record.name)
     for line in bars.lines(timeline(record.runs, record.submitted, time.time())):
         print(line)
     for line in show.preemptions(record.preemptions):

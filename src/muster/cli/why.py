@@ -34,7 +34,7 @@ def command(
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
-                view = await jobs.named(client, job, target.scope, newest=True)
+                view = await jobs.named(client, job, target.scope)
                 if view.state is not jobs.State.WAITING:
                     return view, None
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:

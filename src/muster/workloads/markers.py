@@ -41,7 +41,7 @@ def stated(obj: Object) -> Object:
     """
     if names.ADMISSION in obj.get("metadata", {}).get("labels", {}):
         labels = {key: text for key, text in obj["metadata"]["labels"].items() if key != names.ADMISSION}
-        obj = {**obj, "metadata": {**obj["metadata"], "labels": labels}, "spec": {**obj["spec"]}}
+        obj = {**obj, "metadata": {**obj["metadata"], "labels": labels}, "spec": {**(obj.get("spec") or {})}}
         obj["spec"].pop("suspend", None)
     return _without_caller(obj) if obj.get("kind") in ("Job", "JobSet", "Pod") else obj
 
