@@ -275,13 +275,30 @@ async def test_what_fits_is_submitted_and_what_never_can_is_explained(client: Lo
     assert await never(client, manifest("cpus: 3, memory: 1")) == [], "one after the other"
     await client.patch(kinds.NODE, "", "n", {"spec": {"unschedulable": True}})
     assert await never(client, manifest("cpus: 3, memory: 1")) == [], "a cordon is not for ever"
-    (gang,) = await never(client, manifest("cpus: 3, memory: 1", mode="gang"))
+    gang, advice = await never(client, manifest("cpus: 3, memory: 1", mode="gang"))
     assert "can never start here" in gang
-    (large,) = await never(client, manifest("cpus: 5, memory: 1"))
+    assert advice == 'nodes in pretence would do: --nodes "1 x cpu=6,memory=2Gi"'
+    large, _ = await never(client, manifest("cpus: 5, memory: 1"))
     assert "NothingMatches" in large
     gpu = manifest("cpus: 1, memory: 1, accelerators: {gpu: {count: 1}}")
-    *_, missing = await never(client, gpu)
+    *_, missing, advice = await never(client, gpu)
     assert "there are no GPUs here" in missing
-    assert "--nodes" in missing
+    assert advice == 'nodes in pretence would do: --nodes "1 x cpu=1,memory=1Gi,nvidia.com/gpu=1"'
     await node(client, "g", **{"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": "1"})
     assert await never(client, gpu) == []
+
+
+async def test_what_no_node_could_help_is_refused_on_any_cluster(client: LocalClient) -> None:
+    """Where nodes may come, only what cannot be honoured is refused. What the file brings along counts."""
+    job = gang_job("j", labels={names_.GANG: "true", names_.PRIORITY: "gold"})
+    said = ["j can never start here: Invalid. PriorityClass gold does not exist"]
+    muster = frozenset({"muster"})
+    assert await never(client, read(job, local=False, runs=False), muster) == said
+    assert (await never(client, read(job)))[0] == said[0]
+    assert not any("--nodes" in each for each in await never(client, read(job)))
+    gold = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: gold}\nvalue: 5\n---\n"
+    assert await never(client, read(gold + job, local=False, runs=False), muster) == []
+    await submit(client, read(gold, jobs=False))
+    assert await never(client, read(job, local=False, runs=False), muster) == []
+    (unknown, *_) = await never(client, read(gang_job("j", labels={names_.GANG: "maybe"})))
+    assert 'muster.dev/gang is \'maybe\'; write "true" or "false"' in unknown

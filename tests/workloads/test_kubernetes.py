@@ -12,6 +12,7 @@ from muster.api.base import Object
 from muster.workloads.demand import demand
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.kubernetes.templates import OFFERED
 from muster.workloads.load import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -223,6 +224,41 @@ def test_a_directory_stands_for_a_claim() -> None:
         "f.yaml", text=pod("a", spec=spec.replace("command", "image: x, command")), local=False
     ).objects
     assert loaded["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "data"}
+
+
+VOLUMES = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  containers: [{name: c, command: [x], image: i}]
+  volumes:
+  - {name: data, nfs: {server: s, path: /p}}
+  - name: token
+    projected: {sources: [{configMap: {name: a}}, {serviceAccountToken: {path: t}}]}
+"""
+
+
+def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> None:
+    offered, advice = ", ".join(OFFERED), "say which directory stands for it: --volume data=DIR"
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=VOLUMES)
+    assert [(each.line, each.field, each.message) for each in caught.value.findings] == [
+        (
+            8,
+            "spec.volumes[0].nfs",
+            f"the embedded cluster offers {offered} only; {advice}",
+        ),
+        (
+            10,
+            "spec.volumes[1].projected.sources[1].serviceAccountToken",
+            "the embedded cluster projects configMap, downwardAPI, secret only; remove it",
+        ),
+    ]
+    text = VOLUMES.replace(", {serviceAccountToken: {path: t}}", "")
+    (pod,) = load("f.yaml", text=text, volumes={"data": "/mnt"}).objects
+    assert pod["spec"]["volumes"][0] == {"name": "data", "hostPath": {"path": "/mnt", "type": "Directory"}}
+    assert load("f.yaml", text=VOLUMES, local=False).objects[0]["spec"]["volumes"][0]["nfs"]
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,78 @@
-"""Whether a job could ever start on given nodes: the scheduler's own answer, asked beforehand."""
+"""Whether a job could ever start on given nodes: the scheduler's own answer, asked beforehand.
 
+The job is read as the live scheduler would read it, into the picture of a cluster that has nothing but nodes,
+topology and priority classes, and each of its gangs is tried there alone. What is advised is tried, too.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from muster.api import kinds, quantity
-from muster.api.batch_v1 import JOB_NAME, LEGACY_JOB_NAME
-from muster.api.core_v1 import PodTemplate
-from muster.api.fields import convert
-from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
-from muster.core.events import NodeChanged
-from muster.core.gang import Gang, GangId, NodeName, PodSet
+from muster.api.base import Kind
+from muster.app.picture import Picture
+from muster.app.plan.proposal import propose
+from muster.core.decisions import Explanation
+from muster.core.devices import WHOLE
+from muster.core.events import Event, LayersChanged, NodeChanged
+from muster.core.gang import Code, Gang, GangId, Gate, NodeName, Operator, Shape
 from muster.core.offline import misfit
+from muster.local import nodespec
 from muster.local.nodespec import NodeSpec
-from muster.names import GPU
-from muster.translate.pods import asked, labels_of
-from muster.translate.surroundings import Made
-from muster.workloads import demand
+from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.workloads.jobfile import JobFile
-from muster.workloads.markers import mode_of
+from muster.workloads.kubernetes.objects import JOBS
+from muster.workloads.snapshot import Objects, typed
 
-#: Where its pods will be does not matter on an empty cluster, as long as it is one place.
-_NAMESPACE: Final = "default"
+#: What decides whether a job could ever start, other jobs and quotas aside. Any: of many types
+SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
+    kinds.NODE,
+    kinds.NAMESPACE,
+    kinds.PRIORITY_CLASS,
+    kinds.CLUSTER_NETWORK_TOPOLOGY,
+)
+_PROPOSED: Final = (*SURROUNDINGS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
+_EMPTY: Final = Objects()
 
 
-def misfits(job: JobFile, nodes: Sequence[NodeChanged]) -> Iterator[str]:
-    """One sentence for each part of the job that would wait for ever on these nodes."""
-    for gang in _gangs(job):
-        why = misfit(gang, nodes)
-        if why is not None:
-            yield f"{gang.id} can never start here: {why.code.value}. {why.message}"
-    if any(pod_set.gpus and pod_set.count for pod_set in demand.demand(job)) and not any(
-        dict(n.capacity).get(GPU) for n in nodes
-    ):
-        yield (
-            "there are no GPUs here; a cluster in pretence has some, for example "
-            f'--nodes "1 x cpu=8,memory=32Gi,{GPU}=8,product=NVIDIA-A100-SXM4-80GB"'
-        )
+def misfits(
+    job: JobFile,
+    nodes: Iterable[NodeChanged] = (),
+    cluster: Objects = _EMPTY,
+    schedulers: frozenset[str] | None = None,
+) -> list[str]:
+    """One sentence for each part of the job that would wait for ever: on the cluster's nodes and these.
+
+    A cordon, and that a node is not ready, need not be for ever. Pods that each start alone are tried once
+    for each shape.
+    """
+    gangs, events = _gangs(job, cluster, schedulers)
+    there = [*events, *nodes]
+    return [*_invalid(gangs), *_too_large(gangs, there), *_without_gpus(gangs, there)]
+
+
+def invalid(job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None) -> list[str]:
+    """The same of what cannot be honoured whatever nodes there are, such as an unknown PriorityClass."""
+    gangs, _ = _gangs(job, cluster, schedulers)
+    return list(_invalid(gangs))
+
+
+def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
+    """`--nodes` on which all of the job would start; None if none is found."""
+    rest = Objects({name: each for name, each in cluster.items.items() if name[0] is not kinds.NODE})
+    gangs, events = _gangs(job, rest, None)
+    if any(_invalid(gangs)):
+        return None
+    for apart in (False, True):
+        text = _nodes_for(gangs, apart=apart)
+        try:
+            nodes = as_nodes(nodespec.parse(text))
+        except nodespec.InvalidNodes:
+            continue
+        if not any(_too_large(gangs, [*events, *nodes])):
+            return f'--nodes "{text}"'
+    return None
 
 
 def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
@@ -52,33 +87,114 @@ def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
     ]
 
 
-def _gangs(job: JobFile) -> Iterator[Gang]:
-    """A gang for each job, or stage of a job, that is one; else one for each shape of pod, since each pod
-    starts alone."""
-    modes = {(o["kind"], o["metadata"]["name"]): mode_of(o) for o in job.primary}
-    by_gang = groupby(demand.demand(job), key=lambda pod_set: (pod_set.owner, pod_set.stage))
-    for (owner, stage), members in by_gang:
-        sets = [_pod_set(member) for member in members if member.count]
-        if not sets:
+def _gangs(
+    job: JobFile, cluster: Objects, schedulers: frozenset[str] | None
+) -> tuple[list[Gang], list[Event]]:
+    """The gangs of the job, one of those that differ by their names only, and what the scheduler knows
+    besides them."""
+    picture = Picture(schedulers)
+    picture.put_all(cluster)
+    proposed = typed(job.objects, _PROPOSED, proposed=True)
+    _, refusals = propose(picture, proposed, 0.0, [], samples=True)
+    events: list[Event] = []
+    for event in picture.events(0.0):
+        match event:
+            case NodeChanged():
+                events.append(replace(event, cordoned=False, ready=True))
+            case LayersChanged():
+                events.append(event)
+    found = [group.gang for _, group in sorted(picture.mirror.groups.items())]
+    found += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
+    return list({replace(each, id=GangId("")): each for each in reversed(found)}.values())[::-1], events
+
+
+def _invalid(gangs: Iterable[Gang]) -> Iterator[str]:
+    for gang in gangs:
+        if gang.gate is not None and gang.gate.code is Code.INVALID:
+            yield _sentence(gang, gang.gate)
+
+
+def _too_large(gangs: Iterable[Gang], events: Sequence[Event]) -> Iterator[str]:
+    for gang in gangs:
+        if gang.gate is not None and gang.gate.code is Code.INVALID:
             continue
-        if modes[owner] == "gang":
-            name = "/".join(filter(None, (owner[1], stage)))
-            size = sum(s.count for s in sets)
-            yield Gang(GangId(name), tuple(sets), size, submitted=0.0, namespace=_NAMESPACE)
-        else:
-            for one in sets:
-                single = PodSet(one.name, one.shape, 1, 1, labels=one.labels)
-                name = f"{owner[1]}: {one.name}"
-                yield Gang(GangId(name), (single,), 1, submitted=0.0, namespace=_NAMESPACE)
+        why = misfit(_alone(gang), events) if gang.pod_sets else None
+        if why is not None:
+            yield _sentence(gang, why)
 
 
-def _pod_set(member: demand.PodSet) -> PodSet:
-    """What it asks of an empty cluster. Whose company it wants may be there or come: that is left out."""
-    template = convert(member.template, PodTemplate)
-    kind, name = member.owner
-    added = {JOB_NAME: name, LEGACY_JOB_NAME: name} if kind == kinds.JOB.kind else {}
-    if kind == kinds.JOBSET.kind:
-        added = {JOBSET_NAME: name, REPLICATED_JOB_NAME: member.name}
-    shape = replace(asked(template, made=Made(_NAMESPACE, added)).shape, near=())
-    labels = labels_of({**template.metadata.labels, **added})
-    return PodSet(member.name, shape, member.count, member.count, labels=labels)
+def _without_gpus(gangs: Iterable[Gang], events: Iterable[Event]) -> Iterator[str]:
+    resources = {name for gang in gangs for one in gang.pod_sets for name, _ in one.shape.requests}
+    nodes = (dict(event.capacity) for event in events if isinstance(event, NodeChanged))
+    if resources & {GPU, GPU_SHARE} and not any(capacity.get(GPU) for capacity in nodes):
+        yield "there are no GPUs here"
+
+
+def _sentence(gang: Gang, why: Gate | Explanation) -> str:
+    return f"{gang.id.partition('/')[2]} can never start here: {why.code.value}. {why.message}"
+
+
+def _alone(gang: Gang) -> Gang:
+    """Without a queue, and with the pods that it has: others of its group may come, and so may the pods whose
+    company its own want."""
+    sets = tuple(
+        replace(one, shape=replace(one.shape, near=()), min_count=min(one.min_count, one.count))
+        for one in gang.pod_sets
+    )
+    return replace(
+        gang, pod_sets=sets, min_count=min(gang.min_count, sum(one.count for one in sets)), queue="default"
+    )
+
+
+#: Labels that pods of one sort ask of a node.
+_Sort = tuple[tuple[str, str], ...]
+
+
+def _nodes_for(gangs: Iterable[Gang], *, apart: bool) -> str:
+    """A node for each sort of pods, as large as the largest gang's of that sort together; or, `apart`, as
+    many nodes as pods, each as large as the largest of them."""
+    most: dict[_Sort, Counter[str]] = defaultdict(Counter)
+    counts: Counter[_Sort] = Counter()
+    for gang in gangs:
+        asked: dict[_Sort, Counter[str]] = defaultdict(Counter)
+        pods: Counter[_Sort] = Counter()
+        for one in gang.pod_sets:
+            amounts = Counter(dict(one.shape.requests))
+            if share := amounts.pop(GPU_SHARE, 0):
+                amounts[GPU] = -(-share // WHOLE)
+            sort = _labels(one.shape)
+            pods[sort] += one.count
+            if apart:
+                asked[sort] |= amounts
+            else:
+                asked[sort] += Counter({name: amount * one.count for name, amount in amounts.items()})
+        counts |= pods
+        for sort, amounts in asked.items():
+            most[sort] |= amounts
+    if apart:
+        groups = ((f"{counts[sort]} x", _keys(dict(sort), most[sort], 1)) for sort in sorted(counts))
+    else:
+        groups = (("1 x", _keys(dict(sort), most[sort], counts[sort])) for sort in sorted(counts))
+    return "; ".join(f"{count} {','.join(keys)}" for count, keys in groups)
+
+
+def _labels(shape: Shape) -> _Sort:
+    """Labels of a node that the pod may use: its selector's, and the first that each requirement names."""
+    terms = (shape.affinity or ())[:1]
+    required = (
+        each for term in terms for each in term.labels if each.operator is Operator.IN and each.values
+    )
+    return tuple(sorted({**{each.key: each.values[0] for each in required}, **dict(shape.selector)}.items()))
+
+
+def _keys(labels: dict[str, str], amounts: Counter[str], pods: int) -> Iterator[str]:
+    amounts.pop("pods", None)
+    if pods > int(nodespec.DEFAULTS["pods"]):
+        amounts["pods"] = pods
+    yield from (
+        f"{resource}={quantity.show(resource, amount)}" for resource, amount in sorted(amounts.items())
+    )
+    if not amounts:
+        yield f"cpu={nodespec.DEFAULTS['cpu']}"
+    for key, value in labels.items():
+        yield f"product={value}" if key == GPU_PRODUCT and GPU in amounts else f"label:{key}={value}"

@@ -1,20 +1,21 @@
 """A cluster as it is now, read once."""
 
 import asyncio
+from collections.abc import Sequence
 
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import everything
 from muster.runtime.mirror import WATCHED
-from muster.workloads.snapshot import Objects
+from muster.workloads.snapshot import AnyKind, Objects
 
 
-async def observe(client: Client) -> Objects:
+async def observe(client: Client, kinds: Sequence[AnyKind] = WATCHED) -> Objects:
     """All that the scheduler would look at. Raises Forbidden with all kinds that may not be listed."""
     found = Objects()
     denied: dict[str, Forbidden] = {}
-    pages = await asyncio.gather(*(everything(client, kind) for kind in WATCHED), return_exceptions=True)
-    for kind, page in zip(WATCHED, pages, strict=True):
+    pages = await asyncio.gather(*(everything(client, kind) for kind in kinds), return_exceptions=True)
+    for kind, page in zip(kinds, pages, strict=True):
         match page:
             case NotFound():  # a cluster without our kinds, or without somebody else's
                 found.absent.append(kind)

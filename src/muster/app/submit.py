@@ -1,16 +1,17 @@
 """Handing a job file's objects to a cluster: all of them, or none."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from muster.api.base import Kind
-from muster.api.kinds import BY_NAME, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import BY_NAME, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.app.follow import Followed
+from muster.app.observe import observe
 from muster.kube.apply import Applied, Outcome, apply, noted
 from muster.kube.client import Client
-from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Forbidden, Unanswered, Unreachable
 from muster.workloads import markers
 from muster.workloads.jobfile import Item, JobFile, Role
 
@@ -41,16 +42,23 @@ async def submit(client: Client, job: JobFile, *, anew: bool = False) -> Submitt
     return Submitted(jobs(job), [(item, applied.outcome) for item, applied in done])
 
 
-async def never(client: Client, job: JobFile) -> list[str]:
-    """Why parts of the job could never start on the cluster's nodes; empty if all could.
+async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None = None) -> list[str]:
+    """Why parts of the job could never start on this cluster, and what would help; empty if all could.
 
-    What is cordoned or not ready now need not be so for ever.
+    `schedulers`: those that make a pod ours on a real cluster. Nodes may be added to that, so there only what
+    cannot be honoured at all is told, as far as muster may look.
     """
     from muster.app import fit  # the scheduler is loaded with it
-    from muster.translate.nodes import node_changed
 
-    nodes = (await client.list(NODE)).items
-    return list(fit.misfits(job, [replace(node_changed(node), cordoned=False, ready=True) for node in nodes]))
+    if schedulers is not None:
+        try:
+            return fit.invalid(job, await observe(client, fit.SURROUNDINGS[1:]), schedulers)
+        except Forbidden:
+            return []
+    cluster = await observe(client, fit.SURROUNDINGS)
+    found = fit.misfits(job, cluster=cluster)
+    advice = fit.advice(job, cluster) if found else None
+    return [*found, f"nodes in pretence would do: {advice}"] if advice else found
 
 
 def jobs(job: JobFile) -> list[Followed]:

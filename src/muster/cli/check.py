@@ -22,7 +22,7 @@ def command(
 
     job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False)
     findings = [*check(job), *jobfile.unusable(job)]
-    never = list(fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))) if nodes else []
+    never = fit.misfits(job, fit.as_nodes(nodespec.read(nodes))) if nodes else []
     if output is not Output.TABLE:
         show.machine(
             {"findings": [jobfile.finding_json(each) for each in findings], "misfits": never}, output

@@ -182,21 +182,13 @@ def print_error(sentence: str) -> None:
 async def refuse_what_can_never_start(
     client: Client, job: JobFile, queue: str | None, target: Target
 ) -> None:
-    """Instead of waiting for ever: a Failure with what is too large for the embedded cluster's nodes, or
-    Refused with what is wrong with the queue that was asked for."""
+    """Instead of waiting for ever: a Failure with what the cluster can never start, or Refused with what is
+    wrong with the queue that was asked for."""
     if queue is not None:
         for namespace in sorted({each["metadata"]["namespace"] for each in job.primary}):
             await known_queue(client, queue, namespace)
-    if not target.embedded:
-        return
-    impossible = await never(client, job)
-    if impossible:
-        remedy = '`--nodes` pretends larger nodes, e.g. --nodes "1 x cpu=64,memory=256Gi"'
-        raise Failure("\n".join([*impossible, *([] if _names_flag(impossible) else [remedy])]), BAD_INPUT)
-
-
-def _names_flag(sentences: Sequence[str]) -> bool:
-    return any("--nodes" in sentence for sentence in sentences)
+    if impossible := await never(client, job, target.schedulers):
+        raise Failure("\n".join(impossible), BAD_INPUT)
 
 
 def _caller() -> Caller:

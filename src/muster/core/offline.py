@@ -4,19 +4,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.core.decisions import Explanation, Wait
-from muster.core.events import GangSubmitted, NodeChanged
+from muster.core.events import Event, GangSubmitted
 from muster.core.gang import Gang
 from muster.core.scheduler import Scheduler
 
 
-def misfit(gang: Gang, nodes: Iterable[NodeChanged]) -> Explanation | None:
-    """Why the minimum of this gang would not start on these nodes with nothing else there; None if it would.
+def misfit(gang: Gang, events: Iterable[Event]) -> Explanation | None:
+    """Why the minimum of this gang would not start with nothing there but what these events tell; None if it
+    would.
 
     A gate is looked past: it says that the gang is not complete yet, not that it is too large.
     """
     scheduler = Scheduler()
-    for node in nodes:
-        scheduler.apply(node)
+    for event in events:
+        scheduler.apply(event)
     scheduler.apply(GangSubmitted(replace(gang, gate=None)))
     waits = [d for d in scheduler.decide(0.0) if isinstance(d, Wait)]
     return waits[0].explanation if waits else None

@@ -27,9 +27,12 @@ from muster.workloads.snapshot import Name, Objects
 
 
 def propose(
-    picture: Picture, proposed: Objects, now: float, notes: list[str]
+    picture: Picture, proposed: Objects, now: float, notes: list[str], *, samples: bool = False
 ) -> tuple[set[str], dict[GangId, Gate]]:
-    """Puts proposed objects in. Returns their uids, and jobs of which no pod would be made, with why."""
+    """Puts proposed objects in. Returns their uids, and jobs of which no pod would be made, with why.
+
+    `samples`: of independent pods one for each shape, those of later stages and of suspended jobs too.
+    """
     # later than anything there: who waits already comes first
     created = datetime.fromtimestamp(now, UTC) + timedelta(microseconds=1)
     uids: set[str] = set()
@@ -54,13 +57,13 @@ def propose(
     for name, owner in jobs.items():
         if _is_gang(owner, world):
             picture.put(name, _admitted(owner))
-        elif owner.spec.suspend:
+        elif owner.spec.suspend and not samples:
             refusals[GangId(owner.key)] = Gate(
                 Code.GATED, "spec.suspend is true; set it to false to let it start"
             )
         else:
             try:
-                pods = [*_pods(name, owner)]
+                pods = [*_pods(name, owner, samples=samples)]
             except InvalidObject as error:
                 refusals[GangId(owner.key)] = Gate(Code.INVALID, str(error))
                 continue
@@ -134,17 +137,17 @@ def _admitted(owner: Job | JobSet) -> Job | JobSet:
     )
 
 
-def _pods(name: Name, owner: Job | JobSet) -> Iterator[Pod]:
+def _pods(name: Name, owner: Job | JobSet, *, samples: bool) -> Iterator[Pod]:
     """The pods that are made at once, each with the name of its place."""
     kind, namespace, group = name
     value: Object = {**msgspec.to_builtins(owner), "kind": kind.kind}
     for pod_set in demand.pod_sets(value):
-        if pod_set.stage and not _first(owner, pod_set.stage):
+        if pod_set.stage and not samples and not _first(owner, pod_set.stage):
             continue
         set_name = pod_set.name if isinstance(owner, JobSet) else job.MAIN
         template: Mapping[str, Any] = pod_set.template  # Any: JSON
         metadata = _inheriting(template.get("metadata") or {}, owner.metadata)
-        for index in range(pod_set.count):
+        for index in range(min(pod_set.count, 1) if samples else pod_set.count):
             place = f"{group}/{set_name}-{index}"
             yield convert(
                 {

@@ -254,6 +254,8 @@ def _plainly(message: str) -> str:
     if match := re.fullmatch(r"Expected `([\w| ]+)`, got `(\w+)`", message):
         wanted = " or ".join(_WORDS.get(word, word) for word in match[1].split(" | ") if word != "null")
         return f"takes {wanted}, not {_WORDS.get(match[2], match[2])}"
+    if match := re.fullmatch(r"Expected `(?:int|float)` ([<>]=) (-?[\d.]+)", message):
+        return f"is too {'large; the most' if match[1] == '<=' else 'small; the least'} is {match[2]}"
     if match := re.fullmatch(r"Object missing required field `(\w+)`", message):
         return f"needs {match[1]}"
     return message

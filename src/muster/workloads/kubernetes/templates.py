@@ -1,6 +1,7 @@
-"""Pods of a file made fit for where they run: containers checked, claims mounted, the caller noted."""
+"""Pods of a file made fit for where they run: containers checked, volumes mounted, the caller noted."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Object
@@ -10,6 +11,10 @@ from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
 
+#: Volumes that the embedded cluster can make, and what it can project into one.
+OFFERED: Final = ("configMap", "secret", "emptyDir", "hostPath", "downwardAPI", "projected")
+PROJECTED: Final = frozenset({"configMap", "secret", "downwardAPI"})
+
 
 def prepare(job: Entry, options: Options) -> list[Finding]:
     """Complete the pods of one JobSet, Job or pod, or say what keeps them from running."""
@@ -17,7 +22,7 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
     for path, template in pods(job):
         markers.for_caller(template, options.caller)
         findings += _containers(job, path, template, options)
-        findings += _claims(job, path, template, options)
+        findings += _volumes(job, path, template, options)
     return findings
 
 
@@ -51,20 +56,30 @@ def _containers(job: Entry, path: Path, template: Object, options: Options) -> I
             )
 
 
-def _claims(job: Entry, path: Path, template: Object, options: Options) -> Iterator[Finding]:
-    """On the embedded cluster a directory of `--volume` stands for a PVC."""
+def _volumes(job: Entry, path: Path, template: Object, options: Options) -> Iterator[Finding]:
+    """On the embedded cluster a directory of `--volume` stands for a volume that it cannot make."""
     if not (options.local and options.runs):
         return
     for index, volume in enumerate(template.get("spec", {}).get("volumes", [])):
+        at: Path = (*path, "spec", "volumes", index)
         claim = volume.get("persistentVolumeClaim")
-        if claim is None:
-            continue
-        name = str(claim.get("claimName", "")) if isinstance(claim, dict) else ""
-        if name in options.volumes:
-            del volume["persistentVolumeClaim"]
-            volume["hostPath"] = {"path": options.volumes[name], "type": "Directory"}
-        else:
-            yield job.report(
-                (*path, "spec", "volumes", index, "persistentVolumeClaim"),
-                f"the embedded cluster has no PVCs; say which directory stands for it: --volume {name}=DIR",
-            )
+        kind = next((key for key in volume if key not in ("name", *OFFERED)), "")
+        if kind:
+            name = str(claim.get("claimName", "") if isinstance(claim, dict) else volume.get("name", ""))
+            if name in options.volumes:
+                del volume[kind]
+                volume["hostPath"] = {"path": options.volumes[name], "type": "Directory"}
+            else:
+                told = "has no PVCs" if claim is not None else f"offers {', '.join(OFFERED)} only"
+                yield job.report(
+                    (*at, kind),
+                    f"the embedded cluster {told}; say which directory stands for it: --volume {name}=DIR",
+                )
+        projected = volume.get("projected")
+        sources = projected.get("sources") if isinstance(projected, dict) else None
+        for number, source in enumerate(sources if isinstance(sources, list) else ()):
+            if isinstance(source, dict) and (others := source.keys() - PROJECTED):
+                yield job.report(
+                    (*at, "projected", "sources", number, min(others)),
+                    f"the embedded cluster projects {', '.join(sorted(PROJECTED))} only; remove it",
+                )
