@@ -19,11 +19,11 @@ from muster.core.events import CommitFailed, Event, PlacesLost, PodsBound
 from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import Conflict
 from muster.runtime.commit import step
-from muster.runtime.commit.outcomes import learn
+from muster.runtime.commit.outcomes import learn, repeated
 from muster.runtime.commit.view import NEVER, Fenced, GangView, Limits, Memory, Victim
 from muster.runtime.consent import Known, agreed
 from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef, occupying
-from muster.runtime.writes import Expectation, Write, expectation
+from muster.runtime.writes import Expectation, Write, aim, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live, occupies
 
@@ -65,6 +65,9 @@ class _Book:
     called: tuple[Leaving, ...] = ()
     explanation: Explanation | None = None
     working: bool = False
+    #: what the last writes were for, and how often these have been made in a row
+    tried: tuple[object, ...] = ()
+    repeats: int = 0
     expected: list[Expectation] = field(default_factory=list)
     expected_until: float = 0.0
     timer: float = NEVER  # its earliest that is still to come
@@ -194,6 +197,10 @@ class Committer:
             if error is None or isinstance(error, Conflict):
                 book.expected.append(expectation(write))
         book.expected_until = now + LONGEST_WAIT
+        aims = tuple(aim(write) for write, _ in outcomes)
+        book.repeats = book.repeats + 1 if any(one in book.tried for one in aims[:1]) else 0
+        book.tried = aims
+        book.memory = repeated(book.memory, book.repeats, now, self.limits)
         self._heed(book, events)
         self.changed(gang)
         return events

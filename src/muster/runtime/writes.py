@@ -197,6 +197,25 @@ class Expectation:
                 return found is None or found.metadata.uid != self.was
 
 
+def aim(write: Write) -> object:
+    """What a write is for: two of equal aim, one after the other, are the same write again.
+
+    Versions and attempts do not count: they change with each try.
+    """
+    match write:
+        case CreatePlan(plan) | RecordPods(plan):
+            return type(write), plan.namespace, plan.record
+        case Bind(pod, _, node):
+            return Bind, pod.metadata.uid, node
+        case EvictPod(pod) | PatchPodStatus(pod):
+            return type(write), pod.metadata.uid
+        case CreateGang(body=body) | PatchGang(body=body) | PatchGangStatus(body=body):
+            return type(write), write.namespace, write.name, body
+        case _:
+            expected = expectation(write)
+            return type(write), expected.kind, expected.key
+
+
 def expectation(write: Write) -> Expectation:
     """What must be seen after `write` succeeded, or was refused because someone else had been there."""
     match write:

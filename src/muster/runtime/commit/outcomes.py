@@ -43,6 +43,18 @@ def learn(
     return _pause(memory, error, now, limits), ()
 
 
+def repeated(memory: Memory, repeats: int, now: float, limits: Limits) -> Memory:
+    """A write that has been made again, so many times in a row, whatever it answered: it has no effect.
+
+    The first repetition is free: what it was decided on was old.
+    """
+    if repeats < 2:
+        return memory
+    first, longest = limits.retry
+    delay = min(longest, first * 2 ** min(repeats - 2, 16))
+    return replace(memory, retry_at=max(memory.retry_at, now + delay))
+
+
 def _pause(memory: Memory, error: Exception, now: float, limits: Limits) -> Memory:
     asked = getattr(error, "retry_after", None) or 0.0
     first, longest = limits.retry
