@@ -52,7 +52,7 @@ GROUPS: Final = (8, 64, 512)
 GANGS: Final = 10_000
 QUEUES: Final = 20
 GPU: Final = "nvidia.com/gpu"
-SHAPE: Final = Shape((("cpu", 8_000), ("memory", 65_536), (GPU, 1)))
+SHAPE: Final = Shape((("cpu", 8_000), ("memory", 64 * 2**30), (GPU, 1)))
 #: GPUs, milli-CPU, MiB and number of the pods of a gang of six shapes
 _SIX: Final = (
     (1, 8_000, 65_536, 20),
@@ -65,7 +65,7 @@ _SIX: Final = (
 SIX: Final = tuple(
     Part(
         f"p{p}",
-        Shape((("cpu", cpu), ("memory", memory), *(((GPU, gpu),) if gpu else ()))),
+        Shape((("cpu", cpu), ("memory", memory * 2**20), *(((GPU, gpu),) if gpu else ()))),
         count,
         count,
     )
@@ -105,12 +105,12 @@ def cluster(nodes: int = NODES, labels: bool = False, config: Config | None = No
     random = np.random.default_rng(1)
     for i, used in enumerate(random.integers(0, 9, nodes).tolist()):
         name = NodeName(f"node-{i:05}")
-        capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
+        capacity = (("cpu", 96_000), ("memory", 768 * 2**30), (GPU, 8), ("pods", 110))
         own = ("kubernetes.io/hostname", name)
         where = (("block", f"b{i // 200}"), own, ("rack", f"r{i // 20}"), ("spine", f"s{i // 2000}"))
         scheduler.apply(NodeChanged(name, capacity, labels=where if labels else ()))
         if used:
-            requests = (("cpu", 8_000 * used), ("memory", 65_536 * used), (GPU, used))
+            requests = (("cpu", 8_000 * used), ("memory", 64 * 2**30 * used), (GPU, used))
             scheduler.apply(PodsBound({PodId(f"pod-{i}"): None}, name, requests))
     scheduler.decide(0.0)
     return scheduler

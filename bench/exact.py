@@ -174,7 +174,7 @@ def wanted(counts: Sequence[int]) -> Want:
 
 def amounts(pod: Sequence[int]) -> Amounts:
     cores, gib, gpus = pod
-    return (("cpu", 1_000 * cores), ("memory", 1_024 * gib), *(((GPU, gpus),) if gpus else ()))
+    return (("cpu", 1_000 * cores), ("memory", gib * 2**30), *(((GPU, gpus),) if gpus else ()))
 
 
 def fits_on(free: Sequence[int], pod: Sequence[int]) -> bool:

@@ -119,7 +119,7 @@ def _of_shape(number: int, shapes: int, count: int) -> Gang:
 
 
 def _shape(number: int) -> Shape:
-    return Shape((("cpu", 8_000), ("memory", 60_000 + number), (GPU, 1)))
+    return Shape((("cpu", 8_000), ("memory", (60_000 + number) * 2**20), (GPU, 1)))
 
 
 def plot(rows: Sequence[Series]) -> str:

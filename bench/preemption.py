@@ -20,7 +20,7 @@ from muster.core.scheduler import Config, Scheduler
 NODES: Final = 1_000
 JOBS: Final = 600
 GPU: Final = "nvidia.com/gpu"
-SHAPES: Final = {n: Shape((("cpu", 8_000 * n), ("memory", 65_536 * n), (GPU, n))) for n in (1, 2, 4, 8)}
+SHAPES: Final = {n: Shape((("cpu", 8_000 * n), ("memory", 64 * 2**30 * n), (GPU, n))) for n in (1, 2, 4, 8)}
 #: pods, GPUs of each, and the layer of which one domain must hold them: 16 nodes in a rack, 128 in a spine
 GANGS: Final = (
     (256, 1, ""),
@@ -76,7 +76,7 @@ def full(seed: int) -> Scheduler:
     rng = random.Random(seed)
     scheduler = Scheduler(Config(explain=False))
     for i in range(NODES):
-        capacity = (("cpu", 96_000), ("memory", 786_432), (GPU, 8), ("pods", 110))
+        capacity = (("cpu", 96_000), ("memory", 768 * 2**30), (GPU, 8), ("pods", 110))
         labels = (("rack", f"r{i // 16:02}"), ("spine", f"s{i // 128}"))
         scheduler.apply(NodeChanged(NodeName(f"node-{i:04}"), capacity, labels))
     scheduler.apply(LayersChanged((Layer("spine", ("spine",)), Layer("rack", ("rack",)))))

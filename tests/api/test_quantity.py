@@ -3,8 +3,11 @@
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster.api.quantity import LARGEST, capacity, parse, request
+from muster.api.quantity import LARGEST, about, capacity, most, parse, request, show
+from muster.core import nodes
 
 READ = {
     "0": 0,
@@ -43,5 +46,39 @@ def test_what_64_bits_cannot_hold_is_not_cut_down_in_silence(text: str | int) ->
 
 def test_requests_are_rounded_up_and_capacity_down() -> None:
     assert (request("cpu", "0.1001"), capacity("cpu", "0.1009")) == (101, 100)
-    assert (request("memory", "1"), capacity("memory", str(2**20 - 1))) == (1, 0)
+    assert (request("memory", "1"), capacity("memory", "1.9")) == (1, 1)
     assert (request("nvidia.com/gpu", "0.5"), capacity("nvidia.com/gpu", "1.5")) == (1, 1)
+
+
+def test_bytes_are_counted_exactly() -> None:
+    assert 3 * request("memory", "1G") == capacity("memory", "3G")
+    assert (request("hugepages-2Mi", "4Mi"), request("ephemeral-storage", "0.1")) == (2**22, 1)
+
+
+def test_no_amount_that_is_read_is_more_than_the_core_counts() -> None:
+    assert (most("memory"), most("cpu")) == (nodes.LARGEST, nodes.UNLIMITED)
+
+
+SHOWN = {
+    0: ("0", "0"),
+    1000: ("1k", "1k"),
+    1024: ("1Ki", "1Ki"),
+    3 * 10**9: ("3G", "3G"),
+    1536 * 2**20: ("1536Mi", "1536Mi"),
+    2**41: ("2Ti", "2Ti"),
+    32_780_256 * 1024: ("32780256Ki", "31.26Gi"),
+    2**30 - 1: ("1073741823", "1024Mi"),
+    2**46: ("64Ti", "64Ti"),
+}
+
+
+@pytest.mark.parametrize(("amount", "shown"), SHOWN.items())
+def test_bytes_are_shown_as_people_write_them(amount: int, shown: tuple[str, str]) -> None:
+    assert (show("memory", amount), about("memory", amount)) == shown
+    assert capacity("memory", show("memory", amount)) == amount
+
+
+@given(st.integers(0, 2**46))
+def test_what_is_shown_is_what_was_counted(amount: int) -> None:
+    assert capacity("memory", show("memory", amount)) == request("memory", show("memory", amount)) == amount
+    assert abs(request("memory", about("memory", amount)) - amount) <= amount / 1000

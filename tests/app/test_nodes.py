@@ -47,8 +47,8 @@ async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
     await pod(client, "done", "Succeeded")
     away, closed, gpu = await fetch(client)
     assert [view.state for view in (away, closed, gpu)] == ["not ready", "cordoned", "ready"]
-    assert (gpu.capacity["cpu"], gpu.capacity["memory"], gpu.product) == (2000, 1024, "A100")
-    assert gpu.used == {"cpu": 1000, "memory": 128, "pods": 2}, "what has ended takes nothing"
+    assert (gpu.capacity["cpu"], gpu.capacity["memory"], gpu.product) == (2000, 2**30, "A100")
+    assert gpu.used == {"cpu": 1000, "memory": 2**27, "pods": 2}, "what has ended takes nothing"
     assert summary(gpu)["used"]["cpu"] == 1000
     assert away.used == {}
 

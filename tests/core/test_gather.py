@@ -384,8 +384,7 @@ def check(problem: Problem) -> str:
     assert sum(by_set.values()) >= problem.minimum
     for p, (_, _, count, least) in enumerate(problem.sets):
         assert least <= by_set[f"p{p}"] <= count
-    for column in range(len(problem.nodes)):
-        assert (made.nodes.used[:, column] <= made.nodes._capacity[:, column]).all()
+    assert (made.nodes.used <= made.nodes.capacities(np.arange(len(problem.nodes)))).all()
     return "placed"
 
 

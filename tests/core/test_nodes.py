@@ -4,7 +4,7 @@ from muster.core.decisions import Evict
 from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.ledger import Ledger
-from muster.core.nodes import PODS, UNLIMITED, Log, Nodes
+from muster.core.nodes import LARGEST, PODS, UNLIMITED, Log, Nodes
 from muster.core.scheduler import Scheduler
 from tests.core.words import GPU, amounts, node
 
@@ -78,13 +78,13 @@ def test_pods_are_implicit_and_unlimited_where_no_number_is_given() -> None:
 
 def test_absurd_amounts_do_not_overflow() -> None:
     nodes, ledger = made(NodeChanged(NodeName("a"), (("memory", 2**70),)))
-    assert free(nodes, "memory") == [UNLIMITED]
+    assert free(nodes, "memory") == [LARGEST]
     for _ in range(3):
         ledger.take(NodeName("a"), (("memory", 2**62),))
     assert free(nodes, "memory") == [-1]
     for _ in range(3):
         ledger.give(NodeName("a"), (("memory", 2**62),))
-    assert free(nodes, "memory") == [UNLIMITED]
+    assert free(nodes, "memory") == [LARGEST]
 
 
 def test_the_same_fact_again_is_no_change() -> None:

@@ -91,7 +91,7 @@ def test_what_does_not_fit_takes_nothing() -> None:
 
 def test_amounts_beyond_32_bits_fit_nowhere() -> None:
     cluster = Cluster((8, 64))
-    assert cluster.place(one(1, shape(memory=2**33))) is None
+    assert cluster.place(one(1, shape(memory=2**50))) is None
 
 
 amount = st.integers(0, 9)

@@ -5,11 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.eligibility import Eligibility
-from muster.core.gang import NodeName
+from muster.core.events import GangSubmitted, NodeChanged
+from muster.core.gang import NodeName, PodSet
 from muster.core.ledger import Ledger
-from muster.core.nodes import Nodes
+from muster.core.nodes import LARGEST, UNLIMITED, Nodes
+from muster.core.scheduler import Config, Scheduler
 from muster.core.slots import NO_SLOT, Slots, scarcest
-from tests.core.words import GPU, amounts, node, shape
+from tests.core.words import GPU, amounts, assigns, gang, node, scheduler, shape
 
 SHAPES = [
     shape(),
@@ -17,6 +19,9 @@ SHAPES = [
     shape(gpu=3, cpu=1000),
     shape(cpu=700),
     shape(memory=100),
+    shape(memory=3 * 10**9),
+    shape(memory=10**9, gpu=1),
+    shape(cpu=1000, memory=2**47),
     shape(share=300),
     shape(share=1000, cpu=500),
 ]
@@ -25,7 +30,7 @@ SHAPES = [
 def made(count: int) -> tuple[Nodes, Ledger, Slots]:
     nodes = Nodes()
     for i in range(count):
-        nodes.change(node(f"n{i:02}", gpu=i % 9, cpu=1000 * (i % 5), memory=100 * i))
+        nodes.change(node(f"n{i:02}", gpu=i % 9, cpu=1000 * (i % 5), memory=10**9 * i + 99))
     nodes.settle()
     return nodes, Ledger(nodes), Slots(nodes, Eligibility(nodes))
 
@@ -54,6 +59,48 @@ def test_a_cached_vector_equals_a_fresh_one(
             assert cached.slots.tolist() == computed.slots.tolist()
             assert cached.key.tolist() == computed.key.tolist()
             assert cached.total == computed.total == sum(computed.slots.tolist())
+
+
+@given(st.integers(2**31, LARGEST), st.one_of(st.integers(1, 2**20), st.integers(2**20, LARGEST)))
+@settings(max_examples=60, deadline=None)
+def test_bytes_are_counted_exactly(capacity: int, request: int) -> None:
+    nodes = Nodes()
+    for name, memory in (("a", capacity), ("b", 2**20), ("c", 0)):
+        nodes.change(node(name, memory=memory, pods=None))
+    nodes.settle()
+    slots = Slots(nodes, Eligibility(nodes))
+    vector = slots.of(shape(memory=request))
+    assert vector.slots.tolist() == [min(n // request, UNLIMITED) for n in (capacity, 2**20, 0)]
+    assert vector.total == sum(vector.slots.tolist())
+    if pods := min(vector.slots.item(0), 5):
+        Ledger(nodes).take_at(0, nodes.demand((("memory", request),)), pods)
+        assert nodes.free_at(nodes.row("memory"), 0) == capacity - pods * request
+
+
+def test_three_pods_of_1_g_fill_a_node_of_3_g() -> None:
+    made = scheduler([node("n", memory=3 * 10**9)], gang("x", count=3, of=shape(memory=10**9)))
+    assert len(assigns(made.decide(0.0))) == 1
+    made = scheduler([node("n", memory=3 * 10**9 - 1)], gang("x", count=3, of=shape(memory=10**9)))
+    assert assigns(made.decide(0.0)) == []
+
+
+def test_sums_and_products_of_the_largest_amounts_do_not_overflow() -> None:
+    """100,000 of the largest nodes, and gangs that ask for all of them, or for a byte more on each."""
+    largest = (("cpu", LARGEST), ("memory", LARGEST), (GPU, LARGEST))
+    made = Scheduler(Config(explain=False))
+    for i in range(200):
+        made.apply(NodeChanged(NodeName(f"n{i:03}"), largest))
+    made.nodes.settle()
+    row = made.nodes.row("memory")
+    assert made.nodes.all_free(row) == 200 * LARGEST
+    assert 100_000 * LARGEST < 2**63
+    whole = PodSet("whole", shape(cpu=LARGEST, memory=LARGEST), 100, 100)
+    small = PodSet("small", shape(cpu=1, memory=1), 1000, 1000)
+    shares = PodSet("share", shape(cpu=LARGEST // 3, share=500), 3, 3)
+    made.apply(GangSubmitted(gang("x", whole, small, shares)))
+    assert len(assigns(made.decide(0.0))) == 1
+    made.apply(GangSubmitted(gang("y", of=shape(memory=LARGEST + 1))))
+    assert assigns(made.decide(1.0)) == []
 
 
 @given(

@@ -29,7 +29,7 @@ def node(
     name: str,
     gpu: int = 8,
     cpu: int = 64_000,
-    memory: int = 524_288,
+    memory: int = 512 * 2**30,
     pods: int | None = 110,
     labels: Mapping[str, str] | None = None,
     taints: tuple[Taint, ...] = (),

@@ -57,7 +57,7 @@ def native(
 def test_json_says_it_all(tmp_path: Path) -> None:
     trace = native(tmp_path, NODES + RULES + JOBS)
     assert trace.resource == GPU
-    capacity = (("cpu", 32_000), ("memory", 256 * 1024), (GPU, 8))
+    capacity = (("cpu", 32_000), ("memory", 256 * 2**30), (GPU, 8))
     labels = (("nvidia.com/gpu.product", "A100"), ("rack", "r1"))
     assert trace.nodes == [
         NodeChanged(NodeName("big-0"), capacity, labels),

@@ -42,15 +42,15 @@ def jobs(trace: Openb) -> list[Job]:
 def test_pods_ask_for_whole_gpus_a_share_or_none(pods: Path) -> None:
     trace = Openb([pods])
     assert trace.nodes[0].name == "n0"
-    assert dict(trace.nodes[0].capacity) == {"cpu": 64_000, "memory": 262_144, GPU: 2}
+    assert dict(trace.nodes[0].capacity) == {"cpu": 64_000, "memory": 262_144 * 2**20, GPU: 2}
     assert trace.nodes[0].labels == ((GPU_PRODUCT, "P100"),)
     assert capacity(trace.nodes, trace.resource) == 18_000
     models = (NodeTerm((Requirement(GPU_PRODUCT, Operator.IN, ("G2", "T4")),)),)
     assert [job.pod_sets[0].shape for job in jobs(trace)] == [
-        Shape((("cpu", 12_000), ("memory", 16_384), (GPU, 1))),
-        Shape((("cpu", 6_000), ("memory", 12_288), (GPU_SHARE, 460))),
+        Shape((("cpu", 12_000), ("memory", 16_384 * 2**20), (GPU, 1))),
+        Shape((("cpu", 6_000), ("memory", 12_288 * 2**20), (GPU_SHARE, 460))),
         Shape((("cpu", 4_000),)),
-        Shape((("cpu", 32_000), ("memory", 65_536), (GPU, 8)), affinity=models),
+        Shape((("cpu", 32_000), ("memory", 65_536 * 2**20), (GPU, 8)), affinity=models),
     ]
     assert [(job.submitted, job.size, job.run_time, job.waits) for job in jobs(trace)] == [
         (0, 1000, inf, False),
@@ -69,7 +69,7 @@ def test_a_list_without_models_is_read_without_them(pods: Path, columns: tuple[s
     pods.write_text("".join(",".join(row) + "\n" for row in table))
     assert begins(",".join(columns))
     shapes = [job.pod_sets[0].shape for job in jobs(Openb([pods]))]
-    assert shapes[3] == Shape((("cpu", 32_000), ("memory", 65_536), (GPU, 8)))
+    assert shapes[3] == Shape((("cpu", 32_000), ("memory", 65_536 * 2**20), (GPU, 8)))
     with pytest.raises(TraceError, match="expected one list of pods"):
         Openb([pods, write(pods.with_name("others.csv"), *ASKED)])
 
@@ -78,7 +78,11 @@ def test_a_node_without_gpus_has_no_model(pods: Path) -> None:
     """As in the trace's list of all nodes."""
     (pods.parent / NODE_LIST).write_text("\n".join((",".join(NODES), *MACHINES, "n3,32000,262144,0,")) + "\n")
     node = Openb([pods]).nodes[-1]
-    assert (node.name, node.labels, dict(node.capacity)) == ("n3", (), {"cpu": 32_000, "memory": 262_144})
+    assert (node.name, node.labels, dict(node.capacity)) == (
+        "n3",
+        (),
+        {"cpu": 32_000, "memory": 262_144 * 2**20},
+    )
 
 
 @pytest.mark.parametrize("header", [PODS[:4], (*PODS[:5], "colour"), (*PODS[:5], "qos", "qos"), NODES[:4]])

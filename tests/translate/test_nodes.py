@@ -29,7 +29,7 @@ def node(*, ready: str | None = "True", **fields: Any) -> Node:
 def test_allocatable_is_the_capacity_rounded_down() -> None:
     assert node_changed(node()) == NodeChanged(
         NodeName("n"),
-        capacity=(("cpu", 3500), ("memory", 1), ("pods", 110)),
+        capacity=(("cpu", 3500), ("memory", 1500 * 1024), ("pods", 110)),
         labels=(("a", "1"), ("b", "2")),
     )
 

@@ -29,8 +29,8 @@ def test_everything() -> None:
     written = queue(
         parent="research",
         weight=3,
-        guarantee={"cpu": "0.0005", "memory": "1G"},
-        deserved={"memory": "1G"},
+        guarantee={"cpu": "0.0005", "memory": "1.5"},
+        deserved={"memory": "1.5"},
         capability={GPU: "32"},
         order="fifo",
         reclaimable=False,
@@ -42,8 +42,8 @@ def test_everything() -> None:
         "a",
         parent="research",
         weight=3,
-        guarantee=(("cpu", 1), ("memory", 954)),
-        deserved=(("memory", 953),),
+        guarantee=(("cpu", 1), ("memory", 2)),
+        deserved=(("memory", 1),),
         capability=((GPU, 32),),
         order=QueueOrder.FIFO,
         reclaimable=False,
@@ -76,7 +76,7 @@ def test_status() -> None:
     assert account is not None
     assert status_of(account, muster.queues) == {
         "used": {"cpu": "2", GPU: "8", "pods": "4"},
-        "entitled": {"cpu": "2", GPU: "8", "memory": "0Mi", "pods": "4"},
+        "entitled": {"cpu": "2", GPU: "8", "memory": "0", "pods": "4"},
         "borrowed": {},
         "waiting": 0,
         "standing": 1,

@@ -44,7 +44,7 @@ def containers(requests: Object, limits: Object | None = None, **fields: Any) ->
             containers({"cpu": "500m", "memory": "1Gi"}),
             {
                 "cpu": 500,
-                "requests.memory": 1024,
+                "requests.memory": 2**30,
             },
         ),
         ({"limits.cpu": 4}, containers({"cpu": 1}, {"cpu": 2}), {"limits.cpu": 2000}),

@@ -25,22 +25,22 @@ CASES: dict[str, tuple[Object, dict[str, int]]] = {
     "nothing": ({"containers": [container()]}, {}),
     "containers add up": (
         {"containers": [container({"cpu": "500m", "memory": "1Gi"}), container({"cpu": 1})]},
-        {"cpu": 1500, "memory": 1024},
+        {"cpu": 1500, "memory": 2**30},
     ),
     "a sum is rounded up once": (
-        {"containers": [container({"memory": 600_000}), container({"memory": 400_000})]},
+        {"containers": [container({"memory": "600m"}), container({"memory": "400m"})]},
         {"memory": 1},
     ),
     "limits stand for absent requests": (
         {"containers": [container({"cpu": "100m"}, {"cpu": 1, "memory": "64Mi", "nvidia.com/gpu": 2})]},
-        {"cpu": 100, "memory": 64, "nvidia.com/gpu": 2},
+        {"cpu": 100, "memory": 64 * 2**20, "nvidia.com/gpu": 2},
     ),
     "the largest init container counts if it is larger": (
         {
             "containers": [container({"cpu": 1, "memory": "2Gi"})],
             "initContainers": [container({"cpu": 3}), container({"cpu": 2})],
         },
-        {"cpu": 3000, "memory": 2048},
+        {"cpu": 3000, "memory": 2**31},
     ),
     "sidecars run beside the containers": (
         {"containers": [container({"cpu": 1})], "initContainers": [sidecar("500m"), sidecar("250m")]},
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[Object, dict[str, int]]] = {
             "initContainers": [container({"cpu": 2})],
             "overhead": {"cpu": "50m", "memory": "16Mi"},
         },
-        {"cpu": 2050, "memory": 16},
+        {"cpu": 2050, "memory": 2**24},
     ),
     "pod-level requests replace the sum": (
         {
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Object, dict[str, int]]] = {
             "containers": [container({"cpu": 1})],
             "resources": {"limits": {"cpu": 4, "memory": "1Gi", "hugepages-2Mi": "4Mi"}},
         },
-        {"cpu": 1000, "memory": 1024, "hugepages-2Mi": 4},
+        {"cpu": 1000, "memory": 2**30, "hugepages-2Mi": 2**22},
     ),
     "zeros are left out": ({"containers": [container({"cpu": 0, "nvidia.com/gpu": "0"})]}, {}),
 }
@@ -113,7 +113,7 @@ def resized(
         ({"cpu": 2}, {"cpu": 1}, {"cpu": 1}, "", {"cpu": 2000}),
         ({"cpu": 1}, {"cpu": 2}, None, "", {"cpu": 2000}),
         ({"cpu": 1}, {"cpu": 1}, {"cpu": 2}, "", {"cpu": 2000}),
-        ({"cpu": 1, "memory": "2Gi"}, {"cpu": 2, "memory": "1Gi"}, None, "", {"cpu": 2000, "memory": 2048}),
+        ({"cpu": 1, "memory": "2Gi"}, {"cpu": 2, "memory": "1Gi"}, None, "", {"cpu": 2000, "memory": 2**31}),
         ({"cpu": 9}, {"cpu": 1}, {"cpu": 2}, "Deferred", {"cpu": 9000}),
         ({"cpu": 9}, {"cpu": 1}, {"cpu": 2}, "Infeasible", {"cpu": 2000}),
         ({"cpu": 9}, {}, None, "Infeasible", {"cpu": 9000}),

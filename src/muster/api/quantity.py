@@ -81,39 +81,54 @@ def canonical(text: str | int | float) -> str:
     return f"{number}{suffixes[place]}"
 
 
-#: Resources measured in bytes; everything else but `cpu` is counted in whole units.
+#: Resources measured in bytes, besides huge pages.
 _BYTES: Final = ("memory", "ephemeral-storage", "storage")
+#: Digits and suffix of an amount that fits a table.
+_SHORT: Final = 7
 
 
 def unit(resource: str) -> Fraction:
-    """What one integer of this resource means: milli-CPU, MiB for bytes, else one."""
-    if resource == "cpu":
-        return Fraction(1, 1000)
-    if resource in _BYTES or resource.startswith("hugepages-"):
-        return Fraction(2**20)
-    return Fraction(1)
+    """What one integer of this resource means: a milli-CPU, else one byte or piece."""
+    return Fraction(1, 1000) if resource == "cpu" else Fraction(1)
+
+
+def in_bytes(resource: str) -> bool:
+    return resource in _BYTES or resource.startswith("hugepages-")
+
+
+def most(resource: str) -> int:
+    """The largest capacity of a node that is read, in integer units: 64 TiB of bytes."""
+    return 2**46 if in_bytes(resource) else 2**31 - 1
 
 
 def request(resource: str, quantity: str | int | float) -> int:
-    """A request in integer units (milli-CPU, MiB, pieces), rounded up."""
+    """A request in integer units (milli-CPU, bytes, pieces), rounded up."""
     return math.ceil(parse(quantity) / unit(resource))
 
 
 def capacity(resource: str, quantity: str | int | float) -> int:
-    """A capacity in integer units (milli-CPU, MiB, pieces), rounded down."""
+    """A capacity in integer units (milli-CPU, bytes, pieces), rounded down."""
     return math.floor(parse(quantity) / unit(resource))
 
 
 def show(resource: str, amount: int) -> str:
-    """An amount in integer units as people write it: 1500 milli-CPU are "1.5", 2048 MiB "2Gi"."""
+    """An amount in integer units as people write it, exactly: 1500 milli-CPU are "1.5", 2^31 bytes "2Gi"."""
     if resource == "cpu":
         return thousandths(amount)
-    if unit(resource) == 2**20:
-        for suffix, size in (("Ti", 2**20), ("Gi", 2**10)):
-            if amount and amount % size == 0:
-                return f"{amount // size}{suffix}"
-        return f"{amount}Mi"
-    return str(amount)
+    if not in_bytes(resource):
+        return str(amount)
+    decimal = canonical(amount)
+    binary = decimal if amount % 1024 else canonical(f"{amount // 1024}Ki")
+    return min(binary, decimal, key=len)
+
+
+def about(resource: str, amount: int) -> str:
+    """As `show`, but bytes that would take more than a few digits are rounded to four: "31.26Gi"."""
+    exact = show(resource, amount)
+    if not in_bytes(resource) or len(exact) <= _SHORT:
+        return exact
+    size, suffix = next((s, x) for x in reversed(_BINARY) if abs(amount) >= (s := int(_SUFFIX[x])))
+    return f"{amount / size:.4g}{suffix}" if abs(amount) < 1000 * size else f"{amount / size:.0f}{suffix}"
 
 
 def thousandths(amount: int) -> str:

@@ -19,7 +19,7 @@ from muster.translate.requests import as_it_runs
 class NodeView:
     name: str
     state: str
-    #: milli-CPU, MiB, pieces
+    #: milli-CPU, bytes, pieces
     capacity: dict[str, int]
     used: dict[str, int]
     product: str
@@ -53,7 +53,7 @@ def _view(node: Node, used: dict[str, int]) -> NodeView:
 
 
 def summary(node: NodeView) -> Object:
-    """A view as JSON, amounts in milli-CPU, MiB, pieces, and thousandths for shares of GPUs."""
+    """A view as JSON, amounts in milli-CPU, bytes, pieces, and thousandths for shares of GPUs."""
     return {
         "name": node.name,
         "state": node.state,

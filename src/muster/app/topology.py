@@ -19,7 +19,7 @@ from muster.translate.layers import Layers, layers
 
 @dataclass(frozen=True, slots=True)
 class DomainView:
-    """Amounts are milli-CPU, MiB and pieces. As JSON it is as it stands here."""
+    """Amounts are milli-CPU, bytes and pieces. As JSON it is as it stands here."""
 
     layer: str
     #: names from the widest layer down; "" where a node has no label

@@ -44,20 +44,30 @@ def command(
 
 
 def _row(view: "QueueView", resources: list[str]) -> list[str]:
-    from muster.api.quantity import show as quantity
+    from muster.api.quantity import about
 
     used, entitled = view.status["used"], view.status["entitled"]
-    kept = {resource: quantity(resource, amount) for resource, amount in view.account.rules.guarantee}
+    kept = {resource: about(resource, amount) for resource, amount in view.account.rules.guarantee}
     return [
         "  " * view.depth + view.name,
         str(view.account.rules.weight),
-        *(f"{used.get(name, '0')}/{entitled.get(name, '0')}" for name in resources),
+        *(
+            f"{_about(name, used.get(name, '0'))}/{_about(name, entitled.get(name, '0'))}"
+            for name in resources
+        ),
         _amounts(kept),
-        _amounts(view.status["borrowed"]),
+        _amounts({name: _about(name, amount) for name, amount in view.status["borrowed"].items()}),
         str(view.status["waiting"]),
         str(view.status["standing"]),
         ", ".join(view.notes),
     ]
+
+
+def _about(resource: str, quantity: str) -> str:
+    """A quantity of a queue's status, short enough for a table."""
+    from muster.api.quantity import about, in_bytes, request
+
+    return about(resource, request(resource, quantity)) if in_bytes(resource) else quantity
 
 
 def _amounts(quantities: dict[str, str]) -> str:

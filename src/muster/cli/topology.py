@@ -13,7 +13,7 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.api.quantity import show as quantity
+    from muster.api.quantity import about as quantity
     from muster.app import topology
     from muster.app.cluster import Target, reading
     from muster.cli import show

@@ -5,5 +5,5 @@
     decisions = scheduler.decide(now)     # core/decisions.py
 
 Knows nothing of Kubernetes, clocks, sockets or threads. Times are seconds since the epoch (float),
-amounts are integers: milli-CPU, MiB for byte-valued resources, pieces for everything else.
+amounts are integers: milli-CPU, bytes, pieces for everything else.
 """

@@ -15,7 +15,7 @@ NodeName = NewType("NodeName", str)
 #: a pod's uid
 PodId = NewType("PodId", str)
 
-#: Amounts of resources by name: milli-CPU, MiB, pieces. Sorted by name, no zeros.
+#: Amounts of resources by name: milli-CPU, bytes, pieces. Sorted by name, no zeros.
 Amounts = tuple[tuple[str, int], ...]
 
 

@@ -1,4 +1,4 @@
-"""The nodes, as a structure of arrays: per resource one contiguous int32 row with a cell per node.
+"""The nodes, as a structure of arrays: per resource one contiguous row of integers with a cell per node.
 
 Rows of this layout are what makes a decision cheap: "how many pods fit on each of 10,000 nodes" is one
 SIMD division per resource, about thirty times faster than over an array of node records. Columns stand
@@ -6,9 +6,12 @@ in order of node name, so that the first of several equal nodes is always the on
 name. New nodes are collected and merged in once per cycle (`settle`); that moves columns, so column
 numbers are good only until the next `settle`, and everything that lasts longer is kept by name.
 
-Units are the caller's integers (milli-CPU, MiB, pieces). A capacity above 2^31-1 counts as 2^31-1. What is
-used is summed in int64, so absurd requests cannot overflow; `free` is capacity minus used, and any
-amount below zero (a node that shrank, a foreign pod that was forced on it) reads -1: no room.
+Units are the caller's integers (milli-CPU, bytes, pieces). A row is int32, and becomes int64 with the first
+capacity above 2^31-1: bytes are counted exactly, and rows of everything else stay half as wide and four
+times as fast to divide (decision 18). A capacity above 2^46 counts as 2^46 and a request above it fits
+nowhere, so sums over 100,000 nodes, and products of slots and requests, stay below 2^63. What is used is
+summed in int64; `free` is capacity minus used, and any amount below zero (a node that shrank, a foreign pod
+that was forced on it) reads -1: no room.
 
 The resource `pods` is implicit: every pod takes one, whatever it requests, and a node whose capacity
 does not name `pods` sets no limit. Any other resource that a node does not name, it has none of. Shares of
@@ -27,6 +30,8 @@ from muster.names import GPU_SHARE
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+#: One resource: int32, or int64 where some node has more.
+Row = Ints | Longs
 Bools = npt.NDArray[np.bool_]
 Columns = npt.NDArray[np.intp]
 
@@ -37,9 +42,10 @@ Array = TypeVar("Array", Columns, Longs)
 Demand = tuple[tuple[int, int], ...]
 
 PODS: Final = "pods"
+#: The most that an int32 row holds.
 UNLIMITED: Final = 2**31 - 1
-#: A single amount is counted as at most this, so that millions of them still sum in int64.
-_LARGEST: Final = 2**40
+#: The most that a node is counted to have of anything; 64 TiB of bytes.
+LARGEST: Final = 2**46
 #: Distinct requests whose resolved form is remembered.
 _REMEMBERED: Final = 10_000
 #: So many changed nodes are caught up with one by one; more as a vector.
@@ -73,7 +79,11 @@ class Nodes:
         self._resolved: dict[Amounts, Demand] = {}
         #: row of GPU_SHARE, once anybody has asked for a share
         self._shares = -1
-        self._allocate(1, 0)
+        self._capacity: list[Row] = [np.zeros(0, np.int32)]
+        self._free: list[Row] = [np.zeros(0, np.int32)]
+        #: by row, the most that it holds
+        self._mosts = [UNLIMITED]
+        self.used: Longs = np.zeros((1, 0), np.int64)
         self.devices = Devices(self)
 
     def __len__(self) -> int:
@@ -122,7 +132,10 @@ class Nodes:
                 self.row(resource)
         self.names = sorted(self.facts)
         self.column = {name: column for column, name in enumerate(self.names)}
-        self._allocate(len(self._capacity), len(self.names))
+        size = len(self.names)
+        self._capacity = [np.zeros(size, row.dtype) for row in self._capacity]
+        self._free = [np.zeros(size, row.dtype) for row in self._free]
+        self.used = np.zeros((len(self._capacity), size), np.int64)
         for column, name in enumerate(self.names):
             for resource, amount in self._elsewhere.pop(name, {}).items():
                 self.used[self.row(resource), column] = amount
@@ -142,19 +155,20 @@ class Nodes:
         if demand is None:
             if len(self._resolved) >= _REMEMBERED:
                 self._resolved.clear()
-            wanted = [(self.row(r), min(q, _LARGEST)) for r, q in requests if q > 0 and r != PODS]
+            wanted = [(self.row(r), min(q, LARGEST + 1)) for r, q in requests if q > 0 and r != PODS]
             demand = self._resolved[requests] = ((self.row(PODS), 1), *sorted(wanted))
         return demand
 
     def charge(self, column: int, demand: Demand, times: int) -> None:
         """Use `times` (negative: give back) the demand on one node."""
-        all_used, all_free, capacity = self.used, self._free, self._capacity
+        all_used, all_free, capacity, mosts = self.used, self._free, self._capacity, self._mosts
         for row, amount in demand:
             used = all_used.item(row, column) + times * amount
             all_used[row, column] = used
-            free = capacity.item(row, column) - used
+            free = capacity[row].item(column) - used
+            most = mosts[row]
             # between two events less than nothing may be in use: a victim has gone, and then its beneficiary
-            all_free[row, column] = free if 0 <= free <= UNLIMITED else min(max(free, -1), UNLIMITED)
+            all_free[row][column] = free if 0 <= free <= most else min(max(free, -1), most)
         self.revision += 1
         self.changes.append(column)
 
@@ -164,7 +178,7 @@ class Nodes:
             used = self.used[row][columns] + times * amount
             self.used[row][columns] = used
             free = np.maximum(self._capacity[row][columns] - used, -1)
-            self._free[row][columns] = np.minimum(free, UNLIMITED, out=free)
+            self._free[row][columns] = np.minimum(free, self._mosts[row], out=free)
         self.revision += 1
         self.changes.append(owned(columns), len(columns))
 
@@ -214,11 +228,11 @@ class Nodes:
             once[columns] = True
         return np.flatnonzero(once)
 
-    def free(self, row: int) -> Ints:
+    def free(self, row: int) -> Row:
         """Free amount of a resource per node; -1 where the node is overdrawn. Not to be written to."""
         if row == self._shares:
             return self.devices.thousandths()
-        return self._free[row, : len(self.names)]
+        return self._free[row]
 
     def all_free(self, row: int) -> int:
         """Free amount of a resource, all nodes together."""
@@ -227,22 +241,22 @@ class Nodes:
     def free_at(self, row: int, column: int) -> int:
         if row == self._shares:
             return self.devices.thousandths_at(column)
-        return self._free.item(row, column)
+        return self._free[row].item(column)
 
-    def capacity(self, row: int) -> Ints:
+    def capacity(self, row: int) -> Row:
         if row == self._shares:
             return self.devices.capacity()
-        return self._capacity[row, : len(self.names)]
+        return self._capacity[row]
 
     def capacities(self, columns: Columns) -> Longs:
         """Rows × these columns: of every resource, all that these nodes have."""
-        capacities = self._capacity.take(columns, axis=1).astype(np.int64)
+        capacities = np.array([capacity[columns] for capacity in self._capacity], np.int64)
         if self._shares >= 0:
             capacities[self._shares] = self.devices.capacity()[columns]
         return capacities
 
     def capacity_at(self, row: int, column: int) -> int:
-        return self._capacity.item(row, column)
+        return self._capacity[row].item(column)
 
     def share(self, demand: Demand) -> int:
         """Thousandths of one GPU that a pod of this demand takes; 0 = none."""
@@ -264,21 +278,16 @@ class Nodes:
         """The row of a resource, a new one if nobody has named it so far."""
         row = self.resources.setdefault(resource, len(self.resources))
         if row >= len(self._capacity):
-            for array in ("_capacity", "_free", "used"):
-                old = getattr(self, array)
-                grown = np.zeros((row + 1, old.shape[1]), old.dtype)
-                grown[: len(old)] = old
-                setattr(self, array, grown)
+            size = self.used.shape[1]
+            self._capacity.append(np.zeros(size, np.int32))
+            self._free.append(np.zeros(size, np.int32))
+            self._mosts.append(UNLIMITED)
+            self.used = np.vstack((self.used, np.zeros((1, size), np.int64)))
         if resource == GPU_SHARE:
             self._shares = row
         return row
 
     # Helpers
-
-    def _allocate(self, rows: int, columns: int) -> None:
-        self._capacity: Ints = np.zeros((rows, columns), np.int32)
-        self._free: Ints = np.zeros((rows, columns), np.int32)
-        self.used: npt.NDArray[np.int64] = np.zeros((rows, columns), np.int64)
 
     def _resource(self, row: int) -> str:
         return next(resource for resource, number in self.resources.items() if number == row)
@@ -288,12 +297,23 @@ class Nodes:
         for resource in amounts:
             self.row(resource)
         for resource, row in self.resources.items():
-            amount = min(max(amounts.get(resource, 0), 0), UNLIMITED)
-            self._capacity[row, column] = amount
-            self._free[row, column] = max(amount - self.used.item(row, column), -1)
+            amount = min(max(amounts.get(resource, 0), 0), LARGEST)
+            if amount > self._mosts[row]:
+                self._mosts[row] = LARGEST
+                self._capacity[row] = self._capacity[row].astype(np.int64)
+                self._free[row] = self._free[row].astype(np.int64)
+            self._capacity[row][column] = amount
+            self._free[row][column] = min(max(amount - self.used.item(row, column), -1), self._mosts[row])
         self.capacity_revision += 1
         self.changes.append(column)
         self.fact_changes.append(column)
+
+
+def quotient(amounts: Row, amount: int) -> Row:
+    """How often an amount above zero goes into each of these; it may be more than their type holds."""
+    if amount > UNLIMITED and amounts.dtype == np.int32:
+        return np.zeros_like(amounts)
+    return amounts // amount
 
 
 def owned(array: Array) -> Array:

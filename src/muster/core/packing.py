@@ -33,7 +33,7 @@ import numpy as np
 
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
-from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes
+from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes, Row
 
 if TYPE_CHECKING:
     from muster.core.slots import Vector
@@ -94,7 +94,7 @@ class Order:
         raise NotImplementedError
 
     def keys_of(
-        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Ints]
+        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
     ) -> Ints:
         """The keys of some nodes if they had these slots, and so much of a row were `free`. Not for
         shares of GPUs."""
@@ -134,7 +134,7 @@ class Pack(Order):
         some = slice(None) if columns is None else columns
         ground = self.ground(columns) if vector.basis else None
 
-        def free(row: int) -> Ints:
+        def free(row: int) -> Row:
             return nodes.free(row)[some]
 
         if not vector.share:
@@ -149,17 +149,18 @@ class Pack(Order):
         nodes = self.nodes
         some = slice(None) if columns is None else columns
         gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
-        cores = np.maximum(nodes.capacity(self._cpu)[some], 1).astype(np.int64)
+        cores = np.clip(nodes.capacity(self._cpu)[some], 1, UNLIMITED).astype(np.int64)
         open_ = nodes.devices.thousandths(columns) - nodes.free(self._gpu)[some].astype(np.int64) * WHOLE
         return Ground(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_)
 
     def keys_of(
-        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Ints]
+        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
     ) -> Ints:
-        key: Ints = free(vector.scarce) - slots * np.int32(min(vector.amount, UNLIMITED))
+        scarce = free(vector.scarce)
+        left = scarce - slots * scarce.dtype.type(min(vector.amount, np.iinfo(scarce.dtype).max))
         if coarse := _coarse(vector.amount):
-            key >>= coarse
-        np.minimum(key, _LEFT_MAX, out=key)
+            left >>= coarse
+        key: Ints = np.minimum(left, _LEFT_MAX, out=left).astype(np.int32, copy=False)
         key <<= _SLOTS
         key |= np.minimum(slots, _SLOTS_MAX)
         if vector.basis:
@@ -224,9 +225,10 @@ class Pack(Order):
     def _strands_at(self, column: int, asked: Mapping[int, int]) -> int:
         nodes = self.nodes
         cpu, taken = asked.get(self._cpu, 0), WHOLE * asked.get(self._gpu, 0)
-        cores = nodes.capacity_at(self._cpu, column) or 1
+        cores = min(nodes.capacity_at(self._cpu, column), UNLIMITED) or 1
         gpus = min(nodes.capacity_at(self._gpu, column), _MOST_GPUS) * WHOLE
-        free, idle = nodes.devices.thousandths_at(column), max(nodes.free_at(self._cpu, column), 0)
+        free = nodes.devices.thousandths_at(column)
+        idle = min(max(nodes.free_at(self._cpu, column), 0), UNLIMITED)
         before = max(free - _served(idle, gpus, cores), 0)
         return max(free - taken - _served(max(idle - cpu, 0), gpus, cores), 0) - before
 
@@ -243,13 +245,13 @@ class Ground:
     #: thousandths that are free besides the GPUs that are free as a whole
     open: Longs
 
-    def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Ints]) -> Longs:
+    def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Row]) -> Longs:
         """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use.
 
         `cpu`, `gpu`: the rows of the two resources.
         """
         asked = dict(vector.demand)
-        idle = np.maximum(free(cpu), 0).astype(np.int64)
+        idle = np.clip(free(cpu), 0, UNLIMITED).astype(np.int64)
         left = self.open + free(gpu).astype(np.int64) * WHOLE
         before = np.maximum(left - idle * self.serves // self.cpu, 0)
         idle = np.maximum(idle - min(asked.get(cpu, 0), UNLIMITED), 0)

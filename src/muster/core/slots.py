@@ -14,7 +14,7 @@ import numpy as np
 
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
-from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes
+from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes, quotient
 from muster.core.packing import NO_SLOT, Order, Pack
 
 __all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
@@ -134,7 +134,7 @@ class Slots:
         slots = np.where(mask, UNLIMITED, 0).astype(np.int32)
         demand = nodes.demand(shape.requests)
         for row, amount in demand:
-            np.minimum(slots, nodes.capacity(row) // amount if amount <= UNLIMITED else 0, out=slots)
+            np.minimum(slots, quotient(nodes.capacity(row), amount), out=slots)
         if share := nodes.share(demand):
             np.minimum(slots, nodes.devices.slots_when_empty(share), out=slots)
         return slots
@@ -151,13 +151,8 @@ class Slots:
         eligible = vector.eligible[some]
         slots = np.empty(len(eligible), np.int32)
         slots.fill(UNLIMITED)
-        quotient = np.empty(len(eligible), np.int32)
         for row, amount in vector.demand:
-            if amount > UNLIMITED:
-                slots[:] = 0
-                continue
-            np.floor_divide(nodes.free(row)[some], amount, out=quotient)
-            np.minimum(slots, quotient, out=slots)
+            np.minimum(slots, quotient(nodes.free(row)[some], amount), out=slots)
         if vector.share:
             np.minimum(slots, nodes.devices.slots(vector.share, columns), out=slots)
         np.maximum(slots, 0, out=slots)

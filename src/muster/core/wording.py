@@ -27,10 +27,12 @@ def bare(resource: str, amount: int) -> str:
     if resource in _THOUSANDTHS:
         return f"{amount / 1000:g}"
     if resource in _BYTES or resource.startswith("hugepages-"):
-        for unit, size in (("TiB", 2**20), ("GiB", 2**10)):
+        for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
             if amount >= size:
-                return f"{amount / size:.4g} {unit}"
-        return f"{amount} MiB"
+                return (
+                    f"{amount / size:.4g} {unit}" if amount < 1000 * size else f"{amount / size:.0f} {unit}"
+                )
+        return f"{amount} B"
     return str(amount)
 
 

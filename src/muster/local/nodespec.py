@@ -183,7 +183,7 @@ def _amount(where: str, key: str, value: Any) -> str | int | float:
         raise InvalidNodes(f"{where}: {key}: {error}") from None
     if amount < 0:
         raise InvalidNodes(f"{where}: {key}={value}: cannot be negative")
-    if quantity.capacity(key, value) > 2**31 - 1:
+    if quantity.capacity(key, value) > quantity.most(key):
         raise InvalidNodes(f"{where}: {key}={value}: more than a node can have")
     if key not in ("cpu", "memory", "ephemeral-storage") and amount.denominator != 1:
         raise InvalidNodes(f"{where}: {key}={value}: must be a whole number")

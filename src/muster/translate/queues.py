@@ -87,5 +87,5 @@ def _quantities(amounts: dict[str, int]) -> Object:
         if resource == GPU_SHARE
         else quantity.show(resource, amount)
         for resource, amount in sorted(amounts.items())
-        if amount < 2**31 - 1
+        if resource != "pods" or amount < 2**31 - 1
     }

@@ -33,7 +33,7 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def requests(spec: PodSpec) -> Amounts:
-    """Integer units (milli-CPU, MiB, pieces), rounded up. Raises ValueError for what is no quantity."""
+    """Integer units (milli-CPU, bytes, pieces), rounded up. Raises ValueError for what is no quantity."""
     total = _plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead))
     amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))

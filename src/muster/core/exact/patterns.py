@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.exact.sharing import CHECKED, Sharing
-from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes
+from muster.core.nodes import Columns, Demand, Ints, Longs, Nodes
 
 #: Patterns of one problem, all classes together.
 PATTERNS: Final = 5_000
@@ -95,8 +95,7 @@ class Catalogue:
         self._sharing = sharing
         self._rows = sorted({row for demand in demands for row, _ in demand})
         asked = [dict(demand) for demand in demands]
-        #: what no node has is asked by groups whose caps are zero: it need not be exact
-        amounts = [[min(a.get(row, 0), UNLIMITED) for row in self._rows] for a in asked]
+        amounts = [[a.get(row, 0) for row in self._rows] for a in asked]
         self._units = np.array([gcd(*column) for column in zip(*amounts, strict=True)], np.int64)
         #: groups × resources, in units
         self._asked: Longs = np.array(amounts, np.int64) // self._units

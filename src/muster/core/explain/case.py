@@ -21,7 +21,7 @@ from muster.core.eligibility import Obstacle
 from muster.core.exact import Verdict
 from muster.core.gang import GangId
 from muster.core.gangs import GangState
-from muster.core.nodes import PODS, UNLIMITED, Bools, Ints
+from muster.core.nodes import PODS, Bools, Ints
 from muster.core.placement import Claim, Part, Rules, Trial, Want
 from muster.core.slots import Vector
 from muster.core.wording import bare, show
@@ -139,7 +139,7 @@ class Case:
         for flag, name in _LIMITS:
             count(name, obstacles & flag != 0)
         for resource, row, amount in self.asked(vector):
-            taken = more * amount if amount <= UNLIMITED else 0  # of what is larger there are none
+            taken = np.multiply(more, amount, dtype=np.int64)
             count(resource, self.cluster.nodes.free(row) - taken < amount)
         if vector.share:
             count(GPU_SHARE, self.cluster.nodes.devices.slots(vector.share) - more < 1)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.core.nodes import UNLIMITED, Bools, Columns, Ints, Longs, Nodes
+from muster.core.nodes import Bools, Columns, Ints, Longs, Nodes, Row
 from muster.core.packing import Order
 from muster.core.placement import Filled, Part
 from muster.core.slots import Vector
@@ -37,10 +37,10 @@ class Bays:
         #: rows of resources that are kept
         self._kept = sorted({row for v in vectors for row in (*dict(v.demand), *v.devices, *order.looks_at)})
         #: resources × domains × nodes
-        self._free: Ints = np.array([nodes.free(row)[self._columns] for row in self._kept])
+        self._free: Row = np.array([nodes.free(row)[self._columns] for row in self._kept])
         #: by part: which resources its pods take, and amounts of all that are kept
         self._takes = [_positions(vector, self._kept) for vector in vectors]
-        self._amounts = _amounts(vectors, self._kept)
+        self._amounts = _amounts(vectors, self._kept, self._free)
         #: by part: slots if there were no others, which are as many as there can be
         self._most: list[Ints] = [vector.slots[self._columns] * there for vector in vectors]
         #: by part: pods for each node
@@ -80,8 +80,8 @@ class Bays:
         """Put up to so many more pods of a part into each domain, as far as they fit."""
         vector = self._vectors[p]
         takes, amounts = self._takes[p], self._amounts[p]
-        slots = (self._free[takes] // amounts[takes]).min(axis=0)
-        np.minimum(slots, self._most[p], out=slots)
+        free = (self._free[takes] // amounts[takes]).min(axis=0)
+        slots: Ints = np.minimum(free, self._most[p]).astype(np.int32, copy=False)
         np.maximum(slots, 0, out=slots)
         key = self._order.keys_of(vector, self._ground, slots, self._free_of)
         if vector.rank is None:
@@ -99,8 +99,8 @@ class Bays:
         self._given[p] = self._given[p] + times
         self._free -= times * amounts
 
-    def _free_of(self, row: int) -> Ints:
-        free: Ints = self._free[self._kept.index(row)]
+    def _free_of(self, row: int) -> Row:
+        free: Row = self._free[self._kept.index(row)]
         return free
 
 
@@ -121,8 +121,10 @@ def _positions(vector: Vector, kept: Sequence[int]) -> slice | list[int]:
     return slice(first, end) if end - first == len(found) else found
 
 
-def _amounts(vectors: Sequence[Vector], kept: Sequence[int]) -> Ints:
+def _amounts(vectors: Sequence[Vector], kept: Sequence[int], like: Row) -> Row:
     """By part and row what a pod takes, to be broadcast over domains and nodes."""
-    demands = [{row: min(amount, UNLIMITED) for row, amount in vector.demand} for vector in vectors]
-    amounts: Ints = np.array([[demand.get(row, 0) for row in kept] for demand in demands], np.int32)
-    return amounts[:, :, None, None]
+    most = np.iinfo(like.dtype).max
+    demands = [{row: min(amount, most) for row, amount in vector.demand} for vector in vectors]
+    amounts = np.array([[demand.get(row, 0) for row in kept] for demand in demands], np.int64)
+    wide = like.dtype == np.int64
+    return (amounts if wide else amounts.astype(np.int32))[:, :, None, None]

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
 from muster.core.gang import Shape
-from muster.core.nodes import Bools, Columns, Demand, Ints, Nodes
+from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes
 from muster.core.scheduler import Config, Scheduler
 from muster.names import GPU
 from muster.sim.policies.score import HIGHEST, Score
@@ -121,7 +121,8 @@ class Fgd(Score):
         share = thousandths if thousandths < WHOLE else 0
         # one number more, for an empty GPU that a share opens
         open_ = np.vstack((self.nodes.devices.left(columns), np.zeros(len(columns), np.int32)))
-        empty = np.maximum(self.nodes.free(self.nodes.devices.row)[columns], 0)
+        whole = self.nodes.free(self.nodes.devices.row)[columns]
+        empty = np.clip(whole, 0, UNLIMITED).astype(np.int32, copy=False)
         now = _State(self.cpu(columns), open_, empty, self._where()[columns])
         fits = open_ >= share if share else np.zeros(open_.shape, np.bool_)
         fits[-1] = empty >= count

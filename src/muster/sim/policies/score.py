@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
-from muster.core.nodes import Columns, Demand, Ints, Nodes
+from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Nodes
 from muster.core.packing import Order
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class Score(Order):
 
     def cpu(self, columns: Columns | None) -> Ints:
         """Milli-CPU that are free."""
-        return self.nodes.free(self._cpu) if columns is None else self.nodes.free(self._cpu)[columns]
+        free = self.nodes.free(self._cpu) if columns is None else self.nodes.free(self._cpu)[columns]
+        return np.minimum(free, UNLIMITED).astype(np.int32, copy=False)
 
     def gpu(self, columns: Columns | None) -> Ints:
         """Thousandths of GPUs that are free."""

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from muster.api.quantity import most
 from muster.core.devices import WHOLE
 from muster.core.events import NodeChanged
 from muster.core.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodSet, Requirement, Shape
@@ -54,8 +55,10 @@ PODS: Final = (
 _ALWAYS: Final = PODS[:5]
 #: The list of nodes that belongs to a list of pods beside it.
 NODE_LIST: Final = "openb_node_list_gpu_node.csv"
-#: Amounts have 32 bits in the core.
+#: The largest amounts of one node or pod.
 _MOST: Final = 2**31 - 1
+_MIB: Final = 2**20
+_MOST_MIB: Final = most("memory") // _MIB
 _MOST_GPUS: Final = 1024
 
 
@@ -163,7 +166,7 @@ def _nodes(path: Path, beside: Path, tally: Tally, skip_bad: bool) -> list[NodeC
             raise TraceError(f"{row.place('sn')}: there is a node {shown(name)} already")
         capacity = {
             "cpu": row.whole("cpu_milli", _MOST),
-            "memory": row.whole("memory_mib", _MOST),
+            "memory": row.whole("memory_mib", _MOST_MIB) * _MIB,
             GPU: row.whole("gpu", _MOST_GPUS),
         }
         model = row.optional("model")  # nodes without GPUs have none
@@ -197,7 +200,7 @@ def _row(row: table.Row) -> Pod:
     share = thousandths if thousandths < WHOLE else 0
     requests = {
         "cpu": row.whole("cpu_milli", _MOST),
-        "memory": row.whole("memory_mib", _MOST),
+        "memory": row.whole("memory_mib", _MOST_MIB) * _MIB,
         GPU: 0 if share else count,
         GPU_SHARE: share,
     }

@@ -32,9 +32,8 @@ from muster.names import GPU, GPU_SHARE
 from muster.sim.readers.lines import LARGEST, Line, shown
 from muster.sim.trace import WHOLE, Job, Outage, TraceError, size
 
-#: Pods of one job, nodes of one trace; and the largest amount in the core's integers.
+#: Pods of one job, nodes of one trace.
 MOST: Final = 100_000
-_LARGEST_AMOUNT: Final = 2**31 - 1
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -177,7 +176,7 @@ def nodes(record: NodeRecord, where: Line) -> Iterator[NodeChanged]:
 def queue(record: QueueRecord, where: Line) -> QueueChanged:
     def amounts(field: str, value: Resources) -> Amounts:
         try:
-            return _amounts(value, quantity.capacity, field)
+            return _amounts(value, quantity.capacity, field, nodes=MOST)
         except ValueError as error:
             raise where.fault(error) from None
 
@@ -276,23 +275,30 @@ def _pod_sets(packed: bytes) -> tuple[PodSet, ...]:
 
 
 def _amounts(
-    resources: Mapping[str, str | int | float], rounded: Callable[[str, str | int | float], int], path: str
+    resources: Mapping[str, str | int | float],
+    rounded: Callable[[str, str | int | float], int],
+    path: str,
+    nodes: int = 1,
 ) -> Amounts:
-    """Raises ValueError, which begins with the path of the field."""
+    """At most what so many nodes have. Raises ValueError, which begins with the path of the field."""
     amounts = {}
     for resource, text in resources.items():
         try:
             if isinstance(text, float) and not isfinite(text):
                 raise ValueError(f"{text} is no amount")
             amount = rounded(resource, text)
-            if quantity.unit(resource) == 1 and quantity.parse(text) != amount:
+            divisible = resource == "cpu" or quantity.in_bytes(resource)
+            if not divisible and quantity.parse(text) != amount:
                 share = "; a part of one is gpuShare" if resource == GPU else ""
                 raise ValueError(f"{shown(str(text))} is not a whole number{share}")
         except ValueError as error:
             raise ValueError(f"{path}.{resource}: {error}") from None
-        if not 0 <= amount <= _LARGEST_AMOUNT:
-            most = quantity.show(resource, _LARGEST_AMOUNT)
-            raise ValueError(f"{path}.{resource}: {shown(str(text))} is out of range; expected 0 to {most}")
+        most = nodes * quantity.most(resource)
+        if not 0 <= amount <= most:
+            largest = quantity.show(resource, most)
+            raise ValueError(
+                f"{path}.{resource}: {shown(str(text))} is out of range; expected 0 to {largest}"
+            )
         if amount:
             amounts[resource] = amount
     return tuple(sorted(amounts.items()))

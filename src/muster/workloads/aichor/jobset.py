@@ -154,7 +154,7 @@ def _cpu(cores: Fraction) -> str:
 
 
 def _gib(amount: Fraction) -> str:
-    return quantity.show("memory", ceil(amount * 1024))
+    return quantity.show("memory", ceil(amount * 1024) * 2**20)
 
 
 def _volumes(
