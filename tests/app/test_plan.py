@@ -563,3 +563,36 @@ def test_pods_that_a_standing_group_has_no_room_or_quota_for_wait_with_a_reason(
     full = ask([pod("b", 1, group="g")], *standing, resource_quota("full", {"pods": "1"}))
     assert codes(full) == [("default/g", "QuotaExceeded")]
     assert codes(ask([pod("b", 1, group="g")], *standing)) == [("default/g", "place")]
+
+
+DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+STATIC = {"apiVersion": "v1", "kind": "Node", "name": "n-0", "uid": "n", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"ownerReferences": [DAEMON]},
+        {"ownerReferences": [STATIC], "annotations": {"kubernetes.io/config.mirror": "x"}},
+        {"annotations": {"kubernetes.io/config.mirror": "x"}},
+    ],
+    ids=["DaemonSet", "static pod", "mirror pod"],
+)
+def test_what_belongs_to_a_node_of_a_snapshot_is_no_victim(meta: Object) -> None:
+    agent, low = pod("agent", 2, node="n-0"), pod("low", 2, node="n-0")
+    agent["metadata"] |= meta
+    cluster = objects(node("n-0"), agent, low)
+    found = plan(objects(pod("high", 2, priority=10)), cluster, NOW)
+    assert found.decisions[0].victims == ["default/low"]
+    for gpus in (3, 4):
+        (decision, *_) = plan(objects(pod("high", gpus, priority=10)), cluster, NOW).decisions
+        assert (decision.outcome, decision.victims) == ("wait", [])
+
+
+def test_what_belongs_to_a_node_of_a_snapshot_keeps_no_domain_to_itself() -> None:
+    agent = pod("agent", 1, node="n-0")
+    agent["metadata"]["ownerReferences"] = [DAEMON]
+    alone = pod("alone", 1)
+    alone["metadata"]["annotations"] = {names.EXCLUSIVE: "NodeTopologyLayer"}
+    (decision,) = plan(objects(alone), objects(node("n-0"), agent), NOW).decisions
+    assert decision.assignments == {"default/alone": "n-0"}

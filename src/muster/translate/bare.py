@@ -12,7 +12,7 @@ from muster.translate import marks, network, quotas
 from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
-from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
+from muster.translate.pods import asked, labels_of, live, occupies, of_its_node, scheduling_gates
 from muster.translate.priority import chosen, may_preempt, priority
 from muster.translate.running import marked, pod_limit, run
 from muster.translate.world import World
@@ -61,6 +61,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         gate=gate,
         namespace=key.namespace,
         preempts=may_preempt(pod.spec, world),
+        preemptible=not of_its_node(pod),
         limit=pod_limit(pod),
     )
     return Group(

@@ -55,6 +55,7 @@ from muster.translate.demand import ours
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.reading import KINDS
+from muster.translate.pods import of_its_node
 from muster.translate.surroundings import claim_names, selects_namespaces
 from muster.translate.world import World
 
@@ -137,6 +138,8 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     meta = pod.metadata
     if not ours(pod.spec.scheduler_name, world):
         return None
+    if world.schedulers is None and pod.spec.node_name and of_its_node(pod):
+        return None  # where no pod says whose it is, these are another scheduler's
     for api_group, name in pod_groups(meta.labels, meta.annotations):
         return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
     alone = GroupKey(Dialect.POD, meta.namespace, meta.name)

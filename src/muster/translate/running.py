@@ -73,7 +73,7 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
     return replace(
         gang,
         gate=gate,
-        preemptible=said.preemptible is not False and not said.spared,
+        preemptible=gang.preemptible and said.preemptible is not False and not said.spared,
         min_run_time=said.min_run_time or 0.0,
         restart_cost=said.restart_cost or 0.0,
         checkpoint_every=said.checkpoint_every,
