@@ -596,3 +596,22 @@ def test_what_belongs_to_a_node_of_a_snapshot_keeps_no_domain_to_itself() -> Non
     alone["metadata"]["annotations"] = {names.EXCLUSIVE: "NodeTopologyLayer"}
     (decision,) = plan(objects(alone), objects(node("n-0"), agent), NOW).decisions
     assert decision.assignments == {"default/alone": "n-0"}
+
+
+def test_victims_are_looked_for_as_long_as_gangs_want_some() -> None:
+    names = [f"{i}" for i in range(6)]
+    low = [starting(pod(f"low-{i}", i + 1, node=f"n-{i}"), 60) for i in range(6)]
+    cluster = objects(*(node(f"n-{i}", i + 1) for i in range(6)), *low)
+    high = [pod(f"high-{i}", i + 1, priority=10) for i in range(6)]
+    found = plan(objects(*high), cluster, NOW)
+    assert {each.gang: each.victims for each in found.decisions[: found.proposed]} == {
+        f"default/high-{i}": [f"default/low-{i}"] for i in names
+    }
+
+
+def test_what_is_searched_for_in_a_later_cycle_is_told_in_the_order_of_turns() -> None:
+    low = [starting(pod(f"low-{i}", i + 1, node=f"n-{i}"), 60) for i in range(6)]
+    cluster = objects(*(node(f"n-{i}", i + 1) for i in range(6)), *low)
+    high = [pod(f"high-{i}", i + 1, priority=10 + i) for i in range(6)]
+    found = plan(objects(*high), cluster, NOW)
+    assert [each.gang for each in found.decisions[:6]] == [f"default/high-{i}" for i in (5, 4, 3, 2, 1, 0)]

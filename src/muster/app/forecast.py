@@ -5,7 +5,7 @@ estimate; one of which neither is known never does. After the ends of one time t
 it assigns is taken to run from then on. The scheduler is used up by it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from math import inf
@@ -19,6 +19,17 @@ from muster.core.scheduler import Scheduler
 
 #: Times of ends that are looked at.
 MOST_ENDS: Final = 1000
+#: Cycles at one time.
+CYCLES: Final = 100
+
+
+def cycles(core: Scheduler, now: float) -> Iterator[list[Decision]]:
+    """The decisions of each cycle at one time, until one changes nothing and leaves nothing to the next."""
+    for _ in range(CYCLES):
+        decisions = core.decide(now)
+        yield decisions
+        if not (core.behind or any(isinstance(decision, Assign | Evict) for decision in decisions)):
+            break
 
 
 def starts(
@@ -42,7 +53,7 @@ def starts(
             break
         for gang in [state.id for _, state in ending]:
             _end(core, gang, now)
-        decided = core.decide(now)
+        decided = [decision for cycle in cycles(core, now) for decision in cycle]
     return found
 
 

@@ -184,10 +184,15 @@ class Scheduler:
         state = self.gangs.get(gang)
         return None if state is None else self._explainer.asked(state, self._misfits.verdicts)
 
+    @property
+    def behind(self) -> bool:
+        """Something is left to the next cycle, which may start or evict gangs without any change."""
+        return self.fit.exact.behind or self.preemption.behind or self._misfits.company
+
     def wake_at(self) -> float | None:
         """When a hold or back-off ends, a promised time or a search's turn comes, or company has come."""
         times = [time for time in self.gangs.timed.values() if time != inf]
-        if self.fit.exact.behind or self.preemption.behind or self._misfits.company or self._explainer.behind:
+        if self.behind or self._explainer.behind:
             times.append(self._settlement.now + self.config.turn)
         times += [self.preemption.due, self.reservations.due_at]
         return None if (first := min(times)) == inf else first

@@ -15,7 +15,6 @@ clock is let run on (`forecast.py`): whose start comes later is delayed by what 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
 
 import msgspec
 
@@ -25,7 +24,7 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
-from muster.app.forecast import starts
+from muster.app.forecast import cycles, starts
 from muster.app.picture import Picture
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.proposal import propose
@@ -35,9 +34,6 @@ from muster.core.gang import GangId
 from muster.core.scheduler import Config, Scheduler
 from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
-
-#: Cycles in which exact searches that were put off have their turn.
-CYCLES: Final = 100
 
 
 @dataclass(slots=True)
@@ -75,8 +71,8 @@ def plan(
     as_it_is = picture.events(at)
     own, refusals = propose(picture, proposed, at, notes)
     core = _scheduler(Config(), [*as_it_is, *picture.events(at)])
-    decided = _decide(core, at)
-    found = Plan(*decisions(decided, core, picture.mirror.groups, own, refusals), at, notes=notes)
+    decided, served = _decide(core, at)
+    found = Plan(*decisions(decided, served, core, picture.mirror.groups, own, refusals), at, notes=notes)
     notes += _faults(picture.known.values(), core)
     if schedulers is not None:
         notes += _left_to_others(proposed, found, schedulers)
@@ -97,18 +93,19 @@ def _scheduler(config: Config, events: Iterable[Event]) -> Scheduler:
     return core
 
 
-def _decide(core: Scheduler, now: float) -> list[Decided]:
-    decisions = core.decide(now)
-    for _ in range(CYCLES):
-        if not core.fit.exact.behind:
-            break
-        decisions += core.decide(now)
-    return decisions
+def _decide(core: Scheduler, now: float) -> tuple[list[Decided], dict[GangId, None]]:
+    """All that is decided now, and the gangs that lacked something, in the order of their first turns."""
+    decided: list[Decided] = []
+    served: dict[GangId, None] = {}
+    for cycle in cycles(core, now):
+        decided += cycle
+        served |= dict.fromkeys(state.id for state in core.served)
+    return decided, served
 
 
 def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], core: Scheduler) -> None:
     """Says what is different from the cluster as it is; delays are told with the first gang that starts."""
-    decided = _decide(core, found.now)
+    decided, _ = _decide(core, found.now)
     told = Told(decided)
     found.before = {
         str(gang): outcome_of(told, gang, core.gangs[gang].explanation)

@@ -55,6 +55,7 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
 
 def decisions(
     decided: Sequence[Decided],
+    served: Iterable[GangId],
     core: Scheduler,
     groups: Mapping[GangId, Group],
     own: set[str],
@@ -63,8 +64,8 @@ def decisions(
     """Those of proposed gangs first, and how many these are."""
     told = Told(decided)
     states = core.gangs
-    served = [state.id for state in core.served if state.id in groups]
-    order = dict.fromkeys([*served, *sorted(groups)])  # those that lack nothing come last
+    # Gangs that lack nothing come last.
+    order = dict.fromkeys([*(gang for gang in served if gang in groups), *sorted(groups)])
     ours = {gang for gang in order if _is_of(groups[gang], own)}
     first, rest, asked = [], [], 0
     for gang, gate in refusals.items():
