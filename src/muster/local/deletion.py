@@ -13,6 +13,7 @@ from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.rules.container import LONGEST
 from muster.api.rules.pod import GRACE_PERIOD
 from muster.kube.client import Propagation
 from muster.local.metadata import time_text
@@ -73,7 +74,7 @@ def _grace(kind: AnyKind, obj: Object, options: DeleteOptions) -> int:
     period = options.grace_period
     if period is None:
         period = spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)
-    return 1 if period < 0 else int(period)
+    return 1 if period < 0 else min(int(period), LONGEST)
 
 
 def _name_policy(meta: Object, propagation: Propagation | None) -> None:

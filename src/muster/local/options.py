@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from muster.api.base import Struct
+from muster.api.rules.container import LONGEST
 from muster.kube.client import Propagation
 from muster.kube.errors import BadRequest
 from muster.local.deletion import DeleteOptions
@@ -32,7 +33,6 @@ _KNOWN: Final = {  # by method and whether the path names an object
 #: Unknown fields are accepted, and no warnings are sent.
 _VALIDATIONS: Final = ("", "Ignore", "Warn")
 _BOOLEANS: Final = {"": None, "true": True, "1": True, "false": False, "0": False}
-_LONGEST: Final = 2**31 - 1  # seconds of grace
 
 Query = Mapping[str, Sequence[str]]
 
@@ -66,8 +66,8 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
                 )
             policy = "Orphan" if self.orphan_dependents else "Background"
         grace, given = self.grace_period_seconds, self.preconditions or Preconditions()
-        if grace is not None and grace > _LONGEST:
-            raise BadRequest(f"gracePeriodSeconds: {grace}: must be at most {_LONGEST}")
+        if grace is not None and grace > LONGEST:
+            raise BadRequest(f"gracePeriodSeconds: {grace}: must be at most {LONGEST}")
         return DeleteOptions(given.uid or "", given.resource_version or "", grace, policy)
 
 

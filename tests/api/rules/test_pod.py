@@ -1,8 +1,10 @@
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from muster.api.rules.pod import default, validate, validate_spec
+
+IP: Final = {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
 def spec(**fields: Any) -> Any:
@@ -35,9 +37,7 @@ def test_what_is_given_stays() -> None:
     [
         spec(),
         container(resources={"limits": {"nvidia.com/gpu": 1, "cpu": "500m"}, "requests": {"cpu": 0.5}}),
-        container(
-            env=[{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {}}}, {"name": "c.d"}]
-        ),
+        container(env=[{"name": "A", "value": "1"}, {"name": "B", "valueFrom": IP}, {"name": "c.d"}]),
         spec(tolerations=[{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}]),
         spec(
             volumes=[{"name": "v"}],

@@ -485,6 +485,17 @@ async def test_a_deadline_of_a_pod_ends_it(cluster: Cluster) -> None:
         assert terminated(pod).exit_code == 143
 
 
+async def test_a_variable_that_no_process_can_have_is_an_error_of_the_start(cluster: Cluster) -> None:
+    async with cluster.running():
+        await cluster.client.create(CONFIG_MAP, "default", {"metadata": {"name": "c"}, "data": {"k": "a\0"}})
+        source = {"configMapKeyRef": {"name": "c", "key": "k"}}
+        container = {"env": [{"name": "A", "valueFrom": source}]}
+        await cluster.submit("nul", ["true"], container=container)
+        pod = await cluster.ended("nul")
+        assert terminated(pod).reason == "StartError"
+        assert "null byte" in terminated(pod).message
+
+
 async def test_probes(cluster: Cluster) -> None:
     probe = {"exec": {"command": ["test", "-e", "ok"]}, "periodSeconds": 1, "timeoutSeconds": 5}
     async with cluster.running():

@@ -76,6 +76,10 @@ def test_value_from(source: dict[str, object], expected: str | None) -> None:
         ({"secretKeyRef": {"name": "sec", "key": "none"}}, "'sec' has no key 'none'"),
         ({"fieldRef": {"fieldPath": "spec.colour"}}, "fieldRef 'spec.colour' is not offered"),
         ({"resourceFieldRef": {"resource": "cpu"}}, "write limits.cpu"),
+        (
+            {"resourceFieldRef": {"containerName": "none", "resource": "limits.cpu"}},
+            "the pod has no container 'none'",
+        ),
     ],
 )
 def test_what_is_missing_is_named(source: dict[str, object], message: str) -> None:

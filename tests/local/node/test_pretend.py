@@ -33,7 +33,11 @@ def test_the_annotation(text: str, expected: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["run", "run=long", "walk=3s", "exit=one", "run=-1x", "at=noon", "at=2030-01-01"]
+    "text",
+    [
+        *("run", "run=long", "walk=3s", "exit=one", "run=-1x", "at=noon", "at=2030-01-01"),
+        *("run=1e300", "run=inf", "run=nan", "run=-1", "exit=256", "exit=-1", "exit=" + "9" * 30),
+    ],
 )
 def test_what_the_annotation_cannot_say(text: str) -> None:
     with pytest.raises(ValueError, match='write "run=30s,exit=1"'):

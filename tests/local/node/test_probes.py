@@ -17,7 +17,7 @@ from tests.local.node.conftest import Cluster
 PYTHON: Final = sys.executable
 #: Four processes, each of which forks and ends without pause; they end by themselves after 60 s.
 FORKING: Final = """
-import os, time
+import os, sys, time
 end = time.monotonic() + 60
 for _ in range(4):
     if not os.fork():
@@ -25,6 +25,7 @@ for _ in range(4):
 else:
     time.sleep(60)
     os._exit(0)
+open(sys.argv[1], "w").close()
 while time.monotonic() < end:
     if os.fork():
         os._exit(0)
@@ -75,7 +76,7 @@ async def test_a_probe_that_prints_much_is_judged_by_its_exit(cluster: Cluster) 
         await cluster.submit("loud", ["sleep", "1000"], container=container)
         (cluster.root / "ok").touch()
         await cluster.until("loud", lambda pod: is_true(pod.status.conditions, "Ready"))
-        await cluster.client.delete(POD, "default", "loud", grace_period=0)
+        await cluster.client.delete(POD, "default", "loud", grace_period=1)
         await cluster.gone("loud")
 
 
@@ -101,7 +102,7 @@ async def test_a_probe_beyond_its_time_leaves_nothing(cluster: Cluster, script: 
         probing = [pid for pid in with_mark(directory) if marks.variable(pid).endswith("/readiness")]
         asleep = [pid for pid in probing if name(pid) == "sleep"]
         assert len(asleep) <= script.count("sleep"), "those of one probe"
-        await cluster.client.delete(POD, "default", "slow", grace_period=0)
+        await cluster.client.delete(POD, "default", "slow", grace_period=1)
         await cluster.gone("slow")
     assert with_mark(directory) == []
 
@@ -113,7 +114,7 @@ async def test_a_probe_that_leaves_a_process_succeeds_and_that_ends_with_the_con
         pod = await cluster.submit("daemon", ["sleep", "1000"], container=readiness("setsid sleep 1000 &"))
         await cluster.until("daemon", lambda pod: is_true(pod.status.conditions, "Ready"))
         directory = cluster.root / "node" / "pods" / pod.metadata.uid
-        await cluster.client.delete(POD, "default", "daemon", grace_period=0)
+        await cluster.client.delete(POD, "default", "daemon", grace_period=1)
         await cluster.gone("daemon")
     assert with_mark(directory) == []
 
@@ -122,13 +123,32 @@ async def test_processes_that_fork_and_end_without_pause_end_with_their_containe
     files = Files(tmp_path)
     os.mkfifo(files.output)
     reader = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK)
-    process = processes.start([PYTHON, "-c", FORKING], {"PATH": os.environ["PATH"]}, files, namespaces=False)
+    process = processes.start(
+        [PYTHON, "-c", FORKING, str(tmp_path / "began")],
+        {"PATH": os.environ["PATH"]},
+        files,
+        namespaces=False,
+    )
     try:
         async with asyncio.timeout(20):
-            while len(with_mark(tmp_path)) < 2:  # noqa: ASYNC110  # forks send no events
+            while not (tmp_path / "began").exists():  # noqa: ASYNC110  # nor do forks
                 await asyncio.sleep(0.01)
     finally:
         async with asyncio.timeout(20):
             await process.kill()
         os.close(reader)
     assert with_mark(tmp_path) == []
+
+
+async def test_a_pod_that_is_gone_has_left_no_process(cluster: Cluster) -> None:
+    many = "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i + 1)); done"
+    script = f"trap '' TERM; {many}; touch full; exec sleep 1000"
+    async with cluster.running():
+        pod = await cluster.submit("many", ["sh", "-c", script], container={"workingDir": str(cluster.root)})
+        directory = cluster.root / "node" / "pods" / pod.metadata.uid
+        async with asyncio.timeout(20):
+            while not (cluster.root / "full").exists():  # noqa: ASYNC110  # no event tells
+                await asyncio.sleep(0.01)
+        await cluster.client.delete(POD, "default", "many", grace_period=1)
+        await cluster.gone("many")
+        assert with_mark(directory) == []

@@ -1,6 +1,6 @@
 """The phase of a pod, by table."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -15,7 +15,7 @@ from muster.api.core_v1 import (
     Terminated,
     Waiting,
 )
-from muster.local.node.status import Observed, Verdict, document, phase
+from muster.local.node.status import Observed, Verdict, deadline, document, phase
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -107,3 +107,13 @@ def test_what_the_official_client_needs_is_written_even_if_zero() -> None:
     assert status["imageID"] == ""
     assert status["state"]["terminated"]["exitCode"] == 0
     assert status["state"]["running"] is None
+
+
+def test_a_deadline_beyond_all_times_is_none() -> None:
+    def limited(seconds: int | None) -> Pod:
+        return Pod(spec=PodSpec(active_deadline_seconds=seconds))
+
+    begun = datetime(2026, 3, 1, tzinfo=UTC)
+    assert deadline(limited(5), begun) == begun + timedelta(seconds=5)
+    assert deadline(limited(None), begun) is None
+    assert deadline(limited(10**15), begun) is None

@@ -5,12 +5,13 @@ not required here: the embedded cluster runs processes in the caller's environme
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from muster.api.base import Object
 from muster.api.fields import FieldError, Path
-from muster.api.rules import resources
+from muster.api.rules import container, resources, volumes
 from muster.api.rules.metadata import label, labels, shown
+from muster.api.rules.sources import unsupported
 
 GRACE_PERIOD: Final = 30  # seconds
 _TIMES: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute", "")
@@ -32,8 +33,9 @@ def default_spec(spec: Object) -> Object:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", GRACE_PERIOD)
-    for container in _containers(spec):
-        stated = container.get("resources") or {}
+    volumes.default(spec.get("volumes") or [])
+    for each in _containers(spec):
+        stated = each.get("resources") or {}
         limits = stated.get("limits")
         if isinstance(limits, dict):
             stated["requests"] = {**limits, **(stated.get("requests") or {})}
@@ -54,31 +56,28 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
     if spec.get("restartPolicy", "Always") not in ("Always", "OnFailure", "Never"):
         errors.append(
             FieldError(
-                (*path, "restartPolicy"), _supported(spec["restartPolicy"], "Always", "OnFailure", "Never")
+                (*path, "restartPolicy"), unsupported(spec["restartPolicy"], ("Always", "OnFailure", "Never"))
             )
         )
     for field, least in (("terminationGracePeriodSeconds", 0), ("activeDeadlineSeconds", 1)):
         value = spec.get(field)
-        if value is not None and value < least:
-            errors.append(
-                FieldError(
-                    (*path, field), f"Invalid value: {value}: must be greater than or equal to {least}"
-                )
-            )
+        if value is not None and not least <= value <= container.LONGEST:
+            told = f"Invalid value: {value}: must be between {least} and {container.LONGEST}, inclusive"
+            errors.append(FieldError((*path, field), told))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += label(spec[field], (*path, field))
     errors += labels(spec.get("nodeSelector") or {}, (*path, "nodeSelector"))
-    volumes, more = _volumes(spec.get("volumes") or [], (*path, "volumes"))
+    names, more = volumes.validate(spec.get("volumes") or [], (*path, "volumes"))
     errors += more
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
-        for position, container in enumerate(spec.get(field) or []):
+        for position, each in enumerate(spec.get(field) or []):
             at = (*path, field, position)
-            errors += _container(container, at, volumes)
-            if container["name"] in seen:
-                errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(container['name'])}"))
-            seen.add(container["name"])
+            errors += container.validate(each, at, names)
+            if each["name"] in seen:
+                errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(each['name'])}"))
+            seen.add(each["name"])
     for position, toleration in enumerate(spec.get("tolerations") or []):
         errors += _toleration(toleration, (*path, "tolerations", position))
     errors += resources.of_pod(spec.get("resources") or {}, (*path, "resources"))
@@ -88,70 +87,22 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
 
 def _containers(spec: Object) -> Iterable[Object]:
     for field in ("initContainers", "containers"):
-        for container in spec.get(field) or []:
-            if isinstance(container, dict):
-                yield container
-
-
-def _volumes(volumes: list[Object], path: Path) -> tuple[set[str], list[FieldError]]:
-    names: set[str] = set()
-    errors: list[FieldError] = []
-    for position, volume in enumerate(volumes):
-        name = str(volume.get("name") or "")
-        errors += label(name, (*path, position, "name"))
-        if name in names:
-            errors.append(FieldError((*path, position, "name"), f"Duplicate value: {shown(name)}"))
-        names.add(name)
-    return names, errors
-
-
-def _container(container: Object, path: Path, volumes: set[str]) -> list[FieldError]:
-    errors = label(container["name"], (*path, "name"))
-    for position, variable in enumerate(container.get("env") or []):
-        name = variable.get("name")
-        if not isinstance(name, str) or not name or "=" in name:
-            errors.append(
-                FieldError((*path, "env", position, "name"), "Invalid value: a name without '=' is required")
-            )
-        elif not isinstance(variable.get("value", ""), str | None):
-            errors.append(
-                FieldError(
-                    (*path, "env", position, "value"),
-                    f'Invalid value: must be a string; write "{variable["value"]}" in quotes',
-                )
-            )
-        if variable.get("value") and variable.get("valueFrom"):
-            errors.append(
-                FieldError(
-                    (*path, "env", position, "valueFrom"),
-                    "Invalid value: may not be specified when `value` is not empty",
-                )
-            )
-    for position, mount in enumerate(container.get("volumeMounts") or []):
-        at = (*path, "volumeMounts", position)
-        name = str(mount.get("name") or "")
-        if name not in volumes:
-            errors.append(FieldError((*at, "name"), f"Not found: {shown(name)}"))
-        if not mount.get("mountPath"):
-            errors.append(FieldError((*at, "mountPath"), "Required value"))
-    return errors + resources.of_container(container.get("resources") or {}, (*path, "resources"))
+        for each in spec.get(field) or []:
+            if isinstance(each, dict):
+                yield each
 
 
 def _toleration(toleration: Object, path: Path) -> list[FieldError]:
     operator = toleration.get("operator") or "Equal"
     if operator not in ("Equal", "Exists"):
-        return [FieldError((*path, "operator"), _supported(operator, "Equal", "Exists"))]
+        return [FieldError((*path, "operator"), unsupported(operator, ("Equal", "Exists")))]
     if operator == "Exists" and toleration.get("value"):
         return [FieldError((*path, "value"), "Invalid value: must be empty when `operator` is 'Exists'")]
     if not toleration.get("key") and operator != "Exists":
         return [FieldError((*path, "operator"), "Invalid value: must be Exists when `key` is empty")]
     if (toleration.get("effect") or "") not in _TIMES:
-        return [FieldError((*path, "effect"), _supported(toleration["effect"], *_TIMES[:3]))]
+        return [FieldError((*path, "effect"), unsupported(toleration["effect"], _TIMES[:3]))]
     return []
-
-
-def _supported(value: Any, *values: str) -> str:  # Any: from JSON
-    return f"Unsupported value: {shown(str(value))}: supported values: " + ", ".join(f'"{v}"' for v in values)
 
 
 def _changes(new: Object, old: Object) -> list[FieldError]:
@@ -193,7 +144,6 @@ def _fixed(spec: Object) -> Object:
     for field in ("containers", "initContainers"):
         if field in fixed:
             fixed[field] = [
-                {key: value for key, value in container.items() if key != "image"}
-                for container in fixed[field] or []
+                {key: value for key, value in each.items() if key != "image"} for each in fixed[field] or []
             ]
     return fixed

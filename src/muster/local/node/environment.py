@@ -178,7 +178,10 @@ def resource(pod: Pod, container: Container, reference: Object, allocatable: Map
     """What a resourceFieldRef stands for, rounded up to its divisor."""
     named = reference.get("containerName")
     if named:
-        container = next((c for c in pod.spec.containers if c.name == named), container)
+        found = [c for c in (*pod.spec.containers, *pod.spec.init_containers) if c.name == named]
+        if not found:
+            raise Unavailable(f"resourceFieldRef: the pod has no container {named!r}")
+        container = found[0]
     kind, _, what = str(reference.get("resource", "")).partition(".")
     amounts = {"limits": container.resources.limits, "requests": container.resources.requests}.get(kind)
     if amounts is None:

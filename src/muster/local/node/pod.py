@@ -18,7 +18,7 @@ import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,10 +186,10 @@ class PodWorker:
             living.result()
 
     async def _watch_deadline(self) -> None:
-        seconds = self.pod.spec.active_deadline_seconds
-        if seconds is None:
+        deadline = status.deadline(self.pod, self._begun)
+        if deadline is None:
             return
-        left = self._begun + timedelta(seconds=seconds) - self._place.clock.now()
+        left = deadline - self._place.clock.now()
         await self._place.clock.sleep(max(0.0, left.total_seconds()))
         self._verdict = TOO_LONG
         self._ending.set()
@@ -333,7 +333,11 @@ class PodWorker:
             writer = self._writer(container, files)
             command = place.isolation.command(setup, files, place.gate, argv)
             process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
-        except (OSError, Unavailable) as error:
+        except (
+            OSError,
+            ValueError,
+            Unavailable,
+        ) as error:  # ValueError: a NUL, from a config map for instance
             if writer is not None:
                 writer.close()
             shutil.rmtree(files.directory, ignore_errors=True)

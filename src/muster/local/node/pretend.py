@@ -34,6 +34,8 @@ _KILLED: Final = 137
 _LOST: Final = Verdict("NodeLost", "Its node is not there any more", failed=True, spared=True)
 _RETRY: Final = (0.1, 10.0)
 _RIGHT: Final = 'write "run=30s,exit=1", or "at=2026-03-01T12:00:00Z,exit=1"'
+_LONGEST: Final = 2**31  # seconds
+_LAST_CODE: Final = 255
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -61,7 +63,10 @@ def play(annotations: Mapping[str, str]) -> Play:
     try:
         run = _seconds(values["run"]) if "run" in values else None
         at = _time(values["at"]) if "at" in values else None
-        return Play(run, int(values.get("exit", 0)), at)
+        code = int(values.get("exit", 0))
+        if not 0 <= code <= _LAST_CODE or (run is not None and not 0 <= run <= _LONGEST):
+            raise ValueError("no process ends so")
+        return Play(run, code, at)
     except ValueError:
         raise ValueError(f"{names.PRETEND}: {text!r}: {_RIGHT}") from None
 
@@ -185,8 +190,7 @@ class Pretence:
             return status.document(pod, containers, now, now, verdict)
         begun = pod.status.start_time or now
         ends, code = part.end(begun), part.exit
-        seconds = pod.spec.active_deadline_seconds
-        deadline = begun + timedelta(seconds=seconds) if seconds is not None else None
+        deadline = status.deadline(pod, begun)
         overdue = deadline is not None and (ends is None or deadline < ends)
         if overdue:
             ends, code = deadline, _KILLED

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 #: Rounds of finding and killing processes that fork while they are being killed: some 10 s at least.
 _ROUNDS: Final = 250
 _POLL_SECONDS: Final = 0.02
+_HANGING_SECONDS: Final = 10.0
 
 
 class Process:
@@ -77,10 +78,11 @@ class Process:
         if self.running:
             init = self.init() if self._namespaces else None
             if init is not None:
-                _kill_child(init, self.pid)
+                await _end_namespace(init, self.pid)
             elif os.getpgid(self.pid) == self.pid:  # at one blow: between two looks a fork bomb moves on
                 os.killpg(self.pid, signal.SIGKILL)
-            signal_pidfd(self._pidfd, signal.SIGKILL)
+            if self.running:
+                signal_pidfd(self._pidfd, signal.SIGKILL)
             await self.wait()
         if not self._namespaces:
             await end_marked(str(self.files.directory))
@@ -91,7 +93,7 @@ class Process:
         command = next(iter(_children(init)), None) if init is not None else None
         if init is None or command is None:
             return False
-        return _kill_child(command, init, number)
+        return _signal_child(command, init, number)
 
     def release(self) -> None:
         """Leaves the process alone: muster ends, the process goes on."""
@@ -198,7 +200,29 @@ def signal_pidfd(pidfd: int, number: int) -> None:
         signal.pidfd_send_signal(pidfd, number)
 
 
-def _kill_child(pid: int, parent: int, number: int = signal.SIGKILL) -> bool:
+async def _end_namespace(init: int, parent: int) -> None:
+    """Kills the first process of a PID namespace, if it still is a child of `parent`.
+
+    It ends after all others of the namespace; the wrapper outside of it may be gone before.
+    """
+    try:
+        pidfd = os.pidfd_open(init)
+    except OSError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        if _parent(init) == parent:
+            loop.add_reader(pidfd, ended.set)
+            signal_pidfd(pidfd, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):  # what hangs in the kernel ends when that lets it go
+                async with asyncio.timeout(_HANGING_SECONDS):
+                    await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _signal_child(pid: int, parent: int, number: int) -> bool:
     """Signals `pid` if it still is a child of `parent`."""
     try:
         pidfd = os.pidfd_open(pid)

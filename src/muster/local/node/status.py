@@ -5,7 +5,7 @@ Source: kubernetes pkg/kubelet/kubelet_pods.go (getPhase) and pkg/kubelet/status
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -55,6 +55,16 @@ class Verdict:
 TOO_LONG: Final = Verdict(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline", failed=True
 )
+
+
+#: Seconds beyond which a deadline is none, lest a time overflow.
+_NEVER: Final = 2**31
+
+
+def deadline(pod: Pod, begun: datetime) -> datetime | None:
+    """When the pod has to end."""
+    seconds = pod.spec.active_deadline_seconds
+    return None if seconds is None or seconds >= _NEVER else begun + timedelta(seconds=seconds)
 
 
 def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()) -> str:

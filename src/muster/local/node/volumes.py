@@ -57,6 +57,8 @@ def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, s
     result = []
     for mount in container.volume_mounts:
         name, target = mount["name"], mount["mountPath"]
+        if not os.path.isabs(target):
+            raise Unavailable(f"volumeMount {target}: write an absolute path")
         if name not in sources:
             raise Unavailable(f"volumeMount {target}: the pod has no volume {name!r}")
         source = sources[name]
@@ -118,8 +120,11 @@ def _below(source: Path, sub_path: str, target: str) -> Path:
     if os.path.isabs(sub_path) or ".." in Path(sub_path).parts:
         raise Unavailable(f"volumeMount {target}: subPath {sub_path!r} must stay within the volume")
     path = source / sub_path
-    if not path.exists():
-        path.mkdir(parents=True)
+    try:
+        if not path.exists():
+            path.mkdir(parents=True)
+    except OSError as error:
+        raise Unavailable(f"volumeMount {target}: {error}") from None
     return path
 
 
@@ -134,6 +139,8 @@ _HOST_PATH_TYPES: Final = {
 
 def _host_path(name: str, source: Object) -> Path:
     path, kind = Path(source["path"]), source.get("type", "")
+    if not path.is_absolute():
+        raise Unavailable(f"volume {name}: hostPath {path}: write an absolute path")
     if kind == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True)
         kind = "Directory"
@@ -174,8 +181,8 @@ def _entries(pod: Pod, name: str, volume: Object, lookup: Lookup) -> Files:
         files: Files = {}
         mode = volume["projected"].get("defaultMode", 0o644)
         for part in volume["projected"].get("sources", []):
-            kind, source = next(iter(part.items()))
-            files |= _source(pod, name, kind, source, mode, lookup)
+            for kind, source in part.items():
+                files |= _source(pod, name, kind, source, mode, lookup)
         return files
     kinds = ", ".join(key for key in volume if key != "name") or "nothing"
     raise Unavailable(
@@ -186,7 +193,9 @@ def _entries(pod: Pod, name: str, volume: Object, lookup: Lookup) -> Files:
 
 def _source(pod: Pod, name: str, kind: str, source: Object, mode: int, lookup: Lookup) -> Files:
     if kind == "downwardAPI":
-        return {item["path"]: (_downward(pod, item), item.get("mode", mode)) for item in source["items"]}
+        return {
+            item["path"]: (_downward(pod, item), item.get("mode", mode)) for item in source.get("items", ())
+        }
     if kind == "configMap":
         object_name, found = source.get("name", ""), config_map_entries(lookup, source.get("name", ""))
     elif kind == "secret":
@@ -214,8 +223,7 @@ def _downward(pod: Pod, item: Object) -> bytes:
     if "fieldRef" in item:
         return field(pod, item["fieldRef"]["fieldPath"]).encode()
     reference = item["resourceFieldRef"]
-    container = next(c for c in pod.spec.containers if c.name == reference.get("containerName", c.name))
-    return resource(pod, container, reference, {}).encode()
+    return resource(pod, pod.spec.containers[0], reference, {}).encode()
 
 
 def _files(directory: Path, files: Files) -> Path:
@@ -229,5 +237,5 @@ def _files(directory: Path, files: Files) -> Path:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(content)
-        path.chmod(mode)
+        path.chmod(mode & 0o777)
     return directory
