@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -557,11 +558,20 @@ async def test_what_a_container_did_while_muster_was_away_is_not_lost(cluster: C
         pod = await cluster.submit("alone", ["sh", "-c", script])
         await _says(cluster, "alone", "before")
     release.touch()
-    exit_file = cluster.root / "node/pods" / pod.metadata.uid / "main/0/exit"
-    await _exists(exit_file)
+    async with asyncio.timeout(PATIENCE):
+        while marked_processes(cluster.root):  # noqa: ASYNC110  # a wrapper waits for no muster
+            await asyncio.sleep(0.02)
+    files = cluster.root / "node/pods" / pod.metadata.uid / "main/0"
+    for name, ago in (("started", 200), ("exit", 100)):
+        os.utime(files / name, (time.time() - ago,) * 2)
     async with cluster.running():
         pod = await cluster.ended("alone")
-        assert terminated(pod).exit_code == 5
+        state = terminated(pod)
+        assert state.exit_code == 5
+        assert state.started_at is not None
+        assert state.finished_at is not None
+        assert (state.finished_at - state.started_at).total_seconds() == pytest.approx(100, abs=2)
+        assert datetime.now(UTC) - state.finished_at >= timedelta(seconds=99)
         assert await cluster.output("alone") == "before\nafter\n"
 
 

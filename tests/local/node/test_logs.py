@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from muster.local.node import logs as module
+from muster.local.node.isolation import Files
 from muster.local.node.logs import Logs, LogWriter
 
 
@@ -18,9 +19,10 @@ def logs(tmp_path: Path) -> Logs:
 
 def begin(logs: Logs, tmp_path: Path, restart: int = 0) -> tuple[LogWriter, int]:
     """A writer, and the end that a container would write to."""
-    fifo = tmp_path / f"fifo-{restart}"
-    writer = logs.writer("ns", "pod", "uid", "main", restart, fifo)
-    return writer, os.open(fifo, os.O_WRONLY)
+    files = Files(tmp_path / str(restart))
+    files.directory.mkdir()
+    writer = logs.writer("ns", "pod", "uid", "main", restart, files)
+    return writer, os.open(files.output, os.O_WRONLY)
 
 
 async def read(logs: Logs, *, follow: bool = False, tail: int | None = None, previous: bool = False) -> bytes:

@@ -11,6 +11,7 @@ same directory goes on with them. `shutdown` ends them and says so in the pods' 
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import resource
@@ -50,6 +51,9 @@ log = logging.getLogger(__name__)
 #: Label of a node: how it runs pods.
 RUNTIME: Final = f"{DOMAIN}/runtime"
 PRUNE_SECONDS: Final = 600.0
+#: how often the lock is tried for, and how long it is waited for in between
+LOCK_TRIES: Final = 100
+LOCK_SECONDS: Final = 0.02
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FILES: Final = 65_536  # what the agent wants to be able to open: three per container
 
@@ -102,7 +106,7 @@ class NodeAgent:
         self._workers: dict[str, Attendant] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
-        #: the gate, and outputs that must not be lost before their worker reads them
+        #: the lock, and outputs that must not be lost before their worker reads them
         self._held: list[int] = []
         self._shared: set[str] = set()  # `namespace/name` of JobSets with a shared volume
         #: set once nodes are written and what an earlier agent left is taken over
@@ -283,7 +287,7 @@ class NodeAgent:
         for directory in self._wrappers:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(Files(directory).output, _READ))
-        self._held.append(_open_gate(self._place.gate))
+        self._held.append(await _locked(self._place.lock))
         nodes = {node.metadata.name for node in (await self._client.list(NODE)).items}
         self._pretence.lost = {pod.spec.node_name for pod in self._pods.items.values()} - nodes - {""}
         self._live = True
@@ -337,11 +341,16 @@ def _jobset_of(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.labels.get(JOBSET_NAME, '')}"
 
 
-def _open_gate(path: Path) -> int:
-    """The FIFO that wrappers wait at while there is no muster."""
-    with contextlib.suppress(FileExistsError):
-        os.mkfifo(path, 0o600)
-    return os.open(path, _READ)
+async def _locked(path: Path) -> int:
+    """The lock of an agent that takes output; a wrapper that keeps its own meanwhile has it for a moment."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            await asyncio.sleep(LOCK_SECONDS)
+    return descriptor  # without the lock output is kept in files, and found there
 
 
 def _raise_open_files() -> int:

@@ -14,8 +14,8 @@ The wrapper is a shell script that stays as the parent of the command:
 1. sets up the namespaces' inside (hostname, hosts file, volumes); what fails is left in `error`;
 2. runs the command and writes its exit code to `exit`, so that a muster that was killed and started
    again learns it;
-3. opens the gate, a FIFO that a live muster holds open for reading: a container that ends while there is
-   no muster waits there, and its last output with it.
+3. keeps the last output in a file if no muster is there to take it: what is in a FIFO goes with the last
+   process that holds it open. A live muster holds the lock that tells.
 
 With a PID namespace the wrapper is process 1 of it: when it ends, the kernel ends all others. Unlike in a
 container engine the command itself is not process 1, so a signal that it does not handle ends it.
@@ -93,6 +93,11 @@ class Files(msgspec.Struct, frozen=True):
         """The FIFO that is the command's stdout and stderr."""
         return self.directory / "output"
 
+    @property
+    def rest(self) -> Path:
+        """What was still in the FIFO when the command ended while there was no muster."""
+        return self.directory / "rest"
+
 
 @dataclass(frozen=True)
 class Isolation:
@@ -114,9 +119,9 @@ class Isolation:
             f"{_remedy()}"
         )
 
-    def command(self, setup: Setup, files: Files, gate: Path, argv: Sequence[str]) -> list[str]:
+    def command(self, setup: Setup, files: Files, lock: Path, argv: Sequence[str]) -> list[str]:
         """The command line of the wrapper around `argv`."""
-        script = _script(setup, files, gate, self)
+        script = _script(setup, files, lock, self)
         if not self.namespaces:
             return [_SHELL, "-c", script, WRAPPER, *argv]
         flags = ["--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -155,15 +160,14 @@ def detect(environ: dict[str, str] | None = None) -> Isolation:
 def _try(candidate: Isolation) -> str:
     """Runs one container to the end; "" if all of it worked, else what did not."""
     with tempfile.TemporaryDirectory(prefix="muster-trial-") as directory:
-        files, gate = Files(Path(directory)), Path(directory, "gate")
+        files, lock = Files(Path(directory)), Path(directory, "lock")
         hosts = Path(directory, "hosts")
         hosts.write_text("127.0.0.1 localhost\n")
         setup = Setup("trial", "/", [Bind(str(hosts), "/etc/hosts")])
-        gate.touch()
         argv = ["sh", "-c", 'test "$(hostname)" = trial && test $$ -lt 100']
         try:
             done = subprocess.run(
-                candidate.command(setup, files, gate, argv),
+                candidate.command(setup, files, lock, argv),
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
                 timeout=_TRIAL_SECONDS,
@@ -186,7 +190,7 @@ def _remedy() -> str:
     return "See docs/running-pods.md for how to lift it."
 
 
-def _script(setup: Setup, files: Files, gate: Path, isolation: Isolation) -> str:
+def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str:
     """The wrapper. Redirections are on `true`, not `:`, whose failure would end the shell (full disk)."""
     q = shlex.quote
     steps = [f"cd {q(setup.working_dir)}"]
@@ -199,6 +203,7 @@ def _script(setup: Setup, files: Files, gate: Path, isolation: Isolation) -> str
             run = f'{shutil.which("setpriv")} --ambient-caps=-all --inh-caps=-all -- "$@" 9<&-'
     if setup.open_files:
         steps.append(f"ulimit -S -n {setup.open_files}")
+    keep = f"dd if={q(str(files.output))} of={q(str(files.rest))} bs=64k iflag=nonblock"
     return "\n".join(
         [
             head,
@@ -209,7 +214,7 @@ def _script(setup: Setup, files: Files, gate: Path, isolation: Isolation) -> str
             run,
             "code=$?",
             f"echo $code >{q(str(files.exit))}",
-            f"true >{q(str(gate))}",
+            f"PATH={_SYSTEM_PATH} flock -ns {q(str(lock))} {keep} 2>/dev/null",
             "exit $code",
         ]
     )

@@ -5,7 +5,7 @@ what a file opened by the container itself cannot give: a full disk loses output
 instead of failing the program's `write`, and logs leave room on it for the store; the bound holds exactly,
 however fast a program writes; followers are woken instead of polling. The container's wrapper holds the
 FIFO open for reading too, so while muster is down a program that writes more than the pipe holds waits, and
-goes on when muster is back.
+goes on when muster is back. What a program that ends meanwhile has left in the pipe, its wrapper keeps.
 
 Files: `<root>/logs/<namespace>_<pod>_<uid>/<container>/<restart>.log`, the newest; when it is full it becomes
 `.log.1`, `.log.1` becomes `.log.2`, and so on up to `KEEP`. They outlive the pod, until `prune`.
@@ -18,7 +18,10 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+if TYPE_CHECKING:
+    from muster.local.node.isolation import Files
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +43,12 @@ _ENDED: Final = "ended"  # a file in a pod's directory
 class LogWriter:
     """Empties one FIFO into one log as long as `close` is not called."""
 
-    def __init__(self, fifo: Path, target: Path, on_write: Callable[[], None]) -> None:
+    def __init__(self, files: "Files", target: Path, on_write: Callable[[], None]) -> None:
         """Creates the FIFO if need be, and opens it. Raises OSError."""
-        if not fifo.exists():
-            os.mkfifo(fifo, 0o600)
-        self._target, self._on_write = target, on_write
-        self._fifo = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not files.output.exists():
+            os.mkfifo(files.output, 0o600)
+        self._rest, self._target, self._on_write = files.rest, target, on_write
+        self._fifo = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._file = -1
         self._size = 0
         self._lost = 0
@@ -54,9 +57,12 @@ class LogWriter:
         self._loop.add_reader(self._fifo, self._read)
 
     def close(self) -> None:
-        """Takes what is still in the FIFO and closes both ends."""
+        """Takes what is still in the FIFO, or was kept of it, and closes both ends."""
         while self._read():
             pass
+        with contextlib.suppress(OSError):
+            self._write(self._rest.read_bytes()[:CHUNK])
+            self._rest.unlink()
         self._loop.remove_reader(self._fifo)
         os.close(self._fifo)
         if self._lost and self._file >= 0:  # for these few bytes the reserve is there, too
@@ -142,10 +148,10 @@ class Logs:
         self._gone: set[Path] = set()  # pods that ended while they were followed
 
     def writer(
-        self, namespace: str, pod: str, uid: str, container: str, restart: int, fifo: Path
+        self, namespace: str, pod: str, uid: str, container: str, restart: int, files: "Files"
     ) -> LogWriter:
         directory = self._of(namespace, pod, uid) / container
-        return LogWriter(fifo, directory / f"{restart}.log", lambda: self._wake(directory))
+        return LogWriter(files, directory / f"{restart}.log", lambda: self._wake(directory))
 
     def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
         """No container of it will start any more: followers end."""

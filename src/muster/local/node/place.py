@@ -45,8 +45,9 @@ class Place:
     turnstile: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def gate(self) -> Path:
-        return self.root / "gate"
+    def lock(self) -> Path:
+        """Held by the agent for as long as it takes the output of containers."""
+        return self.root / "lock"
 
     @property
     def stage(self) -> Path:

@@ -297,7 +297,7 @@ class PodWorker:
         if files.output.exists():
             self._writer(container, files).close()  # takes the last output, which the agent has held for us
         code = processes.recorded_exit(files)
-        begun, now = _time_of(files.started), _time_of(files.exit) or self._place.clock.now()
+        begun, now = _time_of(files.started), self._ended_at(files)
         if code is None:
             message = "the container was gone when muster came back; its exit code is unknown"
             container.state = status.ended(LOST, "ContainerStatusUnknown", message, begun, now)
@@ -306,6 +306,11 @@ class PodWorker:
             container.state = status.ended(code, reason, "", begun, now)
         container.ready = container.started = False
         self._report()
+
+    def _ended_at(self, files: Files) -> datetime:
+        """When the wrapper wrote down how its command ended, which may be long before muster learns it."""
+        now = self._place.clock.now()
+        return min(now, _time_of(files.exit) or now)
 
     def _try_start(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
         """Starts the container; None if it cannot be started, which is then its state. Raises Unavailable."""
@@ -331,7 +336,7 @@ class PodWorker:
                 place.links.hold(pod.metadata.uid, wanted)
             files.directory.mkdir(parents=True)
             writer = self._writer(container, files)
-            command = place.isolation.command(setup, files, place.gate, argv)
+            command = place.isolation.command(setup, files, place.lock, argv)
             process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
         except (
             OSError,
@@ -358,7 +363,7 @@ class PodWorker:
             await start.process.kill()
         start.writer.close()
         container.ready = container.started = False
-        now = self._place.clock.now()
+        now = self._ended_at(start.process.files)
         told = _read(start.process.files.error) if code == SETUP_FAILED else ""
         if told:
             self._start_error(container, told)
@@ -439,7 +444,7 @@ class PodWorker:
     def _writer(self, container: Observed, files: Files) -> LogWriter:
         meta, name = self.pod.metadata, container.spec.name
         return self._place.logs.writer(
-            meta.namespace, meta.name, meta.uid, name, container.restart_count, files.output
+            meta.namespace, meta.name, meta.uid, name, container.restart_count, files
         )
 
     def _says_in_use(self, container: Observed) -> bool:
