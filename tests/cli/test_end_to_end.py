@@ -138,6 +138,7 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
 
     (job,) = muster.json("list")
     assert (job["state"], job["running"]) == ("running", 2), "read from the store"
+    assert "the embedded cluster is not running; `muster up` goes on" in muster.run("list").err
     up = muster.run("up", "--detach")
     assert up.err.endswith(f"continuing what was unfinished: {job['name']}\n")
     (muster.cwd / "release").touch()
@@ -148,6 +149,9 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
     codes = {run["job_index"]: run["exit_code"] for run in runs}
     assert (codes, len(runs)) == ({0: 0, 1: 1}, 2), "the same pods, with their own exit codes"
     assert sum("│ up" in line for line in muster.run("logs", "job").lines) == 2
+    muster.environ["PYTHONIOENCODING"] = "ascii"
+    assert sum("? up" in line for line in muster.run("logs", "job").lines) == 2
+    assert "?" in muster.run("timeline", "job").out
     muster.run("down")
     gone(muster)
 

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,27 @@ async def test_a_finished_job_is_never_deleted_by_ctrl_c(
         assert await asyncio.wait_for(runner.run(), 10) == 3, "the job's own exit code"
         assert [each.metadata.name for each in (await client.list(kinds.POD)).items] == ["solo"]
     assert "failed" in capsys.readouterr().out
+
+
+async def test_a_disk_that_fills_up_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = [None, Path("/h"), Path("/h"), None]
+
+    def full_disk(target: Target) -> Path | None:
+        if len(looks) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return looks.pop(0) if looks else None
+
+    monkeypatch.setattr(running, "full_disk", full_disk)
+    monkeypatch.setattr(running, "LOOK", 0)
+    with closing(Store(":memory:")) as store:
+        await asyncio.wait_for(of(LocalClient(Registry(store)), monkeypatch).run(), 10)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert [line.partition(" is full")[0] for line in told] == [
+        "note: the disk of /h",
+        "note: the disk of /h has room again",
+    ]
 
 
 class Endless(LocalClient):

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from muster.kube.config import ConfigError
 from muster.local import credentials
 
 Write = Callable[..., str]
+#: what only Python would say
+_PYTHON = re.compile(r"Errno|_ssl|codec|padding|object (is|does)|'(str|int|list|NoneType)'|indices|attribute")
 
 
 @pytest.fixture
@@ -131,13 +134,19 @@ def test_nobody_acts_with_rights_that_he_meant_to_put_off(write: Write, key: str
         "clusters: 5",
         "current-context: x\ncontexts: []\nclusters: []\nusers: []",
         "\0",
+        "contexts: [{name: 5}]",
+        "current-context: c\nclusters: [{name: c, cluster: {server: 5}}]",
+        "users: [{name: u, user: 7}]",
+        "a: *b",
+        "? [a]\n: b",
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_error(write: Write, tmp_path: Path, content: str) -> None:
     path = tmp_path / "broken"
     path.write_text(content)
-    with pytest.raises(ConfigError, match="no usable cluster configuration"):
+    with pytest.raises(ConfigError, match="no usable cluster configuration") as refused:
         config.load(str(path))
+    assert not _PYTHON.search(str(refused.value)), "it is told in terms of the file"
 
 
 def test_what_a_file_refers_to_must_be_there(write: Write, tmp_path: Path) -> None:
@@ -148,8 +157,9 @@ def test_what_a_file_refers_to_must_be_there(write: Write, tmp_path: Path) -> No
         ({"token": "t"}, {"server": None}),
     ]
     for user, cluster in lies:
-        with pytest.raises(ConfigError, match=r"no usable cluster configuration: .*kubeconfig: "):
+        with pytest.raises(ConfigError, match=r"no usable cluster configuration: .*kubeconfig: ") as refused:
             config.load(write(user, cluster=cluster))
+        assert not _PYTHON.search(str(refused.value))
     for path, context in ((str(tmp_path / "absent"), None), (write({"token": "t"}), "no-such-context")):
         with pytest.raises(ConfigError, match="no usable cluster configuration"):
             config.load(path, context)

@@ -117,6 +117,16 @@ def hosted(target: Target) -> bool:
     return not target.embedded or Home.of_user().endpoint() is not None
 
 
+def full_disk(target: Target) -> Path | None:
+    """The embedded cluster's directory, if its disk has no room left for what pods print."""
+    if not target.embedded:
+        return None
+    from muster.local.node.logs import room
+
+    home = Home.of_user().root
+    return home if room(home) <= 0 else None
+
+
 def alive(endpoint: Endpoint | None) -> bool:
     """Whether the host of that endpoint is still there; true of a real cluster."""
     if endpoint is None:

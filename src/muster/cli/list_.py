@@ -17,13 +17,15 @@ def command(
     context: Context = None,
 ) -> None:
     import asyncio
+    import sys
 
     from muster.app import jobs
-    from muster.app.cluster import Target, reading
+    from muster.app.cluster import Target, hosted, reading
     from muster.cli import show
 
+    target = Target(kubeconfig, context, "" if everywhere else namespace)
+
     async def views() -> list[jobs.JobView]:
-        target = Target(kubeconfig, context, "" if everywhere else namespace)
         async with reading(target) as client:
             return jobs.views(await jobs.fetch(client, target.scope))
 
@@ -51,3 +53,7 @@ def command(
             ],
             right=["WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS"],
         )
+        going = [view for view in found if not (view.state.finished or view.managed_by)]
+        if going and not hosted(target):
+            note = "the embedded cluster is not running; `muster up` goes on with what has not finished"
+            print(note, file=sys.stderr)

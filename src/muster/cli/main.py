@@ -5,6 +5,7 @@ when it runs.
 """
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -94,6 +95,7 @@ def options(
 def main() -> None:
     """The console script."""
     _be_quick()
+    _be_written_anywhere()
     try:
         try:
             app()
@@ -141,6 +143,13 @@ def _to_nowhere(*streams: TextIO | None) -> None:
     for stream in streams:
         if stream is not None:
             os.dup2(nowhere, stream.fileno())
+
+
+def _be_written_anywhere() -> None:
+    """A character that the output's encoding does not have becomes a question mark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _be_quick() -> None:

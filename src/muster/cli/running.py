@@ -8,8 +8,8 @@ from typing import Final
 from muster.api.core_v1 import Pod
 from muster.app import runs
 from muster.app.cancel import cancel_unfinished
-from muster.app.cluster import Target, acting, alive, archive
-from muster.app.follow import Ended, Followed, Stand, follow
+from muster.app.cluster import Target, acting, alive, archive, full_disk
+from muster.app.follow import LOOK, Ended, Followed, Stand, follow
 from muster.app.home import Endpoint
 from muster.app.jobs import JobView, State, failure_code
 from muster.app.submit import submit
@@ -67,10 +67,13 @@ class Runner:
             screen.say(f"{names} · {jobfile.header(self._job)}")
             following = asyncio.create_task(self._show(client, screen))
             cancelling = asyncio.create_task(self._cancel_when_interrupted(client, screen))
-            tasks = {following, cancelling}
+            watching = asyncio.create_task(self._watch_disk(screen))
+            tasks = {following, cancelling, watching}
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                return done.pop().result()
+                ended = done.pop().result()
+                assert ended is not None, "a disk is watched until something else ends"
+                return ended
             finally:
                 for task in tasks:
                     task.cancel()
@@ -92,6 +95,21 @@ class Runner:
                 self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
             await screen.show(news)
         raise AssertionError("following a job ends with Ended")
+
+    async def _watch_disk(self, screen: Screen) -> None:
+        """Tells what a host whose disk is full cannot even write down."""
+        was = None
+        while True:
+            full = full_disk(self._target)
+            if full is not None and was is None:
+                screen.say(
+                    f"note: the disk of {full} is full: what pods print is lost, and jobs may stand still "
+                    "until there is room"
+                )
+            elif full is None and was is not None:
+                screen.say(f"note: the disk of {was} has room again")
+            was = full
+            await asyncio.sleep(LOOK)
 
     def _interrupt(self) -> None:
         self._interrupts += 1

@@ -37,15 +37,15 @@ def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
     import msgspec
 
     if output is Output.JSON:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
-        sys.stdout.flush()
+        text = msgspec.json.format(msgspec.json.encode(value)) + b"\n"
     else:
         import yaml
 
-        print(
-            yaml.safe_dump(msgspec.to_builtins(value, str_keys=True), sort_keys=False, allow_unicode=True),
-            end="",
+        text = yaml.safe_dump(
+            msgspec.to_builtins(value, str_keys=True), sort_keys=False, allow_unicode=True, encoding="utf-8"
         )
+    sys.stdout.buffer.write(text)  # UTF-8 whatever a terminal's encoding
+    sys.stdout.flush()
 
 
 def table(

@@ -7,13 +7,52 @@ is read by the official client, which is imported here and only when asked for.
 import os
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
 
 from muster.kube.http import Connection
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message says what is wrong with it."""
+
+
+class _Context(msgspec.Struct):
+    cluster: str
+    user: str = ""
+    namespace: str | None = None
+
+
+class _NamedContext(msgspec.Struct):
+    name: str
+    context: _Context
+
+
+class _Cluster(msgspec.Struct):
+    server: str
+
+
+class _NamedCluster(msgspec.Struct):
+    name: str
+    cluster: _Cluster
+
+
+class _NamedUser(msgspec.Struct):
+    name: str
+    user: dict[str, Any] | None = None  # Any: ways to authenticate are many
+
+
+class _KubeConfig(msgspec.Struct, rename="kebab"):
+    current_context: str | None = None
+    contexts: list[_NamedContext] | None = None
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
+
+
+#: What the official client says in words; anything else that it raises is a stumble over a bad file.
+_MADE_FOR_PEOPLE: Final = ("ConfigException",)
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -24,6 +63,8 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Connectio
     path = kubeconfig or os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
     inside = not kubeconfig and not context and not os.path.exists(path) and "KUBECONFIG" not in os.environ
     try:
+        if not inside:
+            _check(path)
         found, namespace = _in_cluster() if inside else _of_file(path, context)
         if not found.host:
             raise ValueError("the cluster has no server")
@@ -73,8 +114,36 @@ def _in_cluster() -> tuple[Any, str]:
     return found, "default"
 
 
+def _check(path: str) -> None:
+    """Reads the files once for their form: the official client stumbles over a bad one. Raises ValueError."""
+    import yaml  # here: the embedded cluster needs none
+
+    for name in filter(None, path.split(os.pathsep)):
+        if not os.path.exists(name):
+            continue  # of several some may be missing
+        where = "" if name == path else f"{name}: "
+        try:
+            content = yaml.safe_load(Path(name).read_bytes())
+            msgspec.convert({} if content is None else content, _KubeConfig)
+        except yaml.YAMLError as error:
+            raise ValueError(f"{where}not YAML: {_line(error)}") from None
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{where}not a kubeconfig: {error}") from None
+
+
+def _line(error: Exception) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f"line {mark.line + 1}: {problem}" if mark is not None and problem else "it is not text"
+
+
 def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    if isinstance(error, ssl.SSLError) or type(error).__module__ == "binascii":
+        return "a certificate or key in it cannot be read"
+    if type(error) is ValueError or type(error).__name__ in _MADE_FOR_PEOPLE:
+        return " ".join(str(error).split())
+    return "it is not understood; `kubectl config view` may say why"
 
 
 def _tls(found: Any) -> ssl.SSLContext | None:

@@ -137,13 +137,13 @@ async def test_logs_leave_room_for_others_on_the_disk(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = module.RESERVE
-    statvfs = os.fstatvfs
+    statvfs = os.statvfs
 
     def nearly_full(fd: int) -> SimpleNamespace:
         statvfs(fd)
         return SimpleNamespace(f_blocks=2**40, f_frsize=1, f_bavail=free)
 
-    monkeypatch.setattr(os, "fstatvfs", nearly_full)
+    monkeypatch.setattr(os, "statvfs", nearly_full)
     writer, end = begin(logs, tmp_path)
     os.write(end, b"lost")
     await asyncio.sleep(0.01)

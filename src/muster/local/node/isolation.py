@@ -213,7 +213,7 @@ def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str
             f"PATH=$path; true >{q(str(files.ready))}",
             run,
             "code=$?",
-            f"echo $code >{q(str(files.exit))}",
+            f"echo $code 2>/dev/null >{q(str(files.exit))}",
             f"PATH={_SYSTEM_PATH} flock -ns {q(str(lock))} {keep} 2>/dev/null",
             "exit $code",
         ]

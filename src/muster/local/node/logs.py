@@ -105,7 +105,7 @@ class LogWriter:
                 self._file = os.open(self._target, flags, 0o600)
                 self._size = os.fstat(self._file).st_size
             if self._granted <= 0:
-                self._granted = _room(self._file)
+                self._granted = room(self._file)
                 if self._granted <= 0:
                     return 0
             written = os.write(self._file, chunk)
@@ -128,9 +128,9 @@ class LogWriter:
             self._file = -1
 
 
-def _room(file: int) -> int:
-    """How much may be written now."""
-    disk = os.fstatvfs(file)
+def room(where: int | Path) -> int:
+    """How many bytes of logs may be written now on the disk of this file; none if 0 or less."""
+    disk = os.statvfs(where)
     reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // 2)
     return min(_LOOK, disk.f_bavail * disk.f_frsize - reserve)
 
