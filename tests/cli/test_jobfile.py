@@ -40,6 +40,58 @@ def test_each_stage_of_an_order_is_a_gang(text: str, mode: str, said: str) -> No
     assert header(job) == said
 
 
+GROUP = """
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: %s}
+spec: {minMember: 1}
+"""
+MEMBER = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {%s}}
+spec: {containers: [{name: c, image: i, command: [x]}]}
+"""
+WAVES = """
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, labels: {muster.dev/gang: "%s"}}
+spec: {parallelism: 2, completions: 10, template: {spec: {restartPolicy: Never, containers: [
+  {name: c, image: i, command: [x]}]}}}
+"""
+LABEL = "scheduling.x-k8s.io/pod-group: "
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            GROUP % "g"
+            + MEMBER % ("a", LABEL + "g")
+            + MEMBER % ("b", LABEL + "h")
+            + MEMBER % ("c", LABEL + "g"),
+            "gang of 2: a 1, c 1; gang of 1: b 1",
+        ),
+        (MEMBER % ("a", "") + MEMBER % ("b", LABEL + "g"), "1 independent pod: a 1; gang of 1: b 1"),
+        (WAVES % ("w", "false"), "10 independent pods: w 10 (2 at a time)"),
+        (WAVES % ("w", "true"), "gang of 2: w 2 (10 in all)"),
+        (
+            WAVES % ("v", "true") + WAVES % ("w", "true"),
+            "gang of 2: v 2 (10 in all); gang of 2: w 2 (10 in all)",
+        ),
+        (
+            "".join(MEMBER % (f"p{n:02}", "") for n in range(14)),
+            f"14 independent pods: {', '.join(f'p{n:02} 1' for n in range(12))} and 2 more",
+        ),
+    ],
+)
+def test_gangs_and_pods_are_counted_as_they_are(text: str, said: str) -> None:
+    assert header(load("f.yaml", text=text)) == said
+
+
 NO_HALL = "layer Rack names the parent Hall, which is not there"
 TOPOLOGY = """
 apiVersion: scheduling.koordinator.sh/v1alpha1

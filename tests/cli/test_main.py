@@ -1,5 +1,6 @@
 """Bad input and usage: one clear error, the exit code, never a traceback."""
 
+import json
 import os
 import subprocess
 import sys
@@ -165,6 +166,51 @@ def test_help_needs_little_more_than_typer() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ}
     )
     assert {module.split(".")[1] for module in done.stdout.split()} == {"cli", "version"}
+
+
+def test_check_answers_programs_about_bad_files_too(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text, line in (
+        ("tab.yaml", "kind: Pod\n\tmetadata: a\n", 2),
+        ("bad.yaml", "apiVersion: v1\nkind: Pood\n", 2),
+        ("nosuch.yaml", None, 0),
+    ):
+        if text is not None:
+            Path(name).write_text(text)
+        monkeypatch.setattr(sys, "argv", ["muster", "check", name, "-o", "json"])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        out, err = capsys.readouterr()
+        (finding,) = json.loads(out)["findings"]
+        assert (exit.value.code, err) == (2, "")
+        assert (finding["severity"], finding["file"], finding["line"]) == ("error", name, line)
+
+
+def test_warnings_are_errors_where_that_is_asked_for(run: Run, tmp_path: Path) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, command: [x]%s}]}\n"
+    Path("warned.yaml").write_text(pod % "")
+    Path("clean.yaml").write_text(pod % ", resources: {requests: {cpu: 1}}")
+    assert run("check", "warned.yaml")[0] == 0
+    assert run("check", "warned.yaml", "--strict")[0] == 2
+    assert run("check", "clean.yaml", "--strict")[0] == 0
+
+
+def test_check_says_what_the_file_alone_does_not_have(run: Run) -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+        "spec: {priorityClassName: gold, "
+        "containers: [{name: c, command: [x], resources: {requests: {cpu: 1}}}]}\n"
+    )
+    Path("gold.yaml").write_text(pod)
+    said = "p can never start here: Invalid. PriorityClass gold does not exist"
+    code, err = run("check", "gold.yaml")
+    assert (code, f"warning: gold.yaml:3: metadata.name: {said}, as far as this file goes" in err) == (
+        0,
+        True,
+    )
+    code, err = run("check", "gold.yaml", "--nodes", "1 x cpu=8")
+    assert (code, err) == (2, f"error: {said}\n")
 
 
 def _jobs(home: Path, *names: str, deleted: bool = False) -> None:

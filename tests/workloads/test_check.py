@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from muster import names
 from muster.workloads.check import check
 from muster.workloads.demand import demand
 from muster.workloads.findings import Severity
@@ -147,3 +148,127 @@ def test_demand_counts_places_and_pods() -> None:
     assert (pod_set.owner, pod_set.name) == (("JobSet", "experiment-00000000"), "w")
     assert (pod_set.count, pod_set.pods, pod_set.gpus) == (6, 12, 0)
     assert pod_set.template["spec"]["containers"][0]["name"] == "w"
+
+
+def marked(kind: str, key: str, text: str, *, on_template: bool = False) -> list[tuple[str, str, str]]:
+    """What is said of one mark: severity, field and message."""
+    mark = f"annotations: {{{key}: '{text}'}}"
+    file = job() if kind == "Job" else jobset()
+    if on_template:
+        file = file.replace(
+            "template: {spec: {restartPolicy", f"template: {{metadata: {{{mark}}}, spec: {{restartPolicy"
+        )
+    else:
+        file = file.replace("metadata: {name: a", f"metadata: {{name: a, {mark}", 1).replace(
+            ", annotations: {}", ""
+        )
+    findings = check(load("f.yaml", text=file))
+    return [(f.severity.value, f.field, f.message) for f in findings if "annotations" in f.field]
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "wrong", "advice"),
+    [
+        (names.GANG, ["true", "false"], ["True", "maybe", ""], 'write "true" or "false"'),
+        (names.HOLD, ["true"], ["yes"], 'write "true" or "false"'),
+        (names.PREEMPTIBLE, ["false"], ["no"], 'write "true" or "false"'),
+        (
+            names.PRIORITY,
+            ["10", "-3", "gold"],
+            ["High", "a_b", ""],
+            "the name of a PriorityClass",
+        ),
+        (names.QUEUE, ["ml", "ml.a-b"], ["ML", ""], "write the name of a queue"),
+        (names.RUN_TIME, ["4h", "90", "1h30m"], ["soon", "-1"], "is not a duration; write for example"),
+        (names.MIN_RUN_TIME, ["1h"], ["1 hour"], "is not a duration"),
+        (names.RESTART_COST, ["5m"], ["cheap"], "is not a duration"),
+        (names.CHECKPOINT, ["30m", "2026-01-31T12:00:00Z"], ["often"], "write an interval (30m), or when"),
+    ],
+)
+def test_values_of_our_own_marks_are_checked(
+    key: str, right: list[str], wrong: list[str], advice: str
+) -> None:
+    for text in right:
+        assert marked("Job", key, text) == []
+    for text in wrong:
+        ((severity, field, message),) = marked("Job", key, text)
+        assert (severity, field) == ("error", f"metadata.annotations.{key}")
+        assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        (names.GPU_SHARE, "250", ""),
+        (names.GPU_SHARE, "1000", ""),
+        (names.GPU_SHARE, "0", "write thousandths of one GPU"),
+        (names.GPU_SHARE, "1001", "write thousandths of one GPU"),
+        (names.ON_PARTIAL, "recreate", ""),
+        (names.ON_PARTIAL, "later", "write keep or recreate"),
+        (names.RUN_TIME, "later", "is not a duration"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Job", "JobSet"])
+def test_templates_bear_marks_too(kind: str, key: str, text: str, said: str) -> None:
+    found = marked(kind, key, text, on_template=True)
+    assert len(found) == bool(said)
+    for severity, field, message in found:
+        assert severity == "error"
+        assert field.endswith(f"template.metadata.annotations.{key}")
+        assert said in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "said"),
+    [
+        ("Job", "muster.dev/prioritty", "is unknown; did you mean muster.dev/priority?"),
+        ("Job", "muster.dev/Gang", "is unknown; did you mean muster.dev/gang?"),
+        ("Job", "muster.io/queue", "is unknown; did you mean muster.dev/queue?"),
+        (
+            "Job",
+            "muster.dev/colour",
+            "is unknown to muster; of muster.dev/ there are checkpoint, deadline, gang,",
+        ),
+        ("Job", "example.com/queue", ""),
+        ("Job", names.DEADLINE, "is read on a JobSet only, and this is a Job"),
+        ("JobSet", names.GPU_SHARE, "is read on a pod or its template only, and this is a JobSet"),
+        (
+            "JobSet",
+            names.ON_PARTIAL,
+            "is read on a PodGroup or pod or its template only, and this is a JobSet",
+        ),
+    ],
+)
+def test_keys_that_muster_does_not_know_there_are_warned_of(kind: str, key: str, said: str) -> None:
+    found = marked(kind, key, "1h")
+    assert [(severity, message.startswith(said)) for severity, _, message in found] == [
+        ("warning", True)
+    ] * bool(said)
+
+
+QUEUE = """apiVersion: muster.dev/v1alpha1
+kind: Queue
+metadata: {name: q}
+spec: {%s: {%s: 1}}
+"""
+
+
+@pytest.mark.parametrize("field", ["guarantee", "deserved", "capability"])
+@pytest.mark.parametrize(
+    ("resource", "said"),
+    [
+        ("cpu", ""),
+        ("nvidia.com/gpu", ""),
+        ("muster.dev/gpu-share", ""),
+        ("hugepages-2Mi", ""),
+        ("example.com/fpga", ""),
+        ("cpus", "no pod asks for it; did you mean cpu?"),
+        ("nvidia.com/gpus", "no pod asks for it; did you mean nvidia.com/gpu?"),
+        ("gpu", "no pod asks for it; write cpu, memory, pods, ephemeral-storage, nvidia.com/gpu,"),
+    ],
+)
+def test_resources_of_queues_that_no_pod_asks_for(field: str, resource: str, said: str) -> None:
+    found = check(load("f.yaml", text=QUEUE % (field, resource), jobs=False))
+    assert [(each.line, each.field, each.message.startswith(said)) for each in found] == [
+        (4, f"spec.{field}.{resource}", True)
+    ] * bool(said)

@@ -415,3 +415,59 @@ def test_hints(text: str, hinted: bool) -> None:
 def _object(text: str) -> Object:
     loaded: JobFile = load("f.yaml", text=text)
     return loaded.objects[0]
+
+
+def test_all_that_is_wrong_with_a_jobset_is_said_at_once() -> None:
+    text = """apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: js}
+spec:
+  replicatedJobs:
+  - name: a
+    replicas: x
+    template: {spec: {backoffLimit: y, template: {spec: {
+      restartPolicy: 3, containers: [{name: c, args: x}]}}}}
+  - name: b
+    template: {spec: {parallelism: z, template: {spec: {containers: [{name: c, command: [x]}]}}}}
+  - 7
+"""
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=text)
+    template = "template.spec.template.spec"
+    assert {
+        (each.line, each.field.removeprefix("spec.replicatedJobs")) for each in caught.value.findings
+    } == {
+        (7, "[0].replicas"),
+        (8, "[0].template.spec.backoffLimit"),
+        (9, f"[0].{template}.restartPolicy"),
+        (9, f"[0].{template}.containers[0].args"),
+        (11, "[1].template.spec.parallelism"),
+        (12, "[2]"),
+    }
+
+
+def test_what_pods_lack_and_what_rules_refuse_is_said_at_once() -> None:
+    text = jobset("  successPolicy: {operator: Most}\n").replace("command:", "args:")
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=text)
+    fields = {each.field.rpartition(".")[2] for each in caught.value.findings}
+    assert {"operator", "command"} <= fields
+
+
+def test_a_jobs_name_that_is_too_long_is_reported_where_it_is_written() -> None:
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=job(metadata="name: " + "a" * 64))
+    (finding,) = caught.value.findings
+    assert (finding.line, finding.field) == (3, "metadata.name")
+    assert finding.message == "has 64 characters; the Job's pods bear it as a label, so at most 63"
+
+
+@pytest.mark.parametrize(("text", "line"), [("kind: Pod\nmetadata:\n\tname: a\n", 3), ("a: b\n\t- c", 2)])
+def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=text)
+    (finding,) = caught.value.findings
+    assert (finding.line, finding.message) == (
+        line,
+        "is not YAML: a tab stands here; YAML is indented with spaces",
+    )

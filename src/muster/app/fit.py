@@ -52,10 +52,14 @@ def misfits(
     return [*_invalid(gangs), *_too_large(gangs, there), *_without_gpus(gangs, there)]
 
 
-def invalid(job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None) -> list[str]:
-    """The same of what cannot be honoured whatever nodes there are, such as an unknown PriorityClass."""
+def invalid(
+    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
+) -> dict[str, str]:
+    """The same, by the job's name, of what cannot be honoured whatever nodes there are, such as an unknown
+    PriorityClass."""
     gangs, _ = _gangs(job, cluster, schedulers)
-    return list(_invalid(gangs))
+    refused = (gang for gang in gangs if gang.gate is not None and gang.gate.code is Code.INVALID)
+    return {gang.id.split("/")[1]: sentence for gang in refused for sentence in _invalid([gang])}
 
 
 def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:

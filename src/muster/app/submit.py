@@ -52,7 +52,8 @@ async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None 
 
     if schedulers is not None:
         try:
-            return fit.invalid(job, await observe(client, fit.SURROUNDINGS[1:]), schedulers)
+            there = await observe(client, fit.SURROUNDINGS[1:])
+            return list(fit.invalid(job, there, schedulers).values())
         except Forbidden:
             return []
     cluster = await observe(client, fit.SURROUNDINGS)

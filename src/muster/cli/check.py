@@ -1,9 +1,18 @@
 """`muster check FILE`: what is wrong with it, and, against nodes, whether it could ever start."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from muster.cli.errors import BAD_INPUT
 from muster.cli.options import File, Gang, Nodes, Output, OutputFormat, Queue, Volumes
+
+if TYPE_CHECKING:
+    from muster.workloads.findings import Finding
+    from muster.workloads.jobfile import JobFile
+
+Strict = Annotated[bool, typer.Option("--strict", help="Warnings are errors.")]
 
 
 def command(
@@ -12,17 +21,27 @@ def command(
     queue: Queue = None,
     nodes: Nodes = "",
     volume: Volumes = None,
+    strict: Strict = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
     from muster.app import fit
     from muster.cli import jobfile, show
     from muster.local import nodespec
-    from muster.workloads.check import check
-    from muster.workloads.findings import Severity
+    from muster.workloads.findings import JobFileError, Severity
 
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False)
-    findings = [*check(job), *jobfile.unusable(job)]
-    never = fit.misfits(job, fit.as_nodes(nodespec.read(nodes))) if nodes else []
+    never: list[str] = []
+    job = None
+    try:
+        job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False)
+    except JobFileError as error:
+        if output is Output.TABLE:
+            raise
+        findings = error.findings
+    else:
+        findings = [*_findings(job, alone=not nodes)]
+        if nodes:
+            never = fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))
+    bad = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     if output is not Output.TABLE:
         show.machine(
             {"findings": [jobfile.finding_json(each) for each in findings], "misfits": never}, output
@@ -32,6 +51,26 @@ def command(
             jobfile.print_finding(finding)
         for sentence in never:
             jobfile.print_error(sentence)
-        print(f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}")
-    if never or any(finding.severity is Severity.ERROR for finding in findings):
+        if job is not None:
+            print(f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}")
+    if never or any(finding.severity in bad for finding in findings):
         raise typer.Exit(BAD_INPUT)
+
+
+def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
+    """`alone`: no nodes are given, so that nothing is said yet of what only a cluster could tell."""
+    from muster.app import fit
+    from muster.cli import jobfile
+    from muster.workloads.check import check
+    from muster.workloads.findings import Severity
+    from muster.workloads.jobfile import Role
+
+    found = [*check(job), *jobfile.unusable(job)]
+    yield from found
+    if not alone or any(each.severity is Severity.ERROR for each in found):
+        return
+    refused = fit.invalid(job)
+    for item in job.items:
+        if item.role is Role.PRIMARY and (why := refused.get(item.object["metadata"]["name"])):
+            told = f"{why}, as far as this file goes"
+            yield item.report(("metadata", "name"), told, Severity.WARNING)

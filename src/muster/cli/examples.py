@@ -55,7 +55,7 @@ _EXAMPLES: Final = {
     "check": """
         muster check train.yaml
         muster check train.yaml --nodes "2 x cpu=8,memory=32Gi,nvidia.com/gpu=1"
-        muster check train.yaml -o json
+        muster check train.yaml --strict -o json
     """,
     "plan": """
         muster plan train.yaml

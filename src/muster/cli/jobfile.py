@@ -24,6 +24,8 @@ from muster.workloads import source
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.kubernetes.gangs import group_of
+from muster.workloads.markers import mode_of
 
 EMBEDDED: Final = Target()
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
@@ -84,29 +86,48 @@ def stdin() -> bytes:
     return sys.stdin.buffer.read(source.MAX_BYTES + 1)
 
 
+#: Pod sets that a line names.
+MOST_PARTS: Final = 12
+
+
 def header(job: JobFile) -> str:
     """`gang of 5: coordinator 1, worker 4 × 2 GPU`; `gang of 1: prepare 1, then gang of 4: worker 4`"""
-    sets = demand(job)
-    if job.gang:
-        jobs = groupby(sets, key=lambda pod_set: pod_set.owner if pod_set.stage else None)
-        return "; ".join(_gangs(members) for _, members in jobs)
-    mode = "pod" if job.gang is None else "independent pod"
-    return f"{plural(sum(pod_set.count for pod_set in sets), mode)}: {_parts(sets)}"
+    modes = {(each["kind"], each["metadata"]["name"]): mode_of(each) for each in job.primary}
+    together: dict[object, list[PodSet]] = {}
+    for each in demand(job):
+        metadata = each.template.get("metadata") or {}
+        gang: object = each.owner if modes[each.owner] == "gang" else None
+        if group := group_of(each.template):
+            gang = (metadata.get("namespace", ""), group)
+        together.setdefault(gang, []).append(each)
+    return "; ".join(_alone(sets) if gang is None else _gangs(sets) for gang, sets in together.items())
 
 
 def _gangs(sets: Iterable[PodSet]) -> str:
     """One, or one for each stage of an order."""
     stages = [list(members) for _, members in groupby(sets, key=lambda pod_set: pod_set.stage)]
     return ", then ".join(
-        f"gang of {sum(member.count for member in members)}: {_parts(members)}" for members in stages
+        f"gang of {sum(member.count for member in members)}: "
+        + _parts((member, member.count, f"{member.pods} in all") for member in members)
+        for members in stages
     )
 
 
-def _parts(sets: Sequence[PodSet]) -> str:
-    return ", ".join(
-        f"{pod_set.name} {pod_set.count}" + (f" × {pod_set.gpus} GPU" if pod_set.gpus else "")
-        for pod_set in sets
-    )
+def _alone(sets: Sequence[PodSet]) -> str:
+    pods = plural(sum(each.pods for each in sets), "independent pod")
+    return f"{pods}: {_parts((each, each.pods, f'{each.count} at a time') for each in sets)}"
+
+
+def _parts(sets: Iterable[tuple[PodSet, int, str]]) -> str:
+    """Each with its number, and what else is to be said where waves of pods follow each other."""
+    parts = [
+        f"{one.name} {number}"
+        + (f" × {one.gpus} GPU" if one.gpus else "")
+        + (f" ({waves})" if one.count != one.pods else "")
+        for one, number, waves in sets
+    ]
+    more = f" and {len(parts) - MOST_PARTS} more" if len(parts) > MOST_PARTS else ""
+    return ", ".join(parts[:MOST_PARTS]) + more
 
 
 def print_notes(job: JobFile) -> None:

@@ -7,6 +7,7 @@ question for the scheduler, with `demand` for an answer to put to it.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from functools import reduce
 from operator import getitem
 from typing import Any, Final
@@ -22,6 +23,7 @@ from muster.workloads import dns, markers
 from muster.workloads.demand import PodSet, pod_sets
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Item, JobFile, Role
+from muster.workloads.marks import marks
 
 #: What JobSet's own controller has behind a feature gate that is off by default.
 _GATED_ACTIONS: Final = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
@@ -184,6 +186,30 @@ def _mark(item: Item, key: str) -> tuple[Path, str]:
     return ("metadata", where, key), metadata.get(where, {}).get(key, "")
 
 
+#: Resources that pods and queues name without a domain, and our own.
+_RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage", names.GPU, names.GPU_SHARE)
+#: Likeness from which a resource is taken for a slip of another.
+_ALIKE: Final = 0.8
+
+
+def _resources_of_queues(job: JobFile) -> Iterator[Finding]:
+    """A limit on a resource that no pod asks for limits nothing."""
+    for item in job.items:
+        if item.object["kind"] != "Queue":
+            continue
+        for field in ("guarantee", "deserved", "capability"):
+            for resource in item.object.get("spec", {}).get(field) or {}:
+                if resource in _RESOURCES or resource.startswith("hugepages-"):
+                    continue
+                if close := get_close_matches(resource, _RESOURCES, 1, _ALIKE):
+                    told = f"no pod asks for it; did you mean {close[0]}?"
+                elif "/" in resource:
+                    continue
+                else:
+                    told = f"no pod asks for it; write {', '.join(_RESOURCES)}, or a resource with its domain"
+                yield item.report(("spec", field, resource), told, Severity.WARNING)
+
+
 _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
     _names_of_pods,
     _gpus_without_product,
@@ -193,6 +219,8 @@ _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
     _members_of_groups,
     _groups_of_kubernetes,
     _deadlines,
+    marks,
+    _resources_of_queues,
 )
 
 

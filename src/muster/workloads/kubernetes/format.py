@@ -47,10 +47,12 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     if options.jobs and not jobs and not findings:
         findings = [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
     _stop_at(findings)
-    _stop_at([finding for job in jobs for finding in templates.prepare(job, options)])
+    unfit = [finding for job in jobs for finding in templates.prepare(job, options)]
     slips = [finding for entry in entries for finding in misspelt.fields(entry)]
     broken = [finding for entry in entries for finding in rules.broken(entry)]
-    _stop_at([*slips, *broken] if broken else [])  # a slip may be why something seems to be missing
+    told = {(each.line, each.path) for each in unfit}
+    wrong = [*unfit, *(each for each in broken if (each.line, each.path) not in told)]
+    _stop_at([*slips, *wrong] if wrong else [])  # a slip may be why something seems to be missing
     _stop_at(_too_many(jobs))
     groups, findings = gangs.apply(entries, options)
     _stop_at(findings)

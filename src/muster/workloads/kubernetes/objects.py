@@ -74,7 +74,7 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
             findings.append(found)
             continue
         entry = Entry(found, without_nulls(value), document, at)
-        errors = names.settle(entry) or list(_mistyped(entry))
+        errors = names.settle(entry) or _mistyped(entry)
         findings += errors
         entries.append(entry)
     return entries, findings
@@ -180,28 +180,67 @@ def _misnamed(entry: Entry, step: str, name: object) -> Finding | None:
     return None
 
 
-def _mistyped(entry: Entry) -> Iterator[Finding]:
-    """The first field of the wrong type, in the object and in the templates within it."""
-    try:
-        convert(entry.object, entry.kind.type)
-        for path, template, type_ in _templates(entry):
-            convert(template, type_, path)
-        yield from _numbers(entry)
-    except InvalidObject as error:
-        for each in error.errors:
-            yield entry.report(_within(entry.object, each), _plainly(each.message))
+def _mistyped(entry: Entry) -> list[Finding]:
+    """Every field of the wrong type, in the object and in the templates within it."""
+    errors = _type_errors(entry.object, entry.kind.type, ())
+    for path, value, type_ in _templates(entry):
+        errors += _type_errors(value, type_, path)
+    found = [entry.report(_within(entry.object, each), _plainly(each.message)) for each in errors]
+    return found or list(_numbers(entry))
 
 
-def _templates(entry: Entry) -> Iterator[tuple[Path, Object, type]]:
+#: Errors that are looked for in one object, or in one template of it.
+_MOST_ERRORS: Final = 20
+
+
+def _type_errors(value: Any, type_: type, at: Path) -> list[FieldError]:  # Any: a user's YAML
+    """What cannot be read as `type_`. The reader stops at the first; that is left out, and it reads again."""
+    errors: list[FieldError] = []
+    while len(errors) < _MOST_ERRORS:
+        try:
+            convert(value, type_, at)
+            break
+        except InvalidObject as error:
+            errors += error.errors
+            if (rest := _without(value, error.errors[0].path[len(at) :])) is None:
+                break
+            value = rest
+    return errors
+
+
+def _without(value: Any, path: Path) -> Any:  # Any: a user's YAML
+    """A copy of `value` without what stands at `path`; None if there is no such thing, or it is all of it."""
+    if not path or not isinstance(value, dict | list):
+        return None
+    step = path[0]
+    if step not in (value if isinstance(value, dict) else range(len(value))):
+        return None
+    copy: Any = value.copy()
+    if len(path) == 1:
+        del copy[step]
+    elif (rest := _without(copy[step], path[1:])) is None:
+        return None
+    else:
+        copy[step] = rest
+    return copy
+
+
+def _templates(entry: Entry) -> Iterator[tuple[Path, Any, type]]:  # Any: a user's YAML
     """What the object's struct leaves as JSON, with the struct it is read as later."""
+    spec = _field(entry.object, "spec")
     if entry.kind is kinds.JOB:
-        yield ("spec", "template"), entry.object.get("spec", {}).get("template", {}), PodTemplate
-    if entry.kind is kinds.JOBSET:
-        for index, replicated in enumerate(entry.object.get("spec", {}).get("replicatedJobs", [])):
-            at: Path = ("spec", "replicatedJobs", index, "template", "spec")
-            spec = replicated.get("template", {}).get("spec", {})
-            yield at, spec, JobSpec
-            yield (*at, "template"), spec.get("template", {}), PodTemplate
+        yield ("spec", "template"), _field(spec, "template"), PodTemplate
+    replicated = _field(spec, "replicatedJobs") if entry.kind is kinds.JOBSET else ()
+    for index, each in enumerate(replicated if isinstance(replicated, list) else ()):
+        at: Path = ("spec", "replicatedJobs", index, "template", "spec")
+        job = _field(_field(each, "template"), "spec")
+        yield at, job, JobSpec
+        yield (*at, "template"), _field(job, "template"), PodTemplate
+
+
+def _field(value: Any, name: str) -> Any:  # Any: a user's YAML
+    """An empty mapping where there is no such field."""
+    return value.get(name, {}) if isinstance(value, dict) else {}
 
 
 def _numbers(entry: Entry) -> Iterator[Finding]:

@@ -1,0 +1,125 @@
+"""What a file says under `muster.dev`: keys that muster does not know, and values that it could not honour.
+
+The scheduler refuses such a value too (`translate.marks`), but of one object at a time, and a key that is
+misspelt it never sees.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final
+
+from muster import names
+from muster.api import duration
+from muster.api.base import Object
+from muster.api.fields import Path
+from muster.workloads.findings import Finding, Severity
+from muster.workloads.jobfile import Item, JobFile
+
+#: Keys of `muster.dev` that stand in `muster.names`, and the one that only nodes have.
+KEYS: Final = frozenset(
+    value
+    for value in [*vars(names).values(), f"{names.DOMAIN}/runtime"]
+    if isinstance(value, str) and value.startswith(f"{names.DOMAIN}/") and value != names.PREEMPTED
+)
+#: Likeness from which an unknown key is taken for a known one.
+_ALIKE: Final = 0.83
+_FLAG: Final = 'write "true" or "false"'
+
+
+def _flag(text: str) -> str:
+    return "" if text in ("true", "false") else _FLAG
+
+
+def _duration(text: str) -> str:
+    try:
+        duration.parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _checkpoint(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        if _duration(text):
+            return "write an interval (30m), or when the last one was (2026-01-31T12:00:00Z)"
+    return ""
+
+
+def _matches(pattern: str, advice: str) -> Callable[[str], str]:
+    """`pattern` is of values that are right."""
+    return lambda text: "" if re.fullmatch(pattern, text, re.ASCII) else advice
+
+
+_NAME: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+#: What to write instead of a wrong value; "" of one that is right.
+_WRONG: Final[dict[str, Callable[[str], str]]] = {
+    names.GANG: _flag,
+    names.HOLD: _flag,
+    names.PREEMPTIBLE: _flag,
+    names.PRIORITY: _matches(
+        rf"-?[0-9]{{1,9}}|{_NAME}", "write a number of up to nine digits, or the name of a PriorityClass"
+    ),
+    names.QUEUE: _matches(_NAME, "write the name of a queue: lower-case letters, digits, - and ."),
+    names.GPU_SHARE: _matches(r"[1-9][0-9]{0,2}|1000", 'write thousandths of one GPU, "1" to "1000"'),
+    names.ON_PARTIAL: _matches("keep|recreate", "write keep or recreate"),
+    names.RESTART_BUDGET: _matches(r"[0-9]{1,9}", 'write a number of failures, such as "5"'),
+    names.RUN_TIME: _duration,
+    names.MIN_RUN_TIME: _duration,
+    names.RESTART_COST: _duration,
+    names.DEADLINE: _duration,
+    names.CHECKPOINT: _checkpoint,
+}
+#: Keys that are read on objects of some kinds only.
+_ON: Final = {
+    names.DEADLINE: ("JobSet",),
+    names.RESTART_BUDGET: ("JobSet",),
+    names.GPU_SHARE: ("Pod",),
+    names.ON_PARTIAL: ("PodGroup", "Pod"),
+}
+
+
+def marks(job: JobFile) -> Iterator[Finding]:
+    """A finding for each key and value that is wrong."""
+    for item in job.items:
+        for path, metadata, kind in _metadata(item.object, item.object["kind"], ()):
+            for field in ("labels", "annotations"):
+                values = metadata.get(field)
+                for key, text in values.items() if isinstance(values, dict) else ():
+                    yield from _mark(item, (*path, field, key), key, str(text), kind)
+
+
+def _mark(item: Item, at: Path, key: str, text: str, kind: str) -> Iterator[Finding]:
+    if key not in KEYS:
+        if close := get_close_matches(key, KEYS, 1, _ALIKE):
+            yield item.report(at, f"is unknown; did you mean {close[0]}?", Severity.WARNING)
+        elif key.startswith(f"{names.DOMAIN}/"):
+            known = ", ".join(sorted(each.partition("/")[2] for each in _WRONG))
+            yield item.report(
+                at, f"is unknown to muster; of {names.DOMAIN}/ there are {known}", Severity.WARNING
+            )
+        return
+    if kind not in _ON.get(key, (kind,)):
+        told = f"is read on a {' or '.join(_ON[key])} only, and this is a {kind}"
+        yield item.report(at, told.replace("Pod only", "pod or its template only"), Severity.WARNING)
+    elif key in _WRONG and (advice := _WRONG[key](text)):
+        yield item.report(at, f"{text[:80]!r} cannot be honoured: {advice}", Severity.ERROR)
+
+
+def _metadata(value: Any, kind: str, at: Path) -> Iterator[tuple[Path, Object, str]]:  # Any: a user's YAML
+    """The metadata of an object and of the templates within it, with the kind of what bears it."""
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        yield (*at, "metadata"), metadata, kind
+    spec = value.get("spec")
+    if not isinstance(spec, dict):
+        return
+    if kind == "Job" and isinstance(spec.get("template"), dict):
+        yield from _metadata(spec["template"], "Pod", (*at, "spec", "template"))
+    for index, replicated in enumerate(spec.get("replicatedJobs") or () if kind == "JobSet" else ()):
+        if isinstance(replicated.get("template"), dict):
+            here: Path = (*at, "spec", "replicatedJobs", index, "template")
+            yield from _metadata(replicated["template"], "Job", here)
