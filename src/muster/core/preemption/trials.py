@@ -15,7 +15,7 @@ from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
 from muster.core.ledger import Ledger
-from muster.core.nodes import Bools, Nodes
+from muster.core.nodes import Bools, Columns, Nodes
 from muster.core.placement import Want
 from muster.core.preemption.companions import Companions
 from muster.core.preemption.counting import Count
@@ -166,15 +166,21 @@ class Trial:
         return None
 
     def reprieve(self, chosen: Bools) -> Bools:
-        """Spare gangs, the dearest first: all of its cuts, else from its last one on as many as can be."""
+        """Spare gangs, the dearest first: all of its cuts, else from its last one on as many as can be.
+
+        Of surplus that has to go then, each pod is spared that need not: the lowest index first.
+        """
         for gang in self.table.dearest(chosen):
             mine = np.flatnonzero(chosen & (self.table.gang == gang))
             for first in range(len(mine)):
-                fewer = chosen.copy()
-                fewer[mine[first:]] = False
-                if self.fits(fewer):
+                if self.fits(fewer := _without(chosen, mine[first:])):
                     chosen = fewer
                     break
+            mine = np.flatnonzero(chosen & (self.table.gang == gang))
+            if not self.table.core[mine].any():
+                for cut in mine[:-1][::-1]:  # the last one has been tried
+                    if self.fits(fewer := _without(chosen, cut)):
+                        chosen = fewer
         return chosen
 
     def better(self, one: Bools, other: Bools | None) -> Bools:
@@ -195,3 +201,9 @@ class Trial:
     def _fits(self, taken: Bools) -> bool:
         """Where the slots suffice."""
         return self._trials.plain or self.placed(taken) is not None
+
+
+def _without(chosen: Bools, cuts: Columns | np.intp) -> Bools:
+    fewer = chosen.copy()
+    fewer[cuts] = False
+    return fewer
