@@ -47,6 +47,14 @@ def job(name: str = "j", *, suspend: bool = False, owner: str = "", **annotation
     return Job(metadata=meta(name, owner, **annotations), spec=spec)
 
 
+def test_pods_that_failed_count_also_where_the_status_has_not_counted_them() -> None:
+    pods = [pod(f"p{i}", "Failed", node="n", owner="j", code=3, ended=5) for i in range(3)]
+    pods.append(pod("told", "Failed", node="n", owner="j", code=143, ended=5, deleted=4))
+    failing = msgspec.structs.replace(job(), status=JobStatus(failed=2))
+    assert only(Objects(jobs=[failing], pods=pods)).failed == 3
+    assert only(Objects(jobs=[failing])).failed == 2
+
+
 @pytest.mark.parametrize(
     ("pods", "state", "running"),
     [

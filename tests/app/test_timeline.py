@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from muster.app.timeline import Phase, Span, runs_of, timeline
+import pytest
+
+from muster.app.timeline import Now, Phase, Row, Span, runs_of, timeline
 from tests.app.objects import T0, at, labels, pod, ran
 
 W, R = Phase.WAITING, Phase.RUNNING
@@ -77,6 +79,45 @@ def test_jobs_stand_as_in_the_file_whichever_pod_was_made_first() -> None:
     first = ran("w0", job_index=0, job_global_index=1, created=0.1)
     rows = timeline([second, first, coordinator], 0.0, 20.0).rows
     assert [row.label for row in rows] == ["coordinator 0", "worker 0", "worker 1"]
+
+
+def test_a_place_waits_between_a_preempted_pod_and_its_successor() -> None:
+    runs = [ran("a", ended=5.0, preempted=True), ran("b", created=9.0, started=10.0, ended=12.0)]
+    (row,) = timeline(runs, 0.0, 20.0).rows
+    assert row.spans == [Span(W, 0.0, 2.0), Span(R, 2.0, 5.0), Span(W, 5.0, 10.0), Span(R, 10.0, 12.0)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "present", "waits"),
+    [
+        ({"preempted": True}, Now.WAITING, True),
+        ({"preempted": True}, Now.RUNNING, True),
+        ({"preempted": True}, Now.ENDED, False),
+        ({"deleted": True}, Now.WAITING, True),  # by its controller, which was suspended
+        ({"deleted": True}, Now.RUNNING, False),  # the job was made smaller
+        ({}, Now.WAITING, False),
+    ],
+)
+def test_a_present_wait_is_drawn(lost: dict[str, Any], present: Now, waits: bool) -> None:
+    drawn = timeline([ran("a", ended=5.0, **lost)], 0.0, 20.0, present)
+    (row,) = drawn.rows
+    assert row.spans[2:] == ([Span(W, 5.0, 20.0)] if waits else [])
+    assert drawn.end == (20.0 if waits else 5.0)
+
+
+def test_a_job_without_pods_waits_as_a_whole() -> None:
+    drawn = timeline([], 3.0, 20.0, Now.WAITING, "job")
+    assert drawn.rows == (Row("job", [Span(W, 3.0, 20.0)]),)
+
+
+def test_failures_are_the_marks() -> None:
+    failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
+    runs = [
+        ran("a", **failed),
+        ran("b", created=11.0, started=12.0, ended=13.0, **failed),
+        ran("c", job_index=1, **failed, deleted=True),
+    ]
+    assert timeline(runs, 0.0, 20.0).failures == 2
 
 
 def test_nothing_has_run() -> None:

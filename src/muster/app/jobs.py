@@ -25,7 +25,7 @@ from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.natural import natural
 from muster.api.scheduling import PodGroup
-from muster.app.pods import first_failure
+from muster.app.pods import failed, first_failure
 from muster.core.gang import Code
 from muster.kube.client import Client
 from muster.kube.listing import every
@@ -248,7 +248,7 @@ def _view(
         wanted,
         phases["Running"],
         done,
-        failures,
+        max(failures, sum(map(failed, pods))),  # of a job that has ended, the status counts no further
         restarts,
         reason,
         ended.last_transition_time if ended else None,

@@ -6,11 +6,12 @@ All of it is read off labels and statuses, those of the embedded cluster and tho
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from muster.api.base import condition
+from muster.api.base import condition, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
+from muster.names import PREEMPTED
 
 
 def group_of(pod: Pod) -> str:
@@ -90,6 +91,15 @@ def failure_message(pod: Pod) -> str:
         if status.state.terminated and status.state.terminated.exit_code
     ]
     return next((message for message in messages if message), pod.status.message)
+
+
+def failed(pod: Pod) -> bool:
+    """Whether it failed by itself: a pod that was preempted or deleted has not, whatever its exit code."""
+    if pod.status.phase != "Failed" or is_true(pod.status.conditions, PREEMPTED):
+        return False
+    states = (status.state.terminated for status in pod.status.container_statuses)
+    ends = [state.finished_at for state in states if state is not None and state.finished_at is not None]
+    return not ends or not told_to_end(pod, max(ends))
 
 
 def told_to_end(pod: Pod, ended: datetime) -> bool:

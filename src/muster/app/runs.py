@@ -9,7 +9,7 @@ from muster.api.core_v1 import Pod
 from muster.app import jobs
 from muster.app.cluster import Target, reading
 from muster.app.home import Home
-from muster.app.timeline import runs_of
+from muster.app.timeline import Now, Timeline, runs_of, timeline
 from muster.local.history import History, PodRun
 from muster.local.store import Store
 
@@ -22,8 +22,12 @@ class Record:
     runs: tuple[PodRun, ...]
     #: when it was created; None where the job itself has been deleted
     submitted: float | None = None
+    present: Now = Now.ENDED
     #: who ended its gangs, and when: the entries of their records
     preemptions: tuple[Object, ...] = ()
+
+    def timeline(self, now: float) -> Timeline:
+        return timeline(self.runs, self.submitted, now, self.present, self.name)
 
 
 async def recorded(target: Target, name: str) -> Record:
@@ -40,7 +44,14 @@ async def recorded(target: Target, name: str) -> Record:
         return gone
     found = record(target, view.name, view.namespace, view.pods, view.created)
     ended = (entry for gang in view.gangs for entry in gang.status.preemptions)
-    return replace(found, preemptions=tuple(sorted(ended, key=lambda entry: str(entry["at"]))))
+    preemptions = tuple(sorted(ended, key=lambda entry: str(entry["at"])))
+    return replace(found, preemptions=preemptions, present=_present(view))
+
+
+def _present(view: jobs.JobView) -> Now:
+    if view.state.finished:
+        return Now.ENDED
+    return Now.RUNNING if view.state is jobs.State.RUNNING else Now.WAITING
 
 
 def record(

@@ -1,12 +1,12 @@
 """Who waited and who ran when, from recorded times.
 
-A row is a place in the job: type and job, and `/0`, `/1`, … where pods of a job ran beside each other.
-Pods that came one after the other, waves and restarts, share a row. Waiting counts from the job's
-creation for the first pod of a row, and from its own for those that follow.
+A row is a place in the job: type and job, and `/0`, `/1`, … where pods of a job ran beside each other. Pods
+that ran one after the other (waves, restarts, a preempted pod and its successor) share a row. A place waits
+from the job's creation until its first pod runs, between two pods, and at present if its pod was preempted.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -58,34 +58,66 @@ class Timeline:
     #: seconds until the first pod ran; None if none has
     waited: float | None = None
 
+    @property
+    def failures(self) -> int:
+        """Pods that failed: the marks in the rows."""
+        return sum(span.failed for row in self.rows for span in row.spans)
 
-def timeline(runs: Iterable[PodRun], submitted: float | None, now: float) -> Timeline:
-    """`submitted` is when the job was created, if that is known; what has not ended lasts until `now`."""
+
+class Now(Enum):
+    """What the places of a job without a pod do at present."""
+
+    #: all of them wait: the job has not started, or must start again
+    WAITING = "waiting"
+    #: those whose pods were preempted wait
+    RUNNING = "running"
+    #: none waits
+    ENDED = "ended"
+
+
+def timeline(
+    runs: Iterable[PodRun],
+    submitted: float | None,
+    now: float,
+    present: Now = Now.ENDED,
+    name: str = "",
+) -> Timeline:
+    """The rows of a job, called `name` until it has pods. A run that has not ended lasts until `now`.
+
+    `submitted` is when the job was created, if that is known.
+    """
     ordered = sorted(runs, key=_order)
     begin = min(
         [run.created for run in ordered] + ([submitted] if submitted is not None else []), default=now
     )
-    end = max((run.ended if run.ended is not None else now for run in ordered), default=now)
+    if not ordered and present is Now.WAITING:
+        return Timeline((Row(name, [Span(Phase.WAITING, begin, now)]),), begin, now)
     by_job: dict[tuple[str, str, int], list[PodRun]] = defaultdict(list)
     for run in ordered:
         alone = "" if run.replicated_job else run.job or run.name
         by_job[run.replicated_job, alone, run.job_index or 0].append(run)
     rows = []
     for (group, alone, index), members in sorted(by_job.items(), key=lambda job: _first(job[1])):
-        name = f"{group} {index}" if group else alone
+        label = f"{group} {index}" if group else alone
         lanes = _lanes(members)
         for number, lane in enumerate(lanes):
-            follow = [run.created for run in lane[1:]] + [now]
-            spans = [
-                span
-                for position, run in enumerate(lane)
-                for span in _spans(
-                    run, run.created if position else begin, max(run.created, follow[position])
-                )
-            ]
-            rows.append(Row(name if len(lanes) == 1 else f"{name}/{number}", spans, _note(lane)))
+            place = label if len(lanes) == 1 else f"{label}/{number}"
+            rows.append(Row(place, list(_lane(lane, begin, now, present)), _note(lane)))
     first = min((run.started for run in ordered if run.started is not None), default=None)
+    end = max((span.end for row in rows for span in row.spans), default=now)
     return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
+
+
+def _lane(runs: Sequence[PodRun], begin: float, now: float, present: Now) -> Iterator[Span]:
+    """The spans of pods that ran one after the other in a place."""
+    since = begin
+    for run, follows in zip(runs, [*runs[1:], None], strict=True):
+        until = max(run.created, follows.created) if follows is not None else now
+        yield from _spans(run, since, until)
+        since = until if run.ended is None else min(run.ended, until)
+    lost = runs[-1].preempted or (runs[-1].deleted and present is Now.WAITING)
+    if lost and present is not Now.ENDED and since < now:
+        yield Span(Phase.WAITING, since, now)
 
 
 def _first(runs: Sequence[PodRun]) -> tuple[int, float]:
@@ -118,7 +150,7 @@ def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
 
 
 def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
-    """Waiting counts from `since`; what still runs `until` its successor is made, or until now, is cut."""
+    """The place waits from `since`. A pod whose successor exists counts `until` that was created."""
     ended = until if run.ended is None else min(run.ended, until)
     started = ended if run.started is None else min(run.started, ended)
     if started > since:

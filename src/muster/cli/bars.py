@@ -6,6 +6,7 @@ most. Failures are marked where the bar ends, so that a restart shows as a break
 
 import shutil
 from collections.abc import Iterable, Sequence
+from math import ceil, floor
 from typing import Final
 
 from muster.app.timeline import Phase, Row, Span, Timeline
@@ -20,6 +21,8 @@ _CELLS: Final = {
 }
 _WAITING: Final = "░"
 _FAILED: Final = "✗"
+#: Cells of a bar, on the narrowest terminal.
+_FEWEST: Final = 10
 _STEPS: Final = (
     0.1,
     0.2,
@@ -57,16 +60,29 @@ def lines(drawn: Timeline, most: int | None = None) -> list[str]:
 
 
 def draw(rows: Sequence[Row], begin: float, end: float, width: int) -> list[str]:
-    """The rows as text, `width` characters in all before the notes, with a time axis below."""
-    gutter = max((len(row.label) for row in rows), default=0) + 2
-    cells = max(10, width - gutter)
+    """The rows as text with a time axis below, `width` characters at most.
+
+    Bars have `_FEWEST` cells at least; labels and notes are shortened to make room for them. A terminal too
+    narrow even for that gets longer lines.
+    """
+    labels = max((len(row.label) for row in rows), default=0)
+    notes = max((len(row.note) for row in rows), default=0)
+    room = max(0, width - _FEWEST - 2)
+    labels = min(labels, max(room // 2, _FEWEST))
+    notes = min(notes, max(room - labels - 2, 0))
+    gutter = labels + 2
+    cells = max(_FEWEST, width - gutter - (notes + 2 if notes else 0))
     span = max(end - begin, 1e-9)
     lines = []
     for row in rows:
-        bar = _bar(row.spans, begin, span, cells)
-        lines.append(f"{row.label:<{gutter}}{bar}{'  ' + row.note if row.note else ''}".rstrip())
-    lines.append(" " * gutter + _axis(span, cells))
+        bar, note = _bar(row.spans, begin, span, cells), _shortened(row.note, notes)
+        lines.append(f"{_shortened(row.label, labels):<{gutter}}{bar}  {note}".rstrip())
+    lines.append(" " * gutter + _axis(span, cells, width - gutter))
     return lines
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"[:most]
 
 
 def _bar(spans: Iterable[Span], begin: float, span: float, cells: int) -> str:
@@ -89,18 +105,18 @@ def _bar(spans: Iterable[Span], begin: float, span: float, cells: int) -> str:
     return "".join(text)
 
 
-def _axis(span: float, cells: int) -> str:
-    """`0:00      1:00      2:00`: round times, as many as fit."""
-    step = next((step for step in _STEPS if step / span * cells >= 10), _STEPS[-1])
-    line = [" "] * (cells + 8)
-    tick = 0
-    while tick * step <= span * (1 + 1e-9):
-        at = round(tick * step / span * cells)
-        for offset, char in enumerate(clock(tick * step, fine=step < 1)):
-            if at + offset < len(line):
-                line[at + offset] = char
-        tick += 1
-    return "".join(line).rstrip()
+def _axis(span: float, cells: int, width: int) -> str:
+    """`0:00      1:00      2:00`: round times, as many as fit beside each other, in `width` characters."""
+    widest = len(clock(span, fine=span < _STEPS[3] * cells)) + 2
+    step: float = next((step for step in _STEPS if step / span * cells >= widest), _STEPS[-1])
+    step *= max(1, ceil(widest * span / cells / step))
+    line = ""
+    for tick in range(floor(span / step * (1 + 1e-9)) + 1):
+        at, text = round(tick * step / span * cells), clock(tick * step, fine=step < 1)
+        if tick and at + len(text) > width:
+            break
+        line = f"{line:<{at}}{text}"
+    return line
 
 
 def clock(seconds: float, *, fine: bool = False) -> str:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,9 +100,9 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
 
     If it failed, also what its first container to fail has left of an explanation; `seen` are its pods.
     """
-    from muster.app.timeline import timeline
-
-    drawn = timeline(record.runs, record.submitted, time.time())
+    drawn = record.timeline(time.time())
+    if view:  # of pods that failed while the job was ending its status may not say so
+        view = replace(view, failed=drawn.failures if drawn.rows else view.failed)
     words = standing(view, None).split(" · ") if view else ["cancelled"]
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"

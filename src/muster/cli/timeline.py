@@ -18,7 +18,6 @@ def command(
 
     from muster.app.cluster import Target
     from muster.app.runs import recorded
-    from muster.app.timeline import timeline
     from muster.cli import bars, show
 
     record = asyncio.run(recorded(Target(kubeconfig, context, namespace), job))
@@ -26,7 +25,7 @@ def command(
         show.machine(msgspec.to_builtins(record.runs), output)
         return
     print(record.name)
-    for line in bars.lines(timeline(record.runs, record.submitted, time.time())):
+    for line in bars.lines(record.timeline(time.time())):
         print(line)
     for line in show.preemptions(record.preemptions):
         print(line)
