@@ -36,14 +36,24 @@ _FORM: Final = re.compile(
 )
 
 
+_NONE: Final = "{!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi"
+
+
 def parse(text: str | int | float) -> Fraction:
     """The exact value; ValueError says what a quantity looks like, or that it is too large.
 
     Upstream cuts what is too large down to the largest; here nobody is told that he has less than he wrote.
     """
-    match = None if isinstance(text, bool) else _FORM.fullmatch(str(text))
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise ValueError(_NONE.format(text))
+    return _parse(text)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _parse(text: str | int | float) -> Fraction:
+    match = _FORM.fullmatch(str(text))
     if match is None:
-        raise ValueError(f"{text!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi")
+        raise ValueError(_NONE.format(text))
     number, exponent, suffix = match.groups()
     scale = _SUFFIX[suffix or ""] if exponent is None else Fraction(10) ** int(exponent)
     value = Fraction(number) * scale

@@ -43,7 +43,8 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
 
 def complete(kind: AnyKind, name: str, obj: Object) -> Object:
     """`obj` with its kind's defaults; types are right from here on."""
-    _check_types(kind, name, obj)
+    _check_structs(kind, name, obj)
+    _give_types(kind, name, obj)
     return rules.default(kind, obj)
 
 
@@ -61,16 +62,21 @@ def earlier(kind: AnyKind, raw: bytes) -> Object:
 
 
 def check_status(kind: AnyKind, name: str, obj: Object) -> None:
-    _check_types(kind, name, obj)
+    """What is beside the status has its types already."""
+    _check_structs(kind, name, obj)
+    _give_types(kind, name, {"status": obj["status"]})
 
 
-def _check_types(kind: AnyKind, name: str, obj: Object) -> None:
+def _check_structs(kind: AnyKind, name: str, obj: Object) -> None:
     try:
         convert(obj, kind.type)
         for path, template, type_ in _templates(kind, obj):
             convert(template, type_, path)
     except InvalidObject as error:
         raise invalid(kind, name, error.errors) from None
+
+
+def _give_types(kind: AnyKind, name: str, obj: Object) -> None:
     if errors := rules.type_(kind, obj):
         raise invalid(kind, name, errors)
 

@@ -76,7 +76,8 @@ def _struct(name: str, value: Any, at: _Place, errors: list[FieldError]) -> None
         return
     fields, required = _structs()[name]
     for key, item in value.items():
-        if (type_ := fields.get(key)) is not None:
+        type_ = fields.get(key)
+        if type_ is not None and not (type_ == "s" and isinstance(item, str)):  # most are that
             value[key] = _typed(type_, item, (key, at), errors)  # the key is there: its place does not move
     for key in required:
         if key not in value:
@@ -127,12 +128,14 @@ def _many(type_: str, value: Any, at: _Place, errors: list[FieldError]) -> None:
             errors.append(_wrong(value, at, "a list"))
             return
         for position, item in enumerate(value):
-            value[position] = _typed(inner, item, (position, at), errors)
+            if inner != "s" or not isinstance(item, str):
+                value[position] = _typed(inner, item, (position, at), errors)
     elif not isinstance(value, dict):
         errors.append(_wrong(value, at, "a map"))
     else:
         for key, item in value.items():
-            value[key] = _typed(inner, item, (key, at), errors)
+            if inner != "s" or not isinstance(item, str):
+                value[key] = _typed(inner, item, (key, at), errors)
 
 
 def _missing(type_: str, key: str, value: Object, at: _Place, errors: list[FieldError]) -> None:
