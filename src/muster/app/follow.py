@@ -10,6 +10,7 @@ terminal's output lines (`muster.app.lines`), and is never behind.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from muster.app.jobs import JobView, Objects, views
 from muster.app.lines import Output, Printed
 from muster.app.logs import chunks, source_of
 from muster.app.pods import label, pod_order
+from muster.app.restarts import Restarts
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.reflector import Reflector
@@ -65,7 +67,14 @@ class Ended:
     cut: tuple[str, ...] = ()
 
 
-News = Printed | Stand | Ended
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that is said once: a failure after which a job goes on."""
+
+    text: str
+
+
+News = Printed | Stand | Note | Ended
 
 
 async def follow(
@@ -119,6 +128,8 @@ class _Follower:
         self._client, self._jobs, self._reading, self._alive = client, frozenset(jobs), reading, alive
         (namespace,) = {job.namespace for job in jobs}
         self._output = output
+        self._notes: deque[Note] = deque()
+        self._restarts = Restarts()
         self._stand: Stand | None = None  # that has not been told
         self._end: Ended | None = None
         self._news = asyncio.Event()  # there may be some
@@ -138,6 +149,8 @@ class _Follower:
     async def next(self, work: "asyncio.Task[None]") -> News:
         """The next news; or the error that ended the work."""
         while True:
+            if self._notes:
+                return self._notes.popleft()
             if (stand := self._stand) is not None:
                 self._stand = None
                 return stand
@@ -182,6 +195,8 @@ class _Follower:
                 for container in _started(pod) if self._reading.only(pod) else ():
                     if (key := (pod.metadata.uid, container)) not in self._readers:
                         self._readers[key] = group.create_task(self._read(pod, container))
+            for view in views:
+                self._tell_restarts(view)
             if (stand := Stand(views, self._unread)) != told:
                 self._stand = told = stand
                 self._news.set()
@@ -192,6 +207,12 @@ class _Follower:
             await self._changed.wait()
             await asyncio.sleep(pace)
             pace = min(pace * 2, longest)
+
+    def _tell_restarts(self, view: JobView) -> None:
+        notes = self._restarts.look(view, self._seen.values(), self._caches[kinds.JOB].items)
+        self._notes += map(Note, notes)
+        if notes:
+            self._news.set()
 
     async def _last_lines(self) -> tuple[str, ...]:
         """Lets the readers come to their ends for as long as lines come, and are taken; who did not?"""
@@ -224,6 +245,9 @@ class _Follower:
         return left < len(self._jobs) and not there.isdisjoint(self._seen)
 
     def _note(self, old: Resource | None, new: Resource | None) -> None:
+        newest = new or old
+        if isinstance(newest, Pod) and newest.metadata.uid in self._seen:
+            self._seen[newest.metadata.uid] = newest  # its last state, however short it lasts
         self._changed.set()
 
     async def _read(self, pod: Pod, container: str) -> None:

@@ -369,7 +369,8 @@ def _held_back(pod: Pod) -> tuple[str, str] | None:
     for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
         waiting = status.state.waiting
         if waiting is not None and waiting.message:
-            return waiting.reason, waiting.message
+            last = status.last_state.terminated
+            return waiting.reason, ": ".join(filter(None, [waiting.message, last.message if last else ""]))
     return None
 
 

@@ -86,9 +86,10 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
 def failure_message(pod: Pod) -> str:
     """What is known of why a container failed, beyond its exit code."""
     messages = [
-        status.state.terminated.message
+        state.terminated.message
         for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-        if status.state.terminated and status.state.terminated.exit_code
+        for state in (status.state, status.last_state)
+        if state.terminated and state.terminated.exit_code
     ]
     return next((message for message in messages if message), pod.status.message)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from muster.app.follow import Stand
+from muster.app.follow import Note, Stand
 from muster.app.jobs import JobView
 from muster.app.lines import Lines, Printed, clean, plain
 from muster.cli import show
@@ -70,9 +70,12 @@ class Screen:
         self._pending.append(f"{text}\n")
         self._wake.set()
 
-    async def show(self, news: Printed | Stand) -> None:
+    async def show(self, news: Printed | Stand | Note) -> None:
         """What a job's follower told. Returns once it is written; raises OSError if it cannot be."""
-        if isinstance(news, Stand):
+        if isinstance(news, Note):
+            if self._stands:
+                self.say(plain(clean(news.text)))
+        elif isinstance(news, Stand):
             self._stand = news
             if self._stands and not self.terminal:
                 self._say_what_changed()

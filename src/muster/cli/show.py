@@ -153,6 +153,15 @@ def reason(view: JobView) -> str:
     return f"{view.name} waits: {code}. {message}"
 
 
+def failure(view: JobView) -> list[str]:
+    """What is known of the first pod that failed in the last attempt, unless the job has succeeded."""
+    found = last_failure(view, view.pods) if view.state is not State.SUCCEEDED else None
+    if found is None:
+        return []
+    pod, code = found
+    return [": ".join(filter(None, [f"{label(pod)} failed with exit code {code}", failure_message(pod)]))]
+
+
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
     """What a gang's record says about why it waits, what would start it, and its warnings: a line each."""
     lines = explained(gang.status.explanation, now) if gang.status.explanation else []

@@ -48,6 +48,8 @@ def command(
         )
         return
     print(show.reason(view))
+    for line in show.failure(view):
+        print(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
         print(f"  {line}")
     for gang in view.gangs:
