@@ -133,6 +133,7 @@ MARKS: Final[Any] = {
     "muster.dev/exclusive": "rack",
     "muster.dev/plan": "1.1/main/0",
     "muster.dev/shared-volume": "true",
+    "muster.dev/pretend": "run=30s,exit=1",
     "gang.scheduling.koordinator.sh/network-topology-spec": (
         '{"gatherStrategy": [{"layer": "rack", "strategy": "PreferGather", "podCountMultiple": 2}]}'
     ),
@@ -204,7 +205,10 @@ GANG_LABEL: Final = {"muster.dev/gang": "true"}
 CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
     (kinds.NAMESPACE, {"metadata": meta("ns", "", labels={"team": "x"}), "status": {"phase": "Active"}}),
     (kinds.PRIORITY_CLASS, {"metadata": meta("high", ""), "value": 5, "preemptionPolicy": "Never"}),
-    (kinds.STORAGE_CLASS, {"metadata": meta("fast", ""), "volumeBindingMode": "Immediate"}),
+    (
+        kinds.STORAGE_CLASS,
+        {"metadata": meta("fast", ""), "volumeBindingMode": "Immediate", "provisioner": "x/y"},
+    ),
     (
         kinds.PERSISTENT_VOLUME,
         {
@@ -307,7 +311,9 @@ CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
                     {
                         "name": "v",
                         "replicas": 1,
-                        "template": {"spec": {"parallelism": 1, "template": {"spec": PLAIN_SPEC}}},
+                        "template": {
+                            "spec": {"parallelism": 1, "completions": 1, "template": {"spec": PLAIN_SPEC}}
+                        },
                     },
                 ],
                 "network": {"enableDNSHostnames": True, "subdomain": "x"},

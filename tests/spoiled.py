@@ -137,7 +137,9 @@ def spoiled(valid: Any, choose: Choose, strange: Sequence[Any] = STRANGE, times:
         if (inner := _written(at[path[-1]])) is not None and choose([False, True]):
             at[path[-1]] = json.dumps(spoiled(inner, choose, strange))
         else:
-            at[path[-1]] = choose(strange)
+            # what has the right type gets further
+            alike = [value for value in strange if type(value) is type(at[path[-1]])] or strange
+            at[path[-1]] = choose(choose([strange, alike, alike]))
     return result
 
 

@@ -66,6 +66,23 @@ def test_both_groups(kind: Kind[PodGroup], dialect: Dialect, record: str) -> Non
     assert list(group.members) == ["uid-a"]
 
 
+def test_pods_that_differ_in_nothing_but_the_namespaces_they_mean_are_different_pod_sets() -> None:
+    def near(**term: Any) -> Any:
+        rule = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}, **term}
+        weighted = [{"weight": 1, "podAffinityTerm": rule}]
+        return pod_spec(
+            affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
+        )
+
+    pods = [
+        grouped("a", spec=near(namespaces=["ns"])),
+        grouped("b", spec=near(namespaceSelector={})),  # all of them
+        grouped("c", spec=near(namespaces=["other"])),
+    ]
+    group = the_gang(pod_group(minimum=3), *pods)
+    assert len({pod_set.name for pod_set in group.gang.pod_sets}) == 3
+
+
 def test_pods_of_different_shape_are_different_pod_sets_in_order_of_name() -> None:
     large = pod_spec(4)
     group = the_gang(pod_group(minimum=3), grouped("b"), grouped("a", spec=large), grouped("c"))

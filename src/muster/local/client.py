@@ -6,6 +6,7 @@ same time, as the watchers of a change do, get the same struct: it is frozen, an
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
@@ -13,14 +14,16 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from muster.api.base import Kind, Object, Resource
+from muster.api.fields import UNREADABLE
 from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
 from muster.kube.decode import decode
-from muster.kube.errors import BadRequest, NotFound
+from muster.kube.errors import BadRequest, NotFound, ServerError
 from muster.kube.sharing import shared
 from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
 
 R = TypeVar("R", bound=Resource)
+log = logging.getLogger(__name__)
 
 #: Structs that are remembered by the bytes they were decoded from, for the watchers that come next.
 SHARED: Final = 1024
@@ -173,7 +176,10 @@ class LocalClient:
         wanted = [(write, future) for write, future in batch if not future.done()]  # the others: cancelled
         outcomes = self.registry.together([write for write, _ in wanted])
         for (_, future), outcome in zip(wanted, outcomes, strict=True):
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, UNREADABLE):  # as the HTTP API answers what it did not expect
+                log.error("a write failed", exc_info=outcome)
+                future.set_exception(ServerError("the server failed; its log has the reason"))
+            elif isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)

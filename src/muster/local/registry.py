@@ -25,6 +25,7 @@ from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, Expired, ServerError
 from muster.local import admission, binding, eviction, metadata, patches, priority, watching
 from muster.local.addresses import Addresses
+from muster.local.aside import set_aside
 from muster.local.deletion import DeleteOptions, is_over, mark
 from muster.local.history import History
 from muster.local.pages import Listing, read_token, write_token
@@ -302,6 +303,7 @@ class Registry:
 
     def _start(self) -> None:
         with self.store.transaction():
+            set_aside(self.store)
             for name in NAMESPACES:
                 if self.store.get("namespaces", "", name) is None:
                     self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})

@@ -47,6 +47,8 @@ def places_of(pods: Pods, before: Group | None, lacking: int, world: World, pref
         name = pod_set_name(shape, looked_at)
         if name in taken_names:
             name = pod_set_name(shape, looked_at, namespaces=True)
+        while name in taken_names:  # of two terms the one that means all namespaces is named as without them
+            name += "x"
         taken_names.add(name)
         name = prefix + name.removeprefix(PODS)
         labels = common(alike) if alike else earlier[name].labels if name in earlier else looked_at
