@@ -138,6 +138,8 @@ class Facts:
         (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
         self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+        if event.presence.leaving:
+            self._preemption.pods_seen(event.pods, deleted=True)
         return True
 
     def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
@@ -153,6 +155,7 @@ class Facts:
             vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
         device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self._pods[pod] = _with_device(event, device)
+        self._preemption.pods_seen([pod], deleted=event.presence.leaving)
         if event.gang is None:
             self._exclusion.foreign(event.node, 1)
         else:
@@ -167,6 +170,7 @@ class Facts:
 
     def _pods_ended(self, event: PodsEnded) -> None:
         for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
+            self._preemption.pods_seen(pods, deleted=False)
             self._give_back(bound, len(pods))
             self._leave(pods, bound, event.at)
 

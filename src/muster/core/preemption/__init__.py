@@ -14,7 +14,7 @@ changes. While its victims leave a gang is nobody's victim, so what they were en
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -23,7 +23,7 @@ from muster.core.cluster import Cluster
 from muster.core.decisions import Evict, Explanation, Victim
 from muster.core.exact import Verdict
 from muster.core.fit import Claim
-from muster.core.gang import Code, Gang, GangId
+from muster.core.gang import Code, Gang, GangId, PodId
 from muster.core.gangs import GangState, departing, occupy, stands
 from muster.core.nodes import PODS
 from muster.core.placement import Want
@@ -38,6 +38,9 @@ from muster.core.rota import Rota
 
 #: Wants per cycle for which victims are looked for.
 SEARCHES: Final = 4
+#: Seconds from the first cycle that sees a pod being deleted in which muster preempts nothing for its room.
+#: A pod that is there longer may be stuck, and nothing waits for its room for ever.
+COMING: Final = 300.0
 #: Gangs named in a message.
 _NAMED: Final = 3
 
@@ -60,6 +63,8 @@ class Preemption:
         self._from: dict[tuple[Want, str], set[str]] = {}
         #: wants of a queue that have to wait for their turn
         self._later: set[tuple[Want, str]] = set()
+        #: pods that are being deleted, and until when their room is counted on; None: no cycle has seen them
+        self._deleted: dict[PodId, float | None] = {}
         #: somebody who was leaving stays, since the end of the last cycle
         self._spared = False
         #: of the queues, in the last cycle
@@ -71,6 +76,9 @@ class Preemption:
     def next_cycle(self, now: float, changed: bool) -> None:
         """`changed`: what was found out in earlier cycles holds no longer."""
         self._now = now
+        for pod, until in self._deleted.items():
+            if until is None:
+                self._deleted[pod] = now + COMING
         self._spared = False
         self._rota.next_cycle()
         self._from.clear()
@@ -81,6 +89,14 @@ class Preemption:
             self._hopeless.clear()
             self._due = inf
             self._rules = rules
+
+    def pods_seen(self, pods: Iterable[PodId], *, deleted: bool) -> None:
+        """Pods are on a node, or have gone from it; `deleted`: they will go of themselves."""
+        for pod in pods:
+            if deleted:
+                self._deleted.setdefault(pod, None)
+            else:
+                self._deleted.pop(pod, None)
 
     def forget(self) -> None:
         """Something has changed that decides about victims."""
@@ -181,11 +197,15 @@ class Preemption:
         """
         gang = state.gang
         assert gang is not None
-        if self.departures and self._fits_soon(state, claim):
-            self._hopeless[claim.want, gang.queue] = gang.priority
-            return None
         if not self._rota.take(claim.want):
             self._later.add((claim.want, gang.queue))
+            return None
+        coming = {
+            pod: until for pod, until in self._deleted.items() if until is not None and until > self._now
+        }
+        if (self.departures or coming) and self._fits_soon(state, claim, coming.keys()):
+            self._hopeless[claim.want, gang.queue] = gang.priority
+            self._due = min(self._due, *coming.values(), inf)
             return None
         found, due = self._search_for(state, claim)
         self._due = min(self._due, due)
@@ -193,9 +213,12 @@ class Preemption:
             self._hopeless[claim.want, gang.queue] = gang.priority
         return found
 
-    def _fits_soon(self, state: GangState, claim: Claim) -> bool:
-        """Whether it would fit beside those for whom others leave, if these had left."""
+    def _fits_soon(self, state: GangState, claim: Claim, coming: Set[PodId]) -> bool:
+        """Whether it would fit beside those for whom others leave, if these and `coming` pods had left."""
         mark = self._ledger.mark()
+        for pod in sorted(coming - self.departures.leaving.keys()):
+            bound = self._pods[pod]
+            self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence)
         for beneficiary in self.departures.beneficiaries:
             if beneficiary != state.id:
                 self.departures.lift(beneficiary)
@@ -231,7 +254,7 @@ class Preemption:
         """Why there are no victims for it among those that run; None: that has still to be found out."""
         gang = state.gang
         assert gang is not None
-        if self.departures or (gang.preempts and self.helps(state, claim.want)):
+        if self.departures or self._deleted or (gang.preempts and self.helps(state, claim.want)):
             return None
         ranks_above = self._ranks_above(gang, claim.want)
         lower = [
