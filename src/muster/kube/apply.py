@@ -138,13 +138,13 @@ def _stated(obj: Object) -> Object:
 
 
 def _text(stated: Object) -> str | None:
-    """What the annotation says, as kubectl writes it."""
-    named = {key: stated["metadata"][key] for key in ("name", "namespace") if key in stated["metadata"]}
-    what = {key: stated[key] for key in ("apiVersion", "kind") if key in stated}
+    """What the annotation says, as kubectl writes it: with annotations in any case, with labels if there are
+    any. (Empty labels that its file has not would make kubectl remove all there are.)"""
     content = _stated(stated)
-    encoded = msgspec.json.encode(
-        {**what, **content, "metadata": {**content["metadata"], **named}}, order="sorted"
-    )
+    metadata = {key: value for key, value in content["metadata"].items() if key != "labels" or value}
+    metadata |= {key: stated["metadata"][key] for key in ("name", "namespace") if key in stated["metadata"]}
+    what = {key: stated[key] for key in ("apiVersion", "kind") if key in stated}
+    encoded = msgspec.json.encode({**what, **content, "metadata": metadata}, order="sorted")
     return encoded.decode() if len(encoded) <= MOST_BYTES else None
 
 
