@@ -129,6 +129,7 @@ async def test_a_dry_run_in_the_body(filled: Registry, line: str, body: Object) 
         (f"POST {CORE}/pods?dryRun=Some", pod("new"), 'dryRun: Unsupported value: "Some"'),
         (f"POST {CORE}/pods?dryRun=", pod("new"), 'dryRun: Unsupported value: ""'),
         (f"PUT {CORE}/configmaps/c?fieldManager=a&fieldManager=b", config("c"), "given 2 times"),
+        (f"POST {CORE}/pods?fieldValidation=Strict", pod("new"), "fieldValidation=Strict is not supported"),
         (f"PATCH {CORE}/configmaps/c?force=true", {"data": {"a": "2"}}, "no query parameter 'force'"),
         (f"DELETE {CORE}/pods?labelselector=app%3Dx", None, "no query parameter 'labelselector'"),
         (f"DELETE {CORE}/pods?labelSelector=app%3Dx&labelSelector=a", None, "given 2 times"),
@@ -182,6 +183,12 @@ async def test_impersonation_is_refused(filled: Registry) -> None:
     assert status == 400
     assert "impersonation is not supported" in answer["message"]
     assert "deletionTimestamp" not in json.loads(filled.get(kinds.POD, "default", "p"))["metadata"]
+
+
+async def test_protobuf_is_refused_by_its_name(filled: Registry) -> None:
+    line = f"POST {CORE}/configmaps?fieldManager=kubectl-create&fieldValidation=Strict"
+    status, answer = await ask(filled, line, config("d"), "application/vnd.kubernetes.protobuf")
+    assert (status, answer["message"][:28]) == (415, "protobuf is not supported; s")
 
 
 @pytest.mark.parametrize("path", ["/version", "/version/"])

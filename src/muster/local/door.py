@@ -56,6 +56,7 @@ WATCH: Final = 1800.0
 
 _JSON: Final = (b"content-type", b"application/json")
 _PATCHES: Final = {"application/merge-patch+json": dict, "application/json-patch+json": list}
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 log = logging.getLogger(__name__)
 
@@ -194,6 +195,8 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
         raise MethodNotAllowed(f"{request.method} is not possible on {request.path}")
     if request.header(b"impersonate-user"):
         raise BadRequest("impersonation is not supported; leave Impersonate-User (kubectl: --as) out")
+    if request.media_type == _PROTOBUF:
+        raise UnsupportedMediaType("protobuf is not supported; send JSON (kubectl: create -f FILE)")
     options.check(request.method, bool(target.name), request.parameters)
     return await handler(registry, logs, target, request)
 
