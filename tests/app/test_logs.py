@@ -43,10 +43,10 @@ async def test_lines_are_put_together_from_chunks() -> None:
     assert [line.text async for line in read(client, [pod()])] == ["a", "bc", "", "\ufffd end"]
 
 
-def archive(root: Path, name: str, text: str, container: str = "main") -> Logs:
+def archive(root: Path, name: str, text: str, container: str = "main", start: int = 0) -> Logs:
     directory = root / f"default_{name}_uid-{name}" / container
-    directory.mkdir(parents=True)
-    (directory / "0.log").write_text(text)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{start}.log").write_text(text)
     return Logs(root)
 
 
@@ -73,6 +73,20 @@ async def test_recorded_runs_are_read_in_the_order_of_attempts(tmp_path: Path) -
     assert os.listdir(tmp_path), "reading leaves the files"
 
 
+async def test_what_was_printed_before_the_last_restart(tmp_path: Path) -> None:
+    for name, text in (("a1", "a first\n"), ("a2", "a second\n"), ("a3", "a third\n"), ("c", "c only\n")):
+        kept = archive(tmp_path, name, text)
+    for start in range(3):
+        kept = archive(tmp_path, "b", f"b start {start}\n", start=start)
+    runs = [
+        *(ran(f"a{number}", attempt=number, created=float(number)) for number in (1, 2, 3)),
+        ran("b", job_index=1),
+        ran("c", job_index=2),
+    ]
+    found = [(line.pod, line.text) async for line in read_archive(kept, runs, previous=True)]
+    assert found == [("worker-1-0", "b start 1"), ("worker-0-0 (2)", "a second")]
+
+
 def test_labels_of_runs_are_those_of_their_pods() -> None:
     runs = [
         ran("x"),
@@ -92,8 +106,11 @@ def test_labels_of_runs_are_those_of_their_pods() -> None:
         (Selection(index=1), True),
         (Selection("worker", 2), True),
         (Selection("worker", 3), False),
+        (Selection(pod="p"), True),
+        (Selection(pod="worker-1-2"), True),
+        (Selection(pod="worker-1"), False),
     ],
 )
 def test_selections_mean_the_same_of_pods_and_of_runs(selection: Selection, holds: bool) -> None:
     assert selection.holds(pod(labels=labels("worker", 1, 2))) is holds
-    assert selection.holds_run(ran(job_index=1, completion_index=2)) is holds
+    assert selection.holds_run(ran("p", job_index=1, completion_index=2)) is holds

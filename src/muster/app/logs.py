@@ -5,7 +5,7 @@ beyond that, in files of this machine (the archive), where it is found by what t
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -30,42 +30,77 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pods by type and index; the index is that of the pod's job, or of the pod where there is one job."""
+    """Pods by type and index, or one by its name or label.
+
+    The index is that of the pod's job, or of the pod where there is one job.
+    """
 
     group: str | None = None
     index: int | None = None
+    pod: str | None = None
 
     def holds(self, pod: Pod) -> bool:
         labels = pod.metadata.labels
         indices = (labels.get(JOB_INDEX), labels.get(COMPLETION_INDEX))
-        return (self.group is None or group_of(pod) == self.group) and (
-            self.index is None or str(self.index) in indices
+        return (
+            (self.group is None or group_of(pod) == self.group)
+            and (self.index is None or str(self.index) in indices)
+            and (self.pod is None or self.pod in (pod.metadata.name, label(pod)))
         )
 
     def holds_run(self, run: PodRun) -> bool:
-        return (self.group is None or run.replicated_job == self.group) and (
-            self.index is None or self.index in (run.job_index, run.completion_index)
+        return (
+            (self.group is None or run.replicated_job == self.group)
+            and (self.index is None or self.index in (run.job_index, run.completion_index))
+            and (self.pod is None or self.pod in (run.name, _label(run)))
         )
 
 
-async def read(client: Client, pods: Iterable[Pod], tail: int | None = None) -> AsyncIterator[Line]:
-    """What has been printed so far, in the order of the job file. Pods that have not started have nothing."""
+async def read(
+    client: Client, pods: Iterable[Pod], tail: int | None = None, *, previous: bool = False
+) -> AsyncIterator[Line]:
+    """What has been printed so far, in the order of the job file. Pods that have not started have nothing.
+
+    `previous`: by the start before the newest, of those containers that started again.
+    """
     for pod in sorted(pods, key=pod_order):
         for container in pod.spec.containers:
             with suppress(NotFound, BadRequest):
-                written = chunks(client, pod, container.name, tail=tail)
+                written = chunks(client, pod, container.name, tail=tail, previous=previous)
                 async for line in _split(source_of(pod, container.name), written):
                     yield line
 
 
-async def read_archive(archive: Logs, runs: Sequence[PodRun], tail: int | None = None) -> AsyncIterator[Line]:
-    """The same of recorded runs, whether or not their pods are still there."""
-    for name, run in labelled(runs):
+async def read_archive(
+    archive: Logs, runs: Sequence[PodRun], tail: int | None = None, *, previous: bool = False
+) -> AsyncIterator[Line]:
+    """The same of recorded runs, whether or not their pods are still there.
+
+    `previous`: a pod that was made again counts as a start, too.
+    """
+    for name, run, again in _before(archive, runs) if previous else _all(runs):
         containers = archive.containers(run.namespace, run.name, run.uid)
         for container in containers:
-            written = archive.read(run.namespace, run.name, run.uid, container, tail=tail)
+            written = archive.read(run.namespace, run.name, run.uid, container, tail=tail, previous=again)
             async for line in _split(name if len(containers) == 1 else f"{name}/{container}", written):
                 yield line
+
+
+def _all(runs: Sequence[PodRun]) -> Iterator[tuple[str, PodRun, bool]]:
+    return ((name, run, False) for name, run in labelled(runs))
+
+
+def _before(archive: Logs, runs: Sequence[PodRun]) -> Iterator[tuple[str, PodRun, bool]]:
+    """Of each place the run that has the start before the newest, and whether it has the newest, too."""
+    places: dict[str, list[tuple[str, PodRun]]] = {}
+    for name, run in labelled(runs):
+        places.setdefault(_label(run), []).append((name, run))
+    for at in places.values():
+        name, newest = at[-1]
+        if archive.started_again(newest.namespace, newest.name, newest.uid):
+            yield name, newest, True
+        elif len(at) > 1:
+            yield *at[-2], False
 
 
 async def chunks(
@@ -75,13 +110,14 @@ async def chunks(
     *,
     follow: bool = False,
     tail: int | None = None,
+    previous: bool = False,
     archive: Logs | None = None,
 ) -> AsyncIterator[bytes]:
     """The output of one container, until it ends if `follow`; of a pod that is gone, what the archive has."""
     meta = pod.metadata
     try:
         async for chunk in client.log(
-            meta.namespace, meta.name, container=container, follow=follow, tail=tail
+            meta.namespace, meta.name, container=container, follow=follow, tail=tail, previous=previous
         ):
             yield chunk
     except NotFound:  # before its first chunk

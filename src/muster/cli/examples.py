@@ -35,6 +35,7 @@ _EXAMPLES: Final = {
         muster logs train
         muster logs train -f
         muster logs train --group worker --index 3
+        muster logs train worker-1-0 --previous
     """,
     "cancel": """
         muster cancel train-3f9a1c20

@@ -24,12 +24,23 @@ Index = Annotated[
 Tail = Annotated[int | None, typer.Option("--tail", metavar="N", help="Only the last N lines of each pod.")]
 
 
+OnePod = Annotated[
+    str | None,
+    typer.Argument(metavar="POD", help="Only this pod: its name, or what its lines are labelled with."),
+]
+Previous = Annotated[
+    bool, typer.Option("--previous", "-p", help="What was printed before the last restart of each pod.")
+]
+
+
 def command(
     job: JobName,
+    pod: OnePod = None,
     follow: Follow = False,
     group: Group = None,
     index: Index = None,
     tail: Tail = None,
+    previous: Previous = False,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -39,16 +50,18 @@ def command(
     from muster.app.cluster import Target, attached_if_hosted
     from muster.app.logs import Selection
 
-    target, selection = Target(kubeconfig, context, namespace), Selection(group, index)
+    target, selection = Target(kubeconfig, context, namespace), Selection(group, index, pod)
+    if follow and previous:
+        raise Failure("--previous has come to its end; omit --follow", BAD_INPUT)
     if follow:
         with attached_if_hosted(target) as endpoint:
             if endpoint is not None or not target.embedded:  # else nothing will come any more
                 asyncio.run(_follow(target, endpoint, job, selection, tail))
                 return
     if target.embedded:
-        asyncio.run(_recorded(target, job, selection, tail))
+        asyncio.run(_recorded(target, job, selection, tail, previous))
     else:
-        asyncio.run(_now(target, job, selection, tail))
+        asyncio.run(_now(target, job, selection, tail, previous))
 
 
 async def _follow(
@@ -86,7 +99,9 @@ async def _follow(
         show.cut(cut, [view.name])
 
 
-async def _recorded(target: "Target", job: str, selection: "Selection", tail: int | None) -> None:
+async def _recorded(
+    target: "Target", job: str, selection: "Selection", tail: int | None, previous: bool
+) -> None:
     from muster.app.cluster import archive
     from muster.app.logs import labelled, read_archive
     from muster.app.runs import recorded
@@ -98,11 +113,15 @@ async def _recorded(target: "Target", job: str, selection: "Selection", tail: in
     logs = archive(target)
     assert logs is not None, "the embedded cluster keeps its logs here"
     width = max((len(name) for name, _ in labelled(meant)), default=0)
-    async for line in read_archive(logs, meant, tail):
+    found = False
+    async for line in read_archive(logs, meant, tail, previous=previous):
         _print(line, width)
+        found = True
+    if previous and not found:
+        print(f"nothing of {record.name} was printed before a restart", file=sys.stderr)
 
 
-async def _now(target: "Target", job: str, selection: "Selection", tail: int | None) -> None:
+async def _now(target: "Target", job: str, selection: "Selection", tail: int | None, previous: bool) -> None:
     from muster.app import jobs
     from muster.app.cluster import reading
     from muster.app.logs import read
@@ -114,7 +133,7 @@ async def _now(target: "Target", job: str, selection: "Selection", tail: int | N
         if view.pods and not pods:
             raise _no_pod(view.name, [label(pod) for pod in view.pods])
         width = max((len(label(pod)) for pod in pods), default=0)
-        async for line in read(client, pods, tail):
+        async for line in read(client, pods, tail, previous=previous):
             _print(line, width)
 
 

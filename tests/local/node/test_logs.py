@@ -114,6 +114,15 @@ async def test_a_tail_reaches_into_older_files(logs: Logs, tmp_path: Path) -> No
     assert await read(logs) == b"a\nb\nc\n"
 
 
+async def test_before_the_first_start_there_is_nothing(logs: Logs, tmp_path: Path) -> None:
+    for restart, expected in ((0, b""), (1, b"start 0\n")):
+        writer, end = begin(logs, tmp_path, restart)
+        os.write(end, b"start %d\n" % restart)
+        os.close(end)
+        writer.close()
+        assert await read(logs, previous=True) == expected
+
+
 async def test_no_log_is_an_empty_log(logs: Logs) -> None:
     assert await read(logs) == b""
     assert await read(logs, previous=True) == b""

@@ -182,7 +182,9 @@ class Logs:
         directory = self._of(namespace, pod_name, pod_uid) / container
         restarts = _restarts(directory)
         if previous:
-            restarts.pop() if restarts else None
+            restarts = restarts[:-1]
+            if not restarts:
+                return  # it has started only once
         restart = restarts[-1] if restarts else 0
         position = _Position(directory / f"{restart}.log", tail)
         try:
@@ -215,6 +217,12 @@ class Logs:
         return (
             sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
         )
+
+    def started_again(self, namespace: str, pod: str, uid: str) -> bool:
+        """Whether any container of a pod has more than one start that wrote something."""
+        directory = self._of(namespace, pod, uid)
+        containers = self.containers(namespace, pod, uid)
+        return any(len(_restarts(directory / container)) > 1 for container in containers)
 
     def prune(self, now: float, living: set[str]) -> None:
         """Removes logs of gone pods (by uid) that are too old, then the oldest while they are too many.
