@@ -56,6 +56,13 @@ async def test_all_kinds_that_may_not_be_listed_are_named_at_once() -> None:
     assert (first, others) == (f"no {in_order[0].partition('.')[0]}", ", ".join(in_order[1:]))
 
 
+async def test_what_only_adds_to_new_pods_may_be_hidden() -> None:
+    found = await look({kinds.LIMIT_RANGE: Forbidden("no"), kinds.RUNTIME_CLASS: NotFound("404")})
+    assert (found.hidden, found.absent) == ([kinds.LIMIT_RANGE], [kinds.RUNTIME_CLASS])
+    said = "limitranges may not be listed; what they add to new pods is not counted"
+    assert plan(objects(queue("q")), found).notes == [said]
+
+
 async def test_other_errors_are_what_they_are() -> None:
     with pytest.raises(Unauthorized):
         await look({kinds.POD: Unauthorized("who?")})

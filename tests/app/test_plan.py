@@ -105,6 +105,25 @@ def test_pods_of_a_group_are_placed_together() -> None:
     assert found.proposed == 1
 
 
+@pytest.mark.parametrize("owner", ["pod", "job", "gang"])
+@pytest.mark.parametrize("proposed", [False, True])
+def test_new_pods_have_the_defaults_of_their_namespace(owner: str, proposed: bool) -> None:
+    """A pod that is there already has them, or came before them."""
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "defaults", "namespace": "default"},
+        "spec": {"limits": [{"type": "Container", "default": {"cpu": "6"}}]},
+    }
+    made = [job("j", 2, 1, gang=owner == "gang")] if owner != "pod" else [pod("a", 1), pod("b", 1)]
+    files = ([limits, *made], []) if proposed else (made, [limits])
+    found = ask(files[0], node("n-0"), *files[1])
+    placed = [each.gang for each in found.decisions if each.assignments]
+    assert len(placed) == (0 if owner == "gang" else 1), "8 CPUs are there"
+    there = plan(Objects(), objects(node("n-0"), limits, pod("a", 1), pod("b", 1)))
+    assert all(each.assignments for each in there.decisions)
+
+
 def test_pods_of_a_group_without_a_minimum_start_as_there_is_room() -> None:
     proposed = [pod_group("g", 0), pod("a", 3, group="g"), pod("b", 3, group="g")]
     assert brief(ask(proposed, node("n-0"))) == [("default/g", "place", {"default/a": "n-0"})]

@@ -12,7 +12,7 @@ import pytest
 from muster.api.core_v1 import ConfigMap
 from muster.api.kinds import CONFIG_MAP
 from muster.kube.client import EventType, Page, WatchEvent
-from muster.kube.errors import Expired, ServerError, Unanswered, Unreachable
+from muster.kube.errors import Expired, Forbidden, NotFound, ServerError, Unanswered, Unreachable
 from muster.kube.reflector import BACK_OFF, Reflector
 
 Told = tuple[str | None, str | None]
@@ -78,13 +78,20 @@ class Instant:
 
 
 class Run:
+    optional = False
+
     def __init__(self, script: Script) -> None:
         self.script, self.clock = script, Instant()
         self.told: list[Told] = []
         self.progress: list[str] = []
         client: Any = script  # Any: it has no more than the reflector needs
         self.reflector = Reflector(
-            client, CONFIG_MAP, self._note, on_progress=self.progress.append, clock=self.clock
+            client,
+            CONFIG_MAP,
+            self._note,
+            on_progress=self.progress.append,
+            clock=self.clock,
+            optional=self.optional,
         )
 
     def _note(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
@@ -193,6 +200,42 @@ async def test_what_goes_on_failing_is_tried_less_and_less_often(failure: Except
             longest = min(BACK_OFF[1], BACK_OFF[0] * 2**number)
             assert longest / 2 <= slept <= longest
         assert len(run.clock.slept) == 12
+        assert run.reflector.synced.is_set()
+
+
+class Optional(Run):
+    optional = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure", "synced"),
+    [
+        (Run, Forbidden("no"), False),
+        (Run, NotFound("what?"), False),
+        (Optional, Forbidden("no"), True),
+        (Optional, NotFound("what?"), True),
+        (Optional, ServerError("broken"), False),
+    ],
+)
+async def test_what_need_not_be_shown_is_not_waited_for(
+    kind: type[Run], failure: Exception, synced: bool
+) -> None:
+    seen: list[bool] = []
+
+    class Watched(kind):  # type: ignore[misc, valid-type]  # a class that is a parameter
+        def __init__(self, script: Script) -> None:
+            super().__init__(script)
+            sleep = self.clock.sleep
+
+            async def slept(seconds: float) -> None:
+                seen.append(self.reflector.synced.is_set())
+                await sleep(seconds)
+
+            self.clock.sleep = slept
+
+    async with ran([failure, page(1, config("a", 1))], [], Watched) as run:
+        assert seen == [synced]
+        assert run.told == [(None, "a@1")], "it is listed as soon as it may be"
         assert run.reflector.synced.is_set()
 
 

@@ -228,6 +228,26 @@ def test_an_update_of_what_has_changed_is_a_conflict(registry: Registry) -> None
     assert read(registry.update(kinds.CONFIG_MAP, "default", "c", without))["data"] == {"x": "1"}
 
 
+def test_a_new_pod_has_what_limit_ranges_and_its_runtime_class_add(registry: Registry) -> None:
+    items = [{"type": "Container", "default": {"cpu": 2}}]
+    create(registry, {"metadata": {"name": "l"}, "spec": {"limits": items}}, kinds.LIMIT_RANGE)
+    runtime = {"handler": "kata", "overhead": {"podFixed": {"cpu": "250m"}}}
+    registry.create(kinds.RUNTIME_CLASS, "", {"metadata": {"name": "kata"}, **runtime})
+    created = create(registry, pod(), kinds.POD)["spec"]
+    assert created["containers"][0]["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
+    assert "overhead" not in created
+    one = pod("other")
+    one["spec"] |= {"runtimeClassName": "kata", "tolerations": [{"operator": "Exists", "unknown": "kept"}]}
+    spec = create(registry, one, kinds.POD)["spec"]
+    assert (spec["overhead"], spec["tolerations"]) == (
+        {"cpu": "250m"},
+        [{"operator": "Exists", "unknown": "kept"}],
+    )
+    unknown = pod("third")
+    unknown["spec"]["runtimeClassName"] = "nvidia"
+    assert create(registry, unknown, kinds.POD)["spec"]["runtimeClassName"] == "nvidia"
+
+
 @pytest.mark.parametrize(
     ("metadata", "error"),
     [({"name": "d"}, BadRequest), ({"namespace": "kube-system"}, BadRequest), ({"uid": "other"}, Conflict)],

@@ -10,6 +10,7 @@ from muster import names
 from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import (
+    LimitRange,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -29,6 +30,7 @@ from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
     JOB,
     JOBSET,
+    LIMIT_RANGE,
     NAMESPACE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -36,9 +38,11 @@ from muster.api.kinds import (
     POD_GROUP_X,
     PRIORITY_CLASS,
     RESOURCE_QUOTA,
+    RUNTIME_CLASS,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
+from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.translate.world import World
@@ -262,5 +266,7 @@ def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
         PersistentVolumeClaim: PERSISTENT_VOLUME_CLAIM,
         PersistentVolume: PERSISTENT_VOLUME,
         StorageClass: STORAGE_CLASS,
+        LimitRange: LIMIT_RANGE,
+        RuntimeClass: RUNTIME_CLASS,
     }
     return kinds[type(obj)]

@@ -133,6 +133,7 @@ class SchedulingGate(Struct, frozen=True):
 class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
+    runtime_class_name: str = ""
     hostname: str = ""
     subdomain: str = ""
     restart_policy: str = "Always"
@@ -341,6 +342,22 @@ class ResourceQuotaStatus(Struct, frozen=True):
 class ResourceQuota(Resource, frozen=True):
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+class LimitRangeItem(Struct, frozen=True):
+    type: str = ""  # Container, Pod, PersistentVolumeClaim
+    max: Quantities = {}
+    min: Quantities = {}
+    default: Quantities = {}
+    default_request: Quantities = {}
+
+
+class LimitRangeSpec(Struct, frozen=True):
+    limits: list[LimitRangeItem] = []
+
+
+class LimitRange(Resource, frozen=True):
+    spec: LimitRangeSpec = LimitRangeSpec()
 
 
 class ObjectReference(Struct, frozen=True):

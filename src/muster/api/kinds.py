@@ -7,6 +7,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import (
     ConfigMap,
     Event,
+    LimitRange,
     Namespace,
     Node,
     PersistentVolume,
@@ -20,6 +21,7 @@ from muster.api.core_v1 import (
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
+from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.names import DOMAIN
@@ -35,12 +37,16 @@ SERVICE_ACCOUNT: Final = Kind(
 )
 EVENT: Final = Kind("", "v1", "Event", "events", True, Event, status=False)
 RESOURCE_QUOTA: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", True, ResourceQuota)
+LIMIT_RANGE: Final = Kind("", "v1", "LimitRange", "limitranges", True, LimitRange, status=False)
 PERSISTENT_VOLUME_CLAIM: Final = Kind(
     "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, PersistentVolumeClaim
 )
 PERSISTENT_VOLUME: Final = Kind("", "v1", "PersistentVolume", "persistentvolumes", False, PersistentVolume)
 STORAGE_CLASS: Final = Kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", False, StorageClass, status=False
+)
+RUNTIME_CLASS: Final = Kind(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, RuntimeClass, status=False
 )
 JOB: Final = Kind("batch", "v1", "Job", "jobs", True, Job)
 PRIORITY_CLASS: Final = Kind(
@@ -74,9 +80,11 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     SERVICE_ACCOUNT,
     EVENT,
     RESOURCE_QUOTA,
+    LIMIT_RANGE,
     PERSISTENT_VOLUME_CLAIM,
     PERSISTENT_VOLUME,
     STORAGE_CLASS,
+    RUNTIME_CLASS,
     JOB,
     PRIORITY_CLASS,
     PDB,

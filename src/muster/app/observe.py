@@ -7,6 +7,7 @@ from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import everything
 from muster.runtime.mirror import WATCHED
+from muster.translate.world import OPTIONAL
 from muster.workloads.snapshot import AnyKind, Objects
 
 
@@ -19,6 +20,8 @@ async def observe(client: Client, kinds: Sequence[AnyKind] = WATCHED) -> Objects
         match page:
             case NotFound():  # a cluster without our kinds, or without somebody else's
                 found.absent.append(kind)
+            case Forbidden() if kind in OPTIONAL:
+                found.hidden.append(kind)
             case Forbidden():
                 denied[f"{kind.plural}.{kind.group}".rstrip(".")] = page
             case BaseException():

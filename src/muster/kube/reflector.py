@@ -15,7 +15,7 @@ from muster.api.base import Kind, Resource
 from muster.api.fields import UNREADABLE
 from muster.kube.client import Client, EventType
 from muster.kube.clock import Clock, SystemClock
-from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Expired, Forbidden, NotFound, Unanswered, Unreachable
 from muster.kube.listing import everything
 
 R = TypeVar("R", bound=Resource)
@@ -44,7 +44,9 @@ class Reflector(Generic[R]):
         labels: str = "",
         fields: str = "",
         clock: Clock | None = None,
+        optional: bool = False,
     ) -> None:
+        """`optional`: a kind that the cluster does not know, or does not show, counts as listed: none is."""
         self.kind = kind
         #: by `namespace/name`; read only
         self.items: dict[str, R] = {}
@@ -56,6 +58,7 @@ class Reflector(Generic[R]):
         self._on_change, self._on_progress = on_change, on_progress
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
+        self._optional = optional
         self._heard = False  # anything from this watch
 
     async def run(self) -> None:
@@ -75,6 +78,8 @@ class Reflector(Generic[R]):
                 self.resource_version, why = "", error.message
             except (ApiError, Unanswered, Unreachable) as error:
                 why = str(error)
+                if self._optional and isinstance(error, Forbidden | NotFound):
+                    self.synced.set()
             if self._heard:
                 failures = 0
                 continue

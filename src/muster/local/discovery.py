@@ -26,6 +26,7 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.SERVICE_ACCOUNT: "sa",
     kinds.EVENT: "ev",
     kinds.RESOURCE_QUOTA: "quota",
+    kinds.LIMIT_RANGE: "limits",
     kinds.PERSISTENT_VOLUME_CLAIM: "pvc",
     kinds.PERSISTENT_VOLUME: "pv",
     kinds.STORAGE_CLASS: "sc",

@@ -23,7 +23,7 @@ from muster.api.base import Object
 from muster.kube.client import Patch
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, Expired, ServerError
-from muster.local import admission, binding, eviction, metadata, patches, priority, watching
+from muster.local import admission, binding, defaults, eviction, metadata, patches, priority, watching
 from muster.local.addresses import Addresses
 from muster.local.aside import set_aside
 from muster.local.deletion import DeleteOptions, is_over, mark
@@ -184,6 +184,7 @@ class Registry:
         obj = admission.complete(kind, name, obj)
         if kind is kinds.POD:
             priority.admit(self.store, obj)
+            defaults.admit(self.store, obj)
         elif kind is kinds.SERVICE_ACCOUNT:
             obj.pop("status", None)
         admission.check(kind, name, obj, None)

@@ -12,6 +12,7 @@ from muster.kube.clock import Clock
 from muster.kube.reflector import Reflector
 from muster.runtime.mirror import WATCHED, Changes, Mirror
 from muster.runtime.writes import AnyKind
+from muster.translate.world import OPTIONAL
 
 
 class WatchedMirror(Mirror):
@@ -20,7 +21,8 @@ class WatchedMirror(Mirror):
         #: set when there is something to drain
         self.changed = asyncio.Event()
         self.reflectors: dict[AnyKind, Reflector[Any]] = {  # Any: of many kinds
-            kind: Reflector(client, kind, partial(self.change, kind), clock=clock) for kind in WATCHED
+            kind: Reflector(client, kind, partial(self.change, kind), clock=clock, optional=kind in OPTIONAL)
+            for kind in WATCHED
         }
 
     async def run(self) -> None:

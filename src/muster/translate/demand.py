@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster import names
 from muster.api.base import Object, ObjectMeta
 from muster.api.batch_v1 import JobSpec
@@ -58,6 +60,7 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
         template = convert(spec.template, PodTemplate, at=("spec", "template"))
     except InvalidObject as error:
         return Demand(Shape(requests=()), places, refusal=Gate(Code.INVALID, str(error)))
+    template = replace(template, spec=world.created(template.spec, made.namespace))
     shape, refusal = asked(template, world, made)
     number = priority(template.spec, world)
     if isinstance(number, Gate):

@@ -35,6 +35,7 @@ from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
     JOB,
     JOBSET,
+    LIMIT_RANGE,
     NAMESPACE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -42,6 +43,7 @@ from muster.api.kinds import (
     POD_GROUP_SIGS,
     PRIORITY_CLASS,
     RESOURCE_QUOTA,
+    RUNTIME_CLASS,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
@@ -175,6 +177,12 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
     elif kind is RESOURCE_QUOTA:
         if _quota_spec(old) != _quota_spec(new):
             keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
+    elif kind is LIMIT_RANGE:
+        if getattr(old, "spec", None) != getattr(new, "spec", None):
+            keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
+    elif kind is RUNTIME_CLASS:
+        name = (new or old).metadata.name  # type: ignore[union-attr]
+        keys.update(_looking(world, lambda spec, namespace: spec.runtime_class_name == name))
     elif kind is PRIORITY_CLASS or (kind is CLUSTER_NETWORK_TOPOLOGY and _layers(old) != _layers(new)):
         keys.update(_everything(world))
     lower = (namesake for key in keys for namesake in _namesakes(key, above=False))

@@ -10,13 +10,16 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from muster.api.admitted import admitted
 from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import (
+    LimitRange,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodSpec,
     ResourceQuota,
 )
 from muster.api.jobset_v1alpha2 import JobSet
@@ -24,6 +27,7 @@ from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
     JOB,
     JOBSET,
+    LIMIT_RANGE,
     NAMESPACE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -32,6 +36,7 @@ from muster.api.kinds import (
     POD_GROUP_X,
     PRIORITY_CLASS,
     RESOURCE_QUOTA,
+    RUNTIME_CLASS,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
@@ -55,12 +60,16 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     STORAGE_CLASS,
     CLUSTER_NETWORK_TOPOLOGY,
     RESOURCE_QUOTA,
+    LIMIT_RANGE,
+    RUNTIME_CLASS,
     JOBSET,
     JOB,
     POD_GROUP_X,
     POD_GROUP_SIGS,
     POD,
 )
+#: Of these, what a cluster may not show, or not know: then they are taken for none.
+OPTIONAL: tuple[Kind[Any], ...] = (LIMIT_RANGE, RUNTIME_CLASS)
 
 
 class World:
@@ -80,6 +89,7 @@ class World:
         #: the layers of the network topology
         self.layers = Layers()
         self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
+        self._ranges_in: dict[str, dict[Name, LimitRange]] = {}
         self._jobs_of: dict[str, dict[Name, Job]] = {}
         self._pods_of: dict[str, dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
@@ -98,6 +108,13 @@ class World:
     def quotas_in(self, namespace: str) -> list[ResourceQuota]:
         """By name. Hardly any namespace has more than one or two."""
         return _by_name(self._quotas_in.get(namespace))
+
+    def created(self, spec: PodSpec, namespace: str) -> PodSpec:
+        """The spec of a pod that is still to be made, as the API server will complete it."""
+        ranges = _by_name(self._ranges_in.get(namespace))
+        name = spec.runtime_class_name
+        runtime = self._objects[RUNTIME_CLASS].get(("", name)) if name else None
+        return admitted(spec, ranges, runtime) if ranges or runtime is not None else spec
 
     @property
     def namespaces(self) -> Mapping[Name, Namespace]:
@@ -224,6 +241,8 @@ class World:
         """The indexes an object stands in, with its key in each. Any: one per type of key and object."""
         if kind is RESOURCE_QUOTA:
             yield self._quotas_in, obj.metadata.namespace
+        if kind is LIMIT_RANGE:
+            yield self._ranges_in, obj.metadata.namespace
         if kind is JOB or kind is POD:
             controller = controller_of(obj)
             if controller is not None:

@@ -9,16 +9,28 @@ from functools import lru_cache
 
 from muster.api import quantity
 from muster.api.base import Resource
-from muster.api.core_v1 import Node, Pod, Quantities, ResourceRequirements
+from muster.api.core_v1 import LimitRange, Node, Pod, Quantities, ResourceRequirements
 from muster.api.fields import FieldError, Path
+from muster.api.node_v1 import Overhead, RuntimeClass
 
 
 def unreadable(resource: Resource) -> Iterator[FieldError]:
-    """Of nodes and pods, those that are no quantities, or negative."""
+    """Of nodes, pods and what is added to new pods, those that are no quantities, or negative."""
     match resource:
         case Node():
             field = "allocatable" if resource.status.allocatable else "capacity"
             yield from _wrong(getattr(resource.status, field), ("status", field))
+        case LimitRange(spec=spec):
+            for index, item in enumerate(spec.limits):
+                for name, amounts in (
+                    ("max", item.max),
+                    ("min", item.min),
+                    ("default", item.default),
+                    ("defaultRequest", item.default_request),
+                ):
+                    yield from _wrong(amounts, ("spec", "limits", index, name))
+        case RuntimeClass(overhead=Overhead(pod_fixed=amounts)):
+            yield from _wrong(amounts, ("overhead", "podFixed"))
         case Pod(spec=spec):
             for field, containers in (
                 ("containers", spec.containers),

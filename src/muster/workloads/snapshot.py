@@ -49,6 +49,8 @@ class Objects:
     repeated: int = 0
     #: kinds that the cluster does not know
     absent: list[AnyKind] = field(default_factory=list)
+    #: kinds that it does not show
+    hidden: list[AnyKind] = field(default_factory=list)
 
     def add(self, kind: AnyKind, resource: Resource) -> None:
         name = (kind, resource.metadata.namespace, resource.metadata.name)

@@ -61,6 +61,8 @@ def plan(
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
+    for kind in cluster.hidden:
+        notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     for kind in cluster.absent:
         if any(kind is name[0] for name in proposed.items):
             notes.append(

@@ -53,7 +53,10 @@ def propose(
     world = picture.mirror.world
     world.uncreated.update(each.metadata.uid for each in fresh.items.values() if isinstance(each, Pod))
     jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
-    picture.put_all(Objects({name: each for name, each in fresh.items.items() if name not in jobs}))
+    pods = {name: each for name, each in fresh.items.items() if isinstance(each, Pod)}
+    others = {name: each for name, each in fresh.items.items() if name not in jobs and name not in pods}
+    picture.put_all(Objects(others))
+    picture.put_all(Objects({name: _completed(each, world) for name, each in pods.items()}))
     for name, owner in jobs.items():
         if _is_gang(owner, world):
             picture.put(name, _admitted(owner))
@@ -63,15 +66,21 @@ def propose(
             )
         else:
             try:
-                pods = [*_pods(name, owner, samples=samples)]
+                pods_made = _pods(name, owner, samples=samples)
+                made_of = [_completed(made, world) for made in pods_made]
             except InvalidObject as error:
                 refusals[GangId(owner.key)] = Gate(Code.INVALID, str(error))
                 continue
-            for made in pods:
+            for made in made_of:
                 uids.add(made.metadata.uid)
                 world.uncreated.add(made.metadata.uid)
                 picture.put((kinds.POD, made.metadata.namespace, made.metadata.name), made)
     return uids, refusals
+
+
+def _completed(pod: Pod, world: World) -> Pod:
+    """As the API server creates it."""
+    return msgspec.structs.replace(pod, spec=world.created(pod.spec, pod.metadata.namespace))
 
 
 def _created(resource: Resource, now: datetime) -> Resource:

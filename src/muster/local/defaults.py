@@ -1,0 +1,40 @@
+"""What LimitRanges and RuntimeClasses add to new pods (`muster.api.admitted`)."""
+
+from typing import Final
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.admitted import admitted
+from muster.api.base import Object
+from muster.api.core_v1 import LimitRange, PodSpec
+from muster.api.node_v1 import RuntimeClass
+from muster.local.refusals import resource
+from muster.local.store import Store
+
+_RANGE: Final = msgspec.json.Decoder(LimitRange)
+_OF_PODS: Final = (
+    ("overhead", "overhead"),
+    ("nodeSelector", "node_selector"),
+    ("tolerations", "tolerations"),
+)
+_CLASS: Final = msgspec.json.Decoder(RuntimeClass)
+
+
+def admit(store: Store, pod: Object) -> None:
+    """Completes the spec, in place. A RuntimeClass that is not there adds nothing to it."""
+    spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+    ranges = [_RANGE.decode(body) for _, _, body in store.scan(resource(kinds.LIMIT_RANGE), namespace)]
+    name = spec.get("runtimeClassName") or ""
+    body = store.get(resource(kinds.RUNTIME_CLASS), "", name) if name else None
+    if not ranges and body is None:
+        return
+    before = msgspec.convert(spec, PodSpec)
+    after = admitted(before, ranges, _CLASS.decode(body) if body is not None else None)
+    for field, containers in (("containers", after.containers), ("initContainers", after.init_containers)):
+        for container, given in zip(spec.get(field) or (), containers, strict=True):
+            if resources := msgspec.to_builtins(given.resources):
+                container["resources"] = {**(container.get("resources") or {}), **resources}
+    for field, attribute in _OF_PODS:
+        if (completed := getattr(after, attribute)) != getattr(before, attribute):
+            spec[field] = msgspec.to_builtins(completed)
