@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from muster.core.eligibility import Eligibility
 from muster.core.exact import patterns
 from muster.core.exact.patterns import Classes, Patterns, maximal
-from muster.core.gang import Shape
+from muster.core.gang import NodeName, Shape
+from muster.core.ledger import Ledger
 from muster.core.nodes import Ints, Longs, Nodes
 from muster.core.slots import Slots
 from tests.core.words import node, shape
@@ -114,3 +115,20 @@ def test_what_is_remembered_is_bounded_and_not_mistaken(monkeypatch: pytest.Monk
             assert found is not None
             expected = naive([column], caps[:, column].tolist(), [[large], [1]])
             assert [tuple(p) for p in found[0].tolist()] == expected
+
+
+def test_patterns_of_shares_fit_the_devices_and_not_only_their_sum() -> None:
+    nodes = Nodes()
+    nodes.change(node("a", gpu=2))
+    nodes.change(node("b", gpu=2))
+    nodes.settle()
+    Ledger(nodes).take(NodeName("b"), shape(share=350).requests)
+    shapes = [shape(share=600), shape(share=700), shape(gpu=1)]
+    slots = Slots(nodes, Eligibility(nodes))
+    caps = np.array([np.minimum(slots.of(s).slots, 2) for s in shapes], np.int32)
+    found = Patterns(nodes).of([nodes.demand(s.requests) for s in shapes], caps, np.arange(2))
+    assert found is not None
+    assert [[tuple(pattern) for pattern in each.tolist()] for each in found] == [
+        [(0, 0, 2), (0, 1, 1), (0, 2, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0)],
+        [(1, 0, 1), (1, 1, 0), (2, 0, 0)],
+    ]

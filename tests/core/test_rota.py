@@ -33,6 +33,16 @@ def test_a_want_that_asks_no_longer_gives_up_its_turn() -> None:
     assert not rota.behind
 
 
+def test_a_turn_goes_to_a_want_that_has_asked_in_the_last_cycle() -> None:
+    rota, wants = Rota(1), [want(i) for i in range(1, 5)]
+    rota.next_cycle()
+    assert [rota.take(each) for each in wants] == [True, False, False, False]
+    rota.next_cycle()
+    assert [rota.take(wants[i]) for i in (1, 3)] == [True, False]
+    rota.next_cycle()
+    assert rota.take(wants[3]), "wants[2] was before it, and has not asked"
+
+
 def test_turns_do_not_depend_on_who_keeps_a_want_alive() -> None:
     def turns(kept: list[Want]) -> list[bool]:
         """Three wants wait of which nothing refers to two any longer, unless they are `kept`."""

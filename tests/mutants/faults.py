@@ -504,7 +504,7 @@ FAULTS: Final = (
         "core/exact/sharing.py",
         "if self.places(pattern, room).fits:",
         "if True:",
-        ("tests/core/test_devices.py",),
+        ("tests/core/test_patterns.py",),
     ),
     Fault(
         "turns of searches go to gangs that ask no longer",
