@@ -2,9 +2,10 @@
 
 import pytest
 
-from muster.app.fit import advice, as_nodes, invalid, misfits
+from muster.app.fit import SURROUNDINGS, advice, as_nodes, invalid, misfits
 from muster.local.nodespec import read
 from muster.workloads.load import load
+from muster.workloads.snapshot import typed
 
 NODES = as_nodes(read("2 x cpu=8,memory=32Gi"))
 JOBSET = """
@@ -172,3 +173,23 @@ def test_pods_that_start_alone_are_tried_once_a_shape() -> None:
     job = load("f.yaml", text=JOB % ("", 30_000, 30_000, "", 9), mode="independent")
     (said,) = misfits(job, NODES)
     assert said.startswith("j/main-0 can never start here: NothingMatches. a pod asks 9 CPUs")
+
+
+def test_what_the_api_server_will_add_to_the_pods_counts() -> None:
+    text = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: silent}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, command: [x]}]}}}
+"""
+    item = {"type": "Container", "default": {"cpu": "9"}}
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "l", "namespace": "default"},
+        "spec": {"limits": [item]},
+    }
+    job = load("f.yaml", text=text)
+    assert misfits(job, NODES) == []
+    (said,) = misfits(job, NODES, typed([limits], SURROUNDINGS))
+    assert "a pod asks 9 CPUs; the largest matching node has 8" in said

@@ -31,6 +31,8 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
     kinds.PRIORITY_CLASS,
     kinds.CLUSTER_NETWORK_TOPOLOGY,
+    kinds.LIMIT_RANGE,
+    kinds.RUNTIME_CLASS,
 )
 _PROPOSED: Final = (*SURROUNDINGS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
 _EMPTY: Final = Objects()
