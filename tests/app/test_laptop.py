@@ -44,3 +44,29 @@ async def test_a_host_whose_home_is_removed_ends(tmp_path: Path, monkeypatch: py
         await leaving
     assert stop.is_set()
     store.close()
+
+
+async def test_a_host_in_which_nothing_changes_counts_its_jobs_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(laptop, "LOOK", 0)
+    counted: list[int] = []
+
+    async def one_unfinished(client: LocalClient) -> tuple[str, ...]:
+        counted.append(client.registry.store.revision)
+        return ("j",)
+
+    monkeypatch.setattr(laptop, "unfinished", one_unfinished)
+    home, stop = Home(tmp_path / "home"), asyncio.Event()
+    home.make()
+    store = Store(":memory:")
+    client = LocalClient(Registry(store))
+    host = asyncio.create_task(laptop._when_nobody_needs_it(home, client, stop))
+    for name in ("a", "b"):
+        await client.create(kinds.NODE, "", {"metadata": {"name": name}})
+        for _ in range(50):
+            await asyncio.sleep(0)
+    assert len(counted) == len(set(counted)) == 2
+    stop.set()
+    await host
+    store.close()

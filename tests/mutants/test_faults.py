@@ -1,10 +1,13 @@
 """The table of faults is true of the source as it is. `make mutants` itself takes minutes."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from tests.mutants.faults import FAULTS, SOURCE, Fault, outdated
+from tests.mutants import __main__ as mutants
+from tests.mutants.__main__ import FAULTS, Outcome
+from tests.mutants.faults import SOURCE, Fault, outdated
 
 
 def test_each_fault_has_its_place_in_the_source_and_tests_that_are_there() -> None:
@@ -20,3 +23,29 @@ def test_a_fault_whose_place_is_gone_says_what_to_do() -> None:
     ]
     with pytest.raises(ValueError, match="found 2 times"):
         Fault("x", "y", "core/gang.py", "a", "b", ()).applied("a a")
+
+
+def test_each_module_of_the_commit_has_a_fault() -> None:
+    modules = {f"runtime/commit/{path.name}" for path in (SOURCE / "muster/runtime/commit").glob("*.py")}
+    assert modules - {fault.file for fault in FAULTS} == set()
+
+
+RUNS = {
+    "assert True": Outcome.SURVIVED,
+    "assert False": Outcome.CAUGHT,
+    "__import__('os')._exit(1)": Outcome.BROKEN,
+    "while True: pass": Outcome.HANGS,
+}
+
+
+@pytest.mark.parametrize(("body", "outcome"), RUNS.items(), ids=RUNS)
+def test_only_a_test_that_fails_is_a_catch(body: str, outcome: Outcome, tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(f"import pytest\n\n@pytest.mark.timeout(1)\ndef test_it():\n    {body}\n")
+    assert mutants._tested(SOURCE, [str(test)]) is outcome
+
+
+def test_a_run_that_takes_too_long_is_no_catch(tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text("def test_it():\n    while True: pass\n")
+    assert mutants._tested(SOURCE, [str(test)], 2.0) is Outcome.HANGS

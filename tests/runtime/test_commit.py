@@ -1,5 +1,6 @@
 """`commit.step` and `commit.learn`: what is written next, in tables that need no cluster."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,9 +45,10 @@ def place(index: int) -> Place:
     return Place("w", index)
 
 
-def pod(index: int, node: str = "") -> Pod:
+def pod(index: int, node: str = "", gates: Sequence[str] = ()) -> Pod:
     metadata = {"name": f"p{index}", "namespace": "ns", "uid": f"u{index}", "resourceVersion": "1"}
-    return msgspec.convert({"metadata": metadata, "spec": {"nodeName": node}}, Pod)
+    spec = {"nodeName": node, "schedulingGates": [{"name": gate} for gate in gates]}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
 
 
 def group(size: int, pods: list[Pod], *, suspended: bool = False, **changes: Any) -> Group:
@@ -98,6 +100,10 @@ NEXT = {
     "a plan resumes its owner": (view(group(2, [], suspended=True), TWO, plan(TWO)), [Unsuspend]),
     "no bind before the minimum can be reached": (view(group(2, BOTH[:1]), TWO, plan(TWO)), []),
     "all that are there are bound": (view(group(2, BOTH), TWO, plan(TWO)), [Bind, Bind]),
+    "no bind of a pod that has a scheduling gate": (
+        view(group(2, [pod(0), pod(1, gates=["held"])]), TWO, plan(TWO)),
+        [],
+    ),
     "a whole gang's plan is deleted": (
         view(group(2, [pod(0, "a"), pod(1, "b")]), {}, plan(TWO)),
         [DeletePlan],
@@ -174,6 +180,13 @@ def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[type])
     (failed,) = taken.events
     assert isinstance(failed, CommitFailed)
     assert failed.until == LATE + LIMITS.back_off[0]
+
+
+def test_a_minute_without_progress_is_too_long_and_less_is_not() -> None:
+    seen = view(group(3, [pod(0, "a")]), {}, plan(TWO))
+    memory = Memory(progress=(0, 1), since=0.0)
+    assert not step(seen, memory, 59.0, Limits()).events
+    assert step(seen, memory, 60.0, Limits()).events
 
 
 ALONE = group(2, [pod(0, "a"), pod(1)], owner=None, controlled=False, recreate=True)

@@ -149,12 +149,17 @@ async def unfinished(client: LocalClient) -> tuple[str, ...]:
 
 async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.Event) -> None:
     """Sets `stop` once nobody is attached and no job is unfinished, or the home is gone under our feet."""
+    needed_at = -1  # the revision at which it was needed last: it still is while nothing changes
     while not stop.is_set():
         await asyncio.sleep(LOOK)
         try:
             with home.nobody_attached() as alone:
                 # None can attach while this is held, and who attaches later finds no endpoint any more.
-                if alone and not await unfinished(client) and not await _pods_left(client):
+                revision = client.registry.store.revision
+                if not alone or revision == needed_at:
+                    continue
+                needed_at = revision
+                if not await unfinished(client) and not await _pods_left(client):
                     home.withdraw()
                     stop.set()
         except FileNotFoundError:

@@ -1,0 +1,223 @@
+"""Faults of the committer: at least one in every module of `runtime/commit/`, and what stands beside it."""
+
+from typing import Final
+
+from tests.mutants.faults import Fault
+
+_STEP: Final = ("tests/runtime/test_commit.py",)
+_ATTEMPTS: Final = ("tests/runtime/test_attempts.py",)
+_VICTIMS: Final = ("tests/runtime/test_victims.py",)
+_REPEATS: Final = ("tests/runtime/test_repeats.py",)
+_CONSENT: Final = ("tests/runtime/test_consent.py",)
+_LOOP: Final = ("tests/runtime/test_loop.py",)
+
+
+def _fault(name: str, file: str, old: str, new: str, tests: tuple[str, ...]) -> Fault:
+    return Fault(name, "commit", f"runtime/{file}", old, new, tests)
+
+
+FAULTS: Final = (
+    _fault(
+        "a late plan stays",
+        "commit/__init__.py",
+        "    if late or superseded:",
+        "    if superseded:",
+        _STEP,
+    ),
+    _fault(
+        "binds before the minimum can be reached",
+        "commit/__init__.py",
+        "    if places.bindable and minimum_met(group.gang, places.settled | places.bindable.keys()):",
+        "    if places.bindable:",
+        _STEP,
+    ),
+    _fault(
+        "binds while victims are there",
+        "commit/__init__.py",
+        "    if any(victim.pods for victim in view.victims):",
+        "    if any(victim.pods and victim.owner for victim in view.victims):",
+        _VICTIMS,
+    ),
+    _fault(
+        "two binds without a plan",
+        "commit/__init__.py",
+        "len(places.missing) == 1",
+        "len(places.missing) <= 2",
+        _STEP,
+    ),
+    _fault(
+        "a gang that waits for a touch is written to",
+        "commit/__init__.py",
+        "    if view.fenced is not None and view.group is not None and not view.group.finished:",
+        "    if view.fenced is not None and view.group is None:",
+        _LOOP,
+    ),
+    _fault(
+        "the next attempt forgets what is filled",
+        "commit/attempts.py",
+        "nodes={**{p: NodeName(pod.spec.node_name) for p, pod in places.filled.items()}, **places.missing},",
+        "nodes=dict(places.missing),",
+        _ATTEMPTS,
+    ),
+    _fault(
+        "the next attempt forgets the pods that are bound",
+        "commit/attempts.py",
+        "chain(places.filled.items(), places.ready.items())",
+        "chain(places.ready.items())",
+        _ATTEMPTS,
+    ),
+    _fault(
+        "attempts forget what the Gang says",
+        "commit/attempts.py",
+        "    last = view.record.status.attempt if view.record else 0",
+        "    last = 0",
+        _ATTEMPTS,
+    ),
+    _fault(
+        "a plan without its Gang",
+        "commit/attempts.py",
+        "    if view.record is None:",
+        "    if view.record is not None:",
+        _ATTEMPTS,
+    ),
+    _fault(
+        "a plan goes before its gang is told of",
+        "commit/ending.py",
+        "(DeletePlan(plan),) if status is None else (status, DeletePlan(plan))",
+        "(DeletePlan(plan),)",
+        _STEP,
+    ),
+    _fault(
+        "a gang that is gone leaves its victims half",
+        "commit/ending.py",
+        "    writes: list[Write] = list(end_victims(begun(view.victims), view.id))",
+        "    writes: list[Write] = []",
+        _VICTIMS,
+    ),
+    _fault(
+        "pods that nothing would re-create are evicted",
+        "commit/ending.py",
+        "    if places.filled and group.controlled:",
+        "    if places.filled:",
+        _STEP,
+    ),
+    _fault(
+        "a release without suspending",
+        "commit/ending.py",
+        "        suspend = () if owner.suspended else (Suspend(group.namespace, owner),)",
+        "        suspend = ()",
+        _STEP,
+    ),
+    _fault(
+        "a failed commit never waits for a change",
+        "commit/outcomes.py",
+        "        until = NEVER if memory.failures >= limits.attempts else now + delay",
+        "        until = now + delay",
+        _STEP,
+    ),
+    _fault(
+        "a member that is refused twice is tried on",
+        "commit/outcomes.py",
+        "    benched = until if before else now",
+        "    benched = now",
+        _STEP,
+    ),
+    _fault(
+        "a write without effect is repeated at once",
+        "commit/outcomes.py",
+        "    if repeats < 2:",
+        "    if repeats < 200:",
+        _REPEATS,
+    ),
+    _fault(
+        "a pod with a scheduling gate is bound",
+        "commit/places.py",
+        "            elif not pod.spec.scheduling_gates:",
+        "            else:",
+        _STEP,
+    ),
+    _fault(
+        "minima of pod sets are not asked for",
+        "commit/places.py",
+        "        counts.get(pod_set.name, 0) >= pod_set.min_count for pod_set in gang.pod_sets",
+        "        counts.get(pod_set.name, 0) >= 0 for pod_set in gang.pod_sets",
+        _STEP,
+    ),
+    _fault(
+        "a reason is written at every look",
+        "commit/status.py",
+        "    if now < memory.told_at + limits.tell:",
+        "    if now < memory.told_at:",
+        _STEP,
+    ),
+    _fault(
+        "a gang below its minimum without a controller only waits",
+        "commit/status.py",
+        "    if places.filled and not group.controlled:",
+        "    if places.filled and group.controlled:",
+        _STEP,
+    ),
+    _fault(
+        "a preemption is noted again and again",
+        "commit/victims.py",
+        "    if told in known:",
+        "    if told is known:",
+        _VICTIMS,
+    ),
+    _fault(
+        "a victim's own start goes on",
+        "commit/victims.py",
+        "        if victim.recorded.whole:",
+        "        if not victim.recorded.whole:",
+        _VICTIMS,
+    ),
+    _fault(
+        "a victim that has lost a pod may stay",
+        "commit/victims.py",
+        "        if 0 < sum(map(live, victim.pods)) < len(victim.recorded.pods):",
+        "        if 0 < sum(map(live, victim.pods)) < len(victim.pods):",
+        _VICTIMS,
+    ),
+    _fault(
+        "a start that makes no progress keeps its places for hours",
+        "commit/view.py",
+        "    patience: float = 60.0",
+        "    patience: float = 6_000.0",
+        _STEP,
+    ),
+    _fault(
+        "a plan may end pods of any namespace",
+        "consent.py",
+        "    if _namespaces(victim, group) == {plan.namespace}:",
+        "    if plan.namespace:",
+        _CONSENT,
+    ),
+    _fault(
+        "a note of an earlier end is leave for the next",
+        "consent.py",
+        "    return created is None or created.timestamp() <= at",
+        "    return True",
+        _CONSENT,
+    ),
+    _fault(
+        "a touch that is refused is made without end",
+        "fencing.py",
+        "        tried.refusal = refusal",
+        "        tried.refusal = ''",
+        _LOOP,
+    ),
+    _fault(
+        "a plan is deleted by the name that muster would have given it",
+        "plan.py",
+        'return self.named or f"{self.record}-{self.attempt}"',
+        'return f"{self.record}-{self.attempt}"',
+        _REPEATS,
+    ),
+    _fault(
+        "a plan is taken for that of another gang with its id",
+        "mirror.py",
+        "        if known is None and plan.gang in self.groups:",
+        "        if known is None and plan.gang not in self.groups:",
+        _REPEATS,
+    ),
+)
