@@ -3,7 +3,6 @@
 `spoiled` takes a `choose`, so that hypothesis can draw and shrink, and a seeded generator can go on and on.
 """
 
-import copy
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -125,7 +124,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def spoiled(valid: Any, choose: Choose, strange: Sequence[Any] = STRANGE, times: int = 1) -> Any:
     """A copy of a JSON value with strange ones in its places: anywhere, in at most `times` of them."""
-    result = copy.deepcopy(valid)
+    result = json.loads(json.dumps(valid))  # no part of which is in two places
     paths = list(places(valid))
     chosen = [choose(paths) for _ in range(times)]
     for path in sorted(chosen, key=len, reverse=True):  # what is within another goes with it

@@ -57,15 +57,19 @@ def convert(value: Object, type_: type[T], at: Path = ()) -> T:
 TOO_DEEP: Final = f"is nested more than {MOST_NESTED} levels deep"
 
 
-def too_deep(raw: bytes, value: Any | None = None) -> bool:  # Any: JSON
-    """Whether lists and maps are nested deeper than `MOST_NESTED`, in JSON and (if at hand) decoded.
+def too_deep(raw: bytes | msgspec.Raw, value: Any | None = None) -> bool:  # Any: JSON
+    """`deep` of a value as JSON and (if at hand) decoded; most are told by a count.
 
     Raises RecursionError for what is nested too deeply to be decoded.
     """
-    if raw.count(b"{") + raw.count(b"[") <= MOST_NESTED:
-        return False  # there are not so many at all, as in most objects
-    if value is None:
-        value = msgspec.json.decode(raw)
+    text = bytes(raw)
+    if text.count(b"{") + text.count(b"[") <= MOST_NESTED:
+        return False  # there are not so many at all
+    return deep(msgspec.json.decode(text) if value is None else value)
+
+
+def deep(value: Any) -> bool:  # Any: JSON
+    """Whether lists and maps are nested deeper than `MOST_NESTED`."""
     level = [value]
     for _ in range(MOST_NESTED + 1):
         level = [

@@ -9,4 +9,5 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 
 
 class StorageClass(Resource, frozen=True):
+    provisioner: str = ""
     volume_binding_mode: str = "Immediate"

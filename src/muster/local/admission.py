@@ -43,7 +43,7 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
 
 def complete(kind: AnyKind, name: str, obj: Object) -> Object:
     """`obj` with its kind's defaults; types are right from here on."""
-    _check_structs(kind, name, obj)
+    check_structs(kind, name, obj)
     _give_types(kind, name, obj)
     return rules.default(kind, obj)
 
@@ -63,11 +63,12 @@ def earlier(kind: AnyKind, raw: bytes) -> Object:
 
 def check_status(kind: AnyKind, name: str, obj: Object) -> None:
     """What is beside the status has its types already."""
-    _check_structs(kind, name, obj)
+    check_structs(kind, name, obj)
     _give_types(kind, name, {"status": obj["status"]})
 
 
-def _check_structs(kind: AnyKind, name: str, obj: Object) -> None:
+def check_structs(kind: AnyKind, name: str, obj: Object) -> None:
+    """Raises `Invalid` for what readers could not take, in the object and in its templates."""
     try:
         convert(obj, kind.type)
         for path, template, type_ in _templates(kind, obj):

@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
-from muster.api.fields import InvalidObject, convert
+from muster.api.fields import TOO_DEEP, InvalidObject, convert, deep, too_deep
 from muster.kube import apply
 from muster.kube.decode import object_decoder
 from muster.workloads import markers, source
@@ -164,7 +164,7 @@ class _Reading:
         kind = self._kind(api_version, kind_name, at)
         if kind is None:
             return
-        if self._proposed:
+        if self._proposed or too_deep(raw):
             self._convert(kind, msgspec.json.decode(raw), at)
             return
         try:
@@ -224,6 +224,9 @@ class _Reading:
         return kind
 
     def _convert(self, kind: AnyKind, value: Object, at: _WHERE) -> None:
+        if deep(value):
+            self._fault(at, f"{kind.kind} {_name(value)} {TOO_DEEP}")
+            return
         try:
             resource = convert(value, kind.type)
         except InvalidObject as error:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from muster import names
-from muster.api import kinds
+from muster.api import kinds, rules
 from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
@@ -96,17 +96,18 @@ def applied(kind: Kind[Any], old: Resource, new: Resource) -> Resource:  # Any: 
     change = apply.patch(
         msgspec.to_builtins(old), apply.last_applied(proposal) or stated({**proposal, "kind": kind.kind})
     )
-    before, after = (
-        convert(
-            admission.complete(kind, new.metadata.name, apply.merge(msgspec.to_builtins(old), edit)),
-            kind.type,
-        )
-        for edit in ({}, change)
-    )
+    before, after = (_edited(kind, old, edit) for edit in ({}, change))
     refuse = _CHANGES.get(kind)
     if refuse is not None and (errors := refuse(msgspec.to_builtins(after), msgspec.to_builtins(before))):
         raise invalid(kind, new.metadata.name, errors)
-    edited: Resource = after
+    return after
+
+
+def _edited(kind: Kind[Any], old: Resource, edit: Object) -> Resource:  # Any: of any kind
+    """With defaults. Whether all required fields are there cannot be told: a slim object lacks some."""
+    body = apply.merge(msgspec.to_builtins(old), edit)
+    admission.check_structs(kind, old.metadata.name, body)
+    edited: Resource = convert(rules.default(kind, body), kind.type)
     return edited
 
 
