@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 
 from muster.api import kinds
 from muster.api.base import Kind, Resource
+from muster.api.core_v1 import Pod
 from muster.core.decisions import Assign, Decision, Wait
+from muster.core.events import PodsBound
 from muster.core.gang import Code, GangId, Place, PodId
 from muster.core.scheduler import Scheduler
 from muster.kube.decode import decode
+from muster.runtime import mirror
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate import dialects
 from muster.translate.identity import Dialect
+from muster.translate.pods import pod_bound
 from muster.translate.status import Phase, gang_record, gang_status
 from tests.objects import CLUSTER, PLAIN_SPEC, meta
 from tests.spoiled import Choose, spoiled
@@ -222,3 +226,20 @@ def test_what_no_reader_expected_is_this_gangs_alone(
     assert wait.explanation.message == "cannot be read: OverflowError: int too large"
     assert watched.core.nodes.used.sum() > 0, "its pod on n0 is charged"
     assert "job ns/job cannot be read" in caplog.messages
+
+
+def test_a_pod_that_cannot_be_charged_is_set_aside_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def charge(pod: Pod, *rest: Any) -> PodsBound:
+        if pod.metadata.name == "job-0":
+            raise OverflowError("int too large")
+        return pod_bound(pod, *rest)
+
+    monkeypatch.setattr(mirror, "pod_bound", charge)
+    watched = Watched()
+    for kind, body in [*WATCHED_CLUSTER, *GOOD]:
+        watched.put(kind, body)
+    assert "elsewhere/good" in [d.gang for d in watched.cycle() if isinstance(d, Assign)]
+    assert "uid-job-0 cannot be read, and is set aside" in caplog.messages
+    assert watched.core.nodes.used.sum() > 0, "another pod of the same node is charged"

@@ -13,13 +13,14 @@ A mirror does not know where objects come from: `watched.py` keeps one true by w
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from muster.api import kinds
 from muster.api.base import Resource
 from muster.api.core_v1 import Node, Pod
+from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan, Queue
 from muster.api.scheduling import PodDisruptionBudget
 from muster.core.events import (
@@ -57,6 +58,7 @@ from muster.translate.queues import queue_changed
 from muster.translate.quotas import counts_itself, room
 from muster.translate.world import KINDS, World
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 #: Kinds that a mirror shows: what groups are read from, nodes, and the scheduler's own records.
@@ -130,15 +132,13 @@ class Mirror:
         if stale:  # a plan whose gang has gone, or whose id another gang has taken
             alone = (plans for record, plans in self._plans.items() if record not in self._ids)
             changes.gangs.update((self._id(plan), None) for plans in alone for plan in plans.values())
-        ended = [uid for uid, pod in pods.items() if self._charge(uid, pod, changes)]
+        ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
         metered, self._metered = self._metered, {}
-        for namespace in metered:
-            self._meter(namespace, changes)
+        _one_by_one(metered, lambda namespace: self._meter(namespace, changes))
         disrupted, self._disrupted = self._disrupted, {}
-        for namespace in disrupted:
-            self._allow(namespace, changes)
+        _one_by_one(disrupted, lambda namespace: self._allow(namespace, changes))
         return changes
 
     def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
@@ -218,7 +218,8 @@ class Mirror:
             self._pending.gangs[self._id(plan)] = None
         if isinstance(new, GangPlan):
             plan = _decoded(new)
-            self._plans.setdefault((plan.namespace, plan.record), {})[plan.name] = plan
+            record = (new.metadata.namespace, new.spec.gang)
+            self._plans.setdefault(record, {})[new.metadata.name] = plan
             self._pending.gangs[self._id(plan)] = None
 
     def _id(self, plan: Plan) -> GangId:
@@ -338,6 +339,18 @@ def _decoded(obj: GangPlan) -> Plan:
         gang = GangId(f"{namespace}/{record}")
         plan = Plan(gang, record, namespace, obj.spec.epoch, obj.spec.attempt, {}, unreadable=str(error))
         return replace(plan, uid=obj.metadata.uid, named=obj.metadata.name)
+
+
+def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:
+    """The items for which `act` answers True. One that raises for what it holds costs no other its turn."""
+    chosen = []
+    for item in items:
+        try:
+            if act(item):
+                chosen.append(item)
+        except UNREADABLE:
+            log.exception("%s cannot be read, and is set aside", item)
+    return chosen
 
 
 def _pods_that_changed(old: Group | None, new: Group | None) -> Iterator[tuple[PodId, Pod | None]]:
