@@ -59,6 +59,7 @@ ENDED_HOSTS: Final[list[tuple[Kind[Any], Any, bool]]] = [
     (kinds.POD, deep_pod(90), False),
     (kinds.POD, deep_pod(110), True),
     (kinds.POD, deep_pod(900), True),
+    (kinds.POD, gang("large", **{**_SPEC, "volumes": [{"name": "v", "emptyDir": {"unknown": 2**70}}]}), True),
     (kinds.JOB, deep_job(80), False),
     (kinds.JOB, deep_job(110), True),
     (kinds.JOB, deep_job(900), True),

@@ -79,3 +79,11 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(3 * sharing.LISTS):
         shared(ConfigMap(metadata=ObjectMeta(finalizers=[f"f{number}"])))
     assert len(sharing._lists) <= sharing.LISTS
+
+
+def test_a_part_that_cannot_be_shared_stays_as_it_is() -> None:
+    body = pod("a", 0)
+    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {"unknown": 2**70}}]
+    found = shared(decoded(body))
+    assert found == decoded(body)
+    assert found.spec.containers is shared(decoded(pod("b", 1))).spec.containers

@@ -8,6 +8,7 @@ Equal is what is equal by value (a text by itself, a list by its encoding), so t
 stale; what has not been met for long is forgotten, and then is in memory twice.
 """
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -47,7 +48,8 @@ def _share_lists(holder: msgspec.Struct, fields: tuple[str, ...]) -> None:
             if len(_lists) >= LISTS:
                 _lists.clear()
             # of one field, for a container and a volume may be encoded alike
-            force_setattr(holder, field, _lists.setdefault((field, _encode(found)), found))
+            with suppress(OverflowError, RecursionError):  # a number or a depth that is encoded nowhere
+                force_setattr(holder, field, _lists.setdefault((field, _encode(found)), found))
 
 
 _text: Final = lru_cache(maxsize=TEXTS)(str)

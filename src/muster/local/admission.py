@@ -33,6 +33,10 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
     copy |= msgspec.json.decode(raw)
     if too_deep(raw, copy):
         raise BadRequest(f"the object {TOO_DEEP}")
+    try:
+        msgspec.msgpack.encode(copy)
+    except OverflowError:
+        raise BadRequest("a number in the object is larger than 64 bits hold") from None
     if b"null" in raw:
         copy = without_nulls(copy)
     copy["apiVersion"], copy["kind"] = kind.api_version, kind.kind
