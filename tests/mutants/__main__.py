@@ -14,6 +14,7 @@ Two run at a time. Hypothesis does not shrink here (`shrink`): that something fa
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,12 +30,17 @@ from tests.mutants.faults import SOURCE, Fault, outdated
 
 #: Runs at a time.
 JOBS: Final = 2
-#: Seconds after which a run is ended: a fault may make the core go round in circles.
-PATIENCE: Final = 240.0
+#: Seconds of CPU after which a run is ended: a fault may make the core go round in circles. A machine that is
+#: busy with other things makes no fault hang.
+PATIENCE: Final = 240
+#: Seconds after which a run that waits for something is ended.
+WAITING: Final = 1800
 ROOT: Final = SOURCE.parent
 FAULTS: Final = (*faults.FAULTS, *committing.FAULTS)
 #: What pytest-timeout prints.
 _TIMED_OUT: Final = b"Timeout (>"
+#: How a process ends that has used up its CPU time.
+_OUT_OF_CPU: Final = (-signal.SIGXCPU, -signal.SIGKILL)
 
 
 def main(words: list[str]) -> int:
@@ -56,7 +62,7 @@ def main(words: list[str]) -> int:
 
 
 def _sound(folder: Path, tests: Iterable[str]) -> bool:
-    return _tested(_copy(folder / "sound"), sorted(tests), PATIENCE * JOBS) is Outcome.SURVIVED
+    return _tested(_copy(folder / "sound"), sorted(tests), WAITING) is Outcome.SURVIVED
 
 
 def _shown(fault: Fault, folder: Path) -> "Outcome":
@@ -76,9 +82,10 @@ def _copy(target: Path) -> Path:
     return target
 
 
-def _tested(source: Path, tests: Iterable[str], patience: float = PATIENCE) -> "Outcome":
-    same = ["-p", "no:randomly", "--hypothesis-seed=0"]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *same, *tests]
+def _tested(source: Path, tests: Iterable[str], patience: int = PATIENCE) -> "Outcome":
+    same = ["-p", "no:randomly", "--hypothesis-seed=0", f"--timeout={WAITING}"]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *same, *tests]
+    command = ["sh", "-c", f'ulimit -t {patience}; exec "$@"', "sh", *pytest]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)]),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -86,11 +93,11 @@ def _tested(source: Path, tests: Iterable[str], patience: float = PATIENCE) -> "
     }
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, timeout=patience, check=False
+            command, cwd=ROOT, env=environment, capture_output=True, timeout=WAITING, check=False
         )
     except subprocess.TimeoutExpired:
         return Outcome.HANGS
-    if _TIMED_OUT in done.stdout:  # of a single test, by its own time limit
+    if done.returncode in _OUT_OF_CPU or _TIMED_OUT in done.stdout:
         return Outcome.HANGS
     if done.returncode == 1 and b" failed" not in done.stdout:
         return Outcome.BROKEN  # some program has ended with 1, and no test has

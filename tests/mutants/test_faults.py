@@ -48,4 +48,4 @@ def test_only_a_test_that_fails_is_a_catch(body: str, outcome: Outcome, tmp_path
 def test_a_run_that_takes_too_long_is_no_catch(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test_it():\n    while True: pass\n")
-    assert mutants._tested(SOURCE, [str(test)], 2.0) is Outcome.HANGS
+    assert mutants._tested(SOURCE, [str(test)], 2) is Outcome.HANGS
