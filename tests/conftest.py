@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from muster.local.store import Store
 
@@ -22,8 +22,14 @@ for number in (signal.SIGHUP, signal.SIGTERM):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
 
+# No test depends on how busy the machine is. Speed is judged by `make bench`.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
+
 # `make mutants` asks only whether something fails, not for the smallest example.
-settings.register_profile("unshrunk", database=None, phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "unshrunk", settings.get_profile("unhurried"), database=None, phases=[Phase.explicit, Phase.generate]
+)
 if os.environ.get("MUSTER_TESTS_SHRINK") == "no":
     settings.load_profile("unshrunk")
 

@@ -31,7 +31,7 @@ _VARYING: Final = (
     (re.compile(r"\s+"), " "),
 )
 #: seconds a command may take
-PATIENCE: Final = 60
+PATIENCE: Final = 90
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,19 @@ import socket
 
 import pytest
 
-from tests.cli.binary import EXAMPLES, Muster, Terminal, manifest, names, until
+from tests.cli.binary import EXAMPLES, PATIENCE, Muster, Terminal, manifest, names, until
 
 GANG = "scheduling: {mode: gang}"
+STUBBORN = """apiVersion: v1
+kind: Pod
+metadata: {name: stubborn}
+spec:
+  terminationGracePeriodSeconds: 3600
+  containers:
+  - name: main
+    image: none
+    command: [sh, -c, "trap 'echo told' TERM; echo up; while true; do sleep 0.05; done"]
+"""
 
 
 @pytest.fixture
@@ -29,7 +39,7 @@ def test_the_two_patterns_run_unmodified_side_by_side(examples: Muster, isolatio
     examples.environ["MUSTER_ISOLATION"] = isolation
     first = examples.start("run", "examples/13-coordinator.yaml")
     peers = examples.run("run", "examples/14-peers.yaml")
-    out, err = first.communicate(timeout=30)
+    out, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 0, out + err
     assert "coordinator-0-0 │ [coordinator] all workers up, begin coordination" in out
     assert sum("[peers] all peers up, starting work" in line for line in peers.lines) == 4
@@ -97,7 +107,7 @@ def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(muster: Muster) -
         assert line, seen
         seen += line
     run.send_signal(signal.SIGINT)
-    out, _ = run.communicate(timeout=30)
+    out, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130
     assert out.count("│ bye") == 2, out
     assert "cancelled (waited " in out
@@ -107,15 +117,15 @@ def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(muster: Muster) -
 
 
 def test_a_second_ctrl_c_does_not_wait(muster: Muster) -> None:
-    command = "trap 'echo told' TERM; echo up; while true; do sleep 0.05; done"
-    muster.file("job.yaml", manifest(command))
-    run = muster.start("run", "job.yaml")
+    """The pod has an hour to end, and would take it."""
+    muster.file("pod.yaml", STUBBORN)
+    run = muster.start("run", "pod.yaml")
     assert run.stdout is not None
     for wanted in ("up", "told"):
         while wanted not in (line := run.stdout.readline()):
             assert line
         run.send_signal(signal.SIGINT)
-    run.communicate(timeout=10)  # the grace period is 30 s
+    run.communicate(timeout=PATIENCE)
     assert run.returncode == 130
     gone(muster)
 
@@ -132,7 +142,7 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
         assert line, seen
         seen += line
     os.kill(muster.host(), signal.SIGKILL)
-    _, err = run.communicate(timeout=30)
+    _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 3
     assert "is not lost" in err
 
@@ -197,7 +207,7 @@ def test_one_host_its_nodes_and_what_does_not_fit_them(muster: Muster) -> None:
     # Two runs at once, each of which needs the whole machine.
     whole = muster.file("whole.yaml", manifest("sleep 0.3", cpus=2, name="whole"))
     runs = [muster.start("run", whole) for _ in range(2)]
-    assert [run.communicate(timeout=30) and run.returncode for run in runs] == [0, 0]
+    assert [run.communicate(timeout=PATIENCE) and run.returncode for run in runs] == [0, 0]
     spans = [muster.json("timeline", name)[0] for name in names(muster.json("list"))]
     first, then = sorted(spans, key=lambda span: span["started"])
     assert first["ended"] <= then["started"]
@@ -221,7 +231,7 @@ def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     assert up.stdout is not None
     assert up.stdout.readline().startswith("the embedded cluster is at")
     up.send_signal(signal.SIGINT)
-    up.communicate(timeout=20)
+    up.communicate(timeout=PATIENCE)
     assert up.returncode == 0
     assert muster.run("down").out == "the embedded cluster was not running\n"
     gone(muster)
@@ -265,7 +275,7 @@ def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster:
     urgent = "scheduling: {mode: gang, priorityClassName: system-cluster-critical}"
     muster.file("high.yaml", manifest("touch go", count=2, cpus=1, spec=f"{urgent}\n  {strict}", name="high"))
     assert any("2 succeeded" in line for line in muster.run("run", "high.yaml").lines)
-    out, err = low.communicate(timeout=30)
+    out, err = low.communicate(timeout=PATIENCE)
     assert low.returncode == 0, out + err
     assert out.count("│ begun") == 4, "it began anew"
     assert "· 2 succeeded" in out

@@ -61,7 +61,7 @@ async def test_a_finished_job_is_never_deleted_by_ctrl_c(
     with closing(Store(":memory:")) as store:
         client = Quick(Registry(store))
         runner = of(client, monkeypatch)
-        assert await asyncio.wait_for(runner.run(), 10) == 3, "the job's own exit code"
+        assert await asyncio.wait_for(runner.run(), 60) == 3, "the job's own exit code"
         assert [each.metadata.name for each in (await client.list(kinds.POD)).items] == ["solo"]
     assert "failed" in capsys.readouterr().out
 
@@ -79,7 +79,7 @@ async def test_a_disk_that_fills_up_is_told_at_once(
     monkeypatch.setattr(running, "full_disk", full_disk)
     monkeypatch.setattr(running, "LOOK", 0)
     with closing(Store(":memory:")) as store:
-        await asyncio.wait_for(of(LocalClient(Registry(store)), monkeypatch).run(), 10)
+        await asyncio.wait_for(of(LocalClient(Registry(store)), monkeypatch).run(), 60)
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
     assert [line.partition(" is full")[0] for line in told] == [
         "note: the disk of /h",
@@ -103,7 +103,7 @@ async def test_a_third_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch)
     with closing(Store(":memory:")) as store:
         runner = of(Endless(Registry(store)), monkeypatch)
         with pytest.raises(Failure, match=r"solo: not waited for") as left:
-            await asyncio.wait_for(runner.run(), 10)
+            await asyncio.wait_for(runner.run(), 60)
     assert left.value.exit_code == 130
 
 
@@ -125,7 +125,7 @@ async def test_a_job_that_cannot_be_cancelled_is_not_waited_for(
     client = Full(Registry(store))
     runner = of(client, monkeypatch)
     with pytest.raises(Failure, match=r"could not be cancelled: .*disk is full.*may go on") as refused:
-        await asyncio.wait_for(runner.run(), 10)
+        await asyncio.wait_for(runner.run(), 60)
     assert refused.value.exit_code == 1
     assert "cancelling" in capsys.readouterr().out
     assert len((await client.list(kinds.POD)).items) == 1

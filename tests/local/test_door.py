@@ -64,7 +64,7 @@ class Running:
 
     def raw(self) -> http.client.HTTPSConnection:
         context = ssl.create_default_context(cafile=str(credentials.authority_file(self.home)))
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=10)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
 
 
 @pytest_asyncio.fixture
@@ -316,7 +316,7 @@ async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(
         seen += event.object.metadata.labels["n"] == str(changes - 1)
         break
     assert seen == 1, "others are served"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while _watches():  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0.02)
     writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
@@ -374,7 +374,7 @@ async def test_kubectl_finds_its_way(running: Running) -> None:
 
     async def kubectl(*words: str) -> str:
         done = await asyncio.to_thread(
-            subprocess.run, ["kubectl", *words], env=environment, capture_output=True, text=True, timeout=30
+            subprocess.run, ["kubectl", *words], env=environment, capture_output=True, text=True, timeout=90
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -101,20 +101,23 @@ async def test_deletion_gives_the_command_time_to_end(cluster: Cluster) -> None:
 
 async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(cluster: Cluster) -> None:
     async with cluster.running():
-        await cluster.submit("stubborn", ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"])
+        script = "trap 'echo asked' TERM; echo up; while :; do sleep 0.05; done"
+        await cluster.submit("stubborn", ["sh", "-c", script])
         await _says(cluster, "stubborn", "up")
-        begun = time.monotonic()
+        follower = asyncio.create_task(cluster.output("stubborn", follow=True))
+        await asyncio.sleep(0)
         await cluster.client.delete(POD, "default", "stubborn", grace_period=1)
         await cluster.gone("stubborn")
-        assert 0.9 <= time.monotonic() - begun < PATIENCE
+        assert (await follower).startswith("up\nasked\n")
 
 
 async def test_a_grace_period_can_be_cut_short(cluster: Cluster) -> None:
     async with cluster.running():
-        await cluster.submit("stubborn", ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"])
+        script = "trap 'echo asked' TERM; echo up; while :; do sleep 0.05; done"
+        await cluster.submit("stubborn", ["sh", "-c", script])
         await _says(cluster, "stubborn", "up")
         await cluster.client.delete(POD, "default", "stubborn", grace_period=600)
-        await asyncio.sleep(0.2)  # it has been asked, and goes on
+        await _says(cluster, "stubborn", "asked")
         assert marked_processes(cluster.root)
         await cluster.client.delete(POD, "default", "stubborn", grace_period=0)
         await cluster.gone("stubborn")
@@ -207,20 +210,22 @@ async def test_a_full_disk_loses_output_and_nothing_else(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = True
+    refused = asyncio.Event()
     write = os.write
 
     def refuse_while_full(fd: int, content: bytes) -> int:
         if full and os.readlink(f"/proc/self/fd/{fd}").endswith(".log"):
+            refused.set()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(fd, content)
 
     monkeypatch.setattr(os, "write", refuse_while_full)
     release = cluster.root / "release"
-    script = f"echo lost; touch {release}.1; while ! [ -e {release} ]; do sleep 0.02; done; echo kept; exit 7"
+    script = f"echo lost; while ! [ -e {release} ]; do sleep 0.02; done; echo kept; exit 7"
     async with cluster.running():
         pod = await cluster.submit("full", ["sh", "-c", script])
-        await _exists(Path(f"{release}.1"))
-        await asyncio.sleep(0.1)  # the output is taken, and there is no place for it
+        async with asyncio.timeout(PATIENCE):
+            await refused.wait()  # the output is taken, and there is no place for it
         full = False
         release.touch()
         pod = await cluster.ended("full")

@@ -28,9 +28,10 @@ async def main():
             await cluster.submit(f"p{number}", ["sh", "-c", script])
         for number in range(5):
             await cluster.started(f"p{number}")
-        print("up", flush=True)
         for number in range(1000):
             await cluster.submit(f"late-{number}", ["true"])
+            if number == 20:
+                print("up", flush=True)  # in the middle of starting others
         await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -44,7 +45,6 @@ async def test_nothing_is_lost_and_no_process_is_left(tmp_path: Path, isolation:
     assert host.stdout is not None
     with host.stdout:
         assert host.stdout.readline() == b"up\n"
-        await asyncio.sleep(0.2)  # in the middle of starting others
         host.kill()
         host.wait()
     assert marked_processes(tmp_path)

@@ -12,18 +12,18 @@ from muster.api.base import is_true
 from muster.api.kinds import POD
 from muster.local.node import marks, probes, processes
 from muster.local.node.isolation import Files
-from tests.local.node.conftest import Cluster
+from tests.local.node.conftest import PATIENCE, Cluster
 
 PYTHON: Final = sys.executable
-#: Four processes, each of which forks and ends without pause; they end by themselves after 60 s.
+#: Four processes, each of which forks and ends without pause; they end by themselves after 200 s.
 FORKING: Final = """
 import os, sys, time
-end = time.monotonic() + 60
+end = time.monotonic() + 200
 for _ in range(4):
     if not os.fork():
         break
 else:
-    time.sleep(60)
+    time.sleep(200)
     os._exit(0)
 open(sys.argv[1], "w").close()
 while time.monotonic() < end:
@@ -95,7 +95,7 @@ async def test_a_probe_beyond_its_time_leaves_nothing(cluster: Cluster, script: 
         )
         await cluster.started("slow")
         began, directory = cluster.root / "began", cluster.root / "node" / "pods" / pod.metadata.uid
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not began.exists() or len(began.read_text().split()) < 2:  # noqa: ASYNC110  # nor do files
                 await asyncio.sleep(0.02)
         # the second probe has begun: the first was ended, with everything it had started
@@ -130,11 +130,11 @@ async def test_processes_that_fork_and_end_without_pause_end_with_their_containe
         namespaces=False,
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (tmp_path / "began").exists():  # noqa: ASYNC110  # nor do forks
                 await asyncio.sleep(0.01)
     finally:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await process.kill()
         os.close(reader)
     assert with_mark(tmp_path) == []
@@ -146,7 +146,7 @@ async def test_a_pod_that_is_gone_has_left_no_process(cluster: Cluster) -> None:
     async with cluster.running():
         pod = await cluster.submit("many", ["sh", "-c", script], container={"workingDir": str(cluster.root)})
         directory = cluster.root / "node" / "pods" / pod.metadata.uid
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (cluster.root / "full").exists():  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.01)
         await cluster.client.delete(POD, "default", "many", grace_period=1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from muster.local.node import processes
 from muster.local.node.isolation import WRAPPER, Files
+from tests.local.node.conftest import PATIENCE
 
 #: A wrapper whose set-up has a process that minds no SIGTERM, and ends once `go` is there.
 SCRIPT = """
@@ -23,7 +24,7 @@ async def test_who_is_ended_while_it_is_set_up_is_told_as_soon_as_it_runs(tmp_pa
     argv = ["sh", "-c", f"cd {tmp_path}; {SCRIPT}", WRAPPER]
     process = processes.start(argv, dict(os.environ), files, namespaces=False)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (tmp_path / "began").exists():  # noqa: ASYNC110  # a shell sends no events
                 await asyncio.sleep(0.01)
             ending = asyncio.create_task(process.terminate(grace=1000))

@@ -19,7 +19,7 @@ def run(tmp_path: Path, program: str, **env: str) -> str:
         env=base | variables(base, tmp_path / "hosts", "me"),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -50,6 +50,6 @@ def _as_nobody(argv: list[str], home: Path) -> subprocess.CompletedProcess[str]:
     shell = ["sh", "-c", 'exec "$0" "$@"', *argv]
     command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *shell]
     try:
-        return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=110)
+        return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=250)
     except OSError as error:
         return subprocess.CompletedProcess(command, 126, "", str(error))
