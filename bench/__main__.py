@@ -21,6 +21,7 @@ BENCHES: Final = (
     "controllers",
     "command",
     "cluster",
+    "binding",
 )
 
 #: name → (at most or at least, goal)
@@ -60,6 +61,9 @@ GOALS: Final[dict[str, tuple[str, float]]] = {
     "500 sleeps: all running, s": ("≤", 10),
     "10000 pods, runtime=none: all bound, s": ("≤", 20),
     "resident MB with 10,000 pods": ("≤", 300),
+    "binding: gang of 20, ms of CPU per pod": ("≤", 0.8),
+    "binding: gang of 500, ms of CPU per pod": ("≤", 0.8),
+    "binding: gang of 10,000, ms of CPU per pod": ("≤", 0.8),
 }
 
 

@@ -34,7 +34,7 @@ def run() -> dict[str, float]:
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
         ours, theirs = spawn.Pipe()
-        server = spawn.Process(target=_serve, args=(directory, theirs), daemon=True)
+        server = spawn.Process(target=serve, args=(directory, theirs), daemon=True)
         server.start()
         try:
             port = ours.recv()
@@ -44,7 +44,7 @@ def run() -> dict[str, float]:
             server.join(10)
 
 
-def _serve(directory: str, pipe: "multiprocessing.connection.Connection") -> None:
+def serve(directory: str, pipe: "multiprocessing.connection.Connection") -> None:
     import uvloop
 
     home = Path(directory)
