@@ -118,6 +118,62 @@ def test_a_plug_in_is_run_for_the_token(write: Write, tmp_path: Path) -> None:
         config.load(write(user))
 
 
+def _plug_in(path: Path, until: str) -> dict[str, Any]:
+    """A plug-in that counts its runs in its tokens; each is good until then, "" = it does not say."""
+    version = "client.authentication.k8s.io/v1"
+    expires = f', "expirationTimestamp": "{until}"' if until else ""
+    path.write_text(
+        f"#!/bin/sh\necho >> {path}.runs\n"
+        f'echo "{{\\"apiVersion\\": \\"{version}\\", \\"kind\\": \\"ExecCredential\\", \\"status\\": "\n'
+        f"echo '{{\"token\": \"'run$(wc -l < {path}.runs)'\"{expires}}}}}'\n"
+    )
+    path.chmod(0o755)
+    return {"exec": {"apiVersion": version, "command": str(path), "interactiveMode": "Never"}}
+
+
+def test_a_plug_in_is_run_again_when_its_token_expires(write: Write, tmp_path: Path) -> None:
+    now = 0.0
+    user = _plug_in(tmp_path / "plug-in", "2030-01-01T00:00:00Z")
+    connection = config.load(write(user), now=lambda: now)
+    assert {connection.headers()["Authorization"] for _ in range(10)} == {"Bearer run1"}
+    now = 1893456000.0  # that time
+    assert {connection.headers()["Authorization"] for _ in range(10)} == {"Bearer run2"}
+
+
+def test_a_plug_in_that_says_no_time_is_run_again_when_its_token_is_refused(
+    write: Write, tmp_path: Path
+) -> None:
+    now = 0.0
+    connection = config.load(write(_plug_in(tmp_path / "plug-in", "")), now=lambda: now)
+    now = 1e12
+    sent = connection.headers()
+    assert sent == {"Authorization": "Bearer run1"}
+    assert connection.refused(sent)
+    assert connection.headers() == {"Authorization": "Bearer run2"}
+
+
+def test_a_token_file_is_read_again_after_a_minute(write: Write, tmp_path: Path) -> None:
+    now = 0.0
+    file = tmp_path / "token"
+    file.write_text("old")
+    connection = config.load(write({"tokenFile": str(file)}), now=lambda: now)
+    file.write_text("new")
+    now = 59.0
+    assert connection.headers() == {"Authorization": "Bearer old"}
+    now = 60.0
+    assert connection.headers() == {"Authorization": "Bearer new"}
+
+
+def test_a_token_in_the_file_is_never_read_again(write: Write) -> None:
+    now = 0.0
+    connection = config.load(write({"token": "old"}), now=lambda: now)
+    write({"token": "new"})
+    now = 1e12
+    sent = connection.headers()
+    assert not connection.refused(sent)
+    assert connection.headers() == {"Authorization": "Bearer old"}
+
+
 @pytest.mark.parametrize("key", ["as", "as-uid", "as-groups", "as-user-extra"])
 def test_nobody_acts_with_rights_that_he_meant_to_put_off(write: Write, key: str) -> None:
     with pytest.raises(ConfigError, match=f"user u: muster acts as nobody else; omit {key}"):

@@ -43,7 +43,11 @@ async def talking(*answers: list[bytes]) -> AsyncIterator[tuple[Server, HttpClie
     port = listening.sockets[0].getsockname()[1]
     tokens = iter(["first", "second", "third"])
     client = HttpClient(
-        Connection(f"http://127.0.0.1:{port}", headers=lambda: {"Authorization": f"Bearer {next(tokens)}"})
+        Connection(
+            f"http://127.0.0.1:{port}",
+            headers=lambda: {"Authorization": f"Bearer {next(tokens)}"},
+            refused=lambda headers: headers["Authorization"] == "Bearer first",
+        )
     )
     try:
         yield server, client
@@ -66,6 +70,35 @@ def stream(*pieces: bytes) -> list[bytes]:
 
 
 CONFIG = {"metadata": {"name": "c", "namespace": "ns", "resourceVersion": "7"}}
+UNAUTHORIZED = answer({"reason": "Unauthorized"}, "401 Unauthorized")
+
+
+async def test_a_request_that_is_refused_is_sent_again_with_new_credentials() -> None:
+    async with talking(UNAUTHORIZED, answer(CONFIG)) as (server, client):
+        await client.create(CONFIG_MAP, "ns", {"data": {"a": "b"}})
+        first, second = server.requests
+        assert [headers["authorization"] for _, headers, _ in (first, second)] == [
+            "Bearer first",
+            "Bearer second",
+        ]
+        assert first[0] == second[0] == "POST /api/v1/namespaces/ns/configmaps"
+        assert first[2] == second[2] == b'{"data":{"a":"b"}}'
+        assert second[1]["content-type"] == "application/json"
+
+
+async def test_a_request_that_is_refused_twice_is_unauthorized() -> None:
+    async with talking(UNAUTHORIZED, UNAUTHORIZED) as (server, client):
+        with pytest.raises(errors.Unauthorized):
+            await client.get(CONFIG_MAP, "ns", "c")
+        assert len(server.requests) == 2
+
+
+async def test_a_watch_that_is_refused_is_asked_for_again_with_new_credentials() -> None:
+    event = json.dumps({"type": "ADDED", "object": CONFIG}).encode() + b"\n"
+    async with talking(UNAUTHORIZED, stream(event)) as (server, client):
+        seen = [event.type async for event in client.watch(CONFIG_MAP, resource_version="1")]
+        assert seen == [EventType.ADDED]
+        assert len(server.requests) == 2
 
 
 async def test_who_asks_is_said_anew_in_each_request() -> None:

@@ -1,17 +1,21 @@
 """Which cluster, and who we are there: kubeconfig files, in-cluster service accounts.
 
 Everything that kubeconfig can say (merged files, contexts, exec plug-ins, OIDC, client certificates)
-is read by the official client, which is imported here and only when asked for.
+is read by the official client, which is imported here and only when asked for. What expires is read from the
+files again (`kube/credentials.py`).
 """
 
 import os
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from muster.kube.credentials import Credentials, Reading
 from muster.kube.http import Connection
 
 
@@ -55,7 +59,16 @@ class _KubeConfig(msgspec.Struct, rename="kebab"):
 _MADE_FOR_PEOPLE: Final = ("ConfigException",)
 
 
-def load(kubeconfig: str | None = None, context: str | None = None) -> Connection:
+#: Ways to authenticate whose tokens change; those in the file itself, and client certificates, do not.
+_CHANGING: Final = ("exec", "auth-provider", "tokenFile")
+#: Seconds after which a token that is in a file is read again: whoever writes it replaces it in time.
+_TOKEN_FILE_SECONDS: Final = 60.0
+_NEVER: Final = float("inf")
+
+
+def load(
+    kubeconfig: str | None = None, context: str | None = None, now: Callable[[], float] = time.time
+) -> Connection:
     """The connection of a kubeconfig (default: $KUBECONFIG, then ~/.kube/config, then in-cluster).
 
     Raises ConfigError.
@@ -65,7 +78,7 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Connectio
     try:
         if not inside:
             _check(path)
-        found, namespace = _in_cluster() if inside else _of_file(path, context)
+        found, namespace, until = _in_cluster(now()) if inside else _of_file(path, context, now())
         if not found.host:
             raise ValueError("the cluster has no server")
         tls = _tls(found)
@@ -73,20 +86,36 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Connectio
         where = "" if inside else f"{path}: "
         raise ConfigError(f"no usable cluster configuration: {where}{_words(error)}") from error
 
-    def headers() -> Mapping[str, str]:
-        token = found.get_api_key_with_prefix("authorization") or found.get_api_key_with_prefix("BearerToken")
-        return {"Authorization": token} if token else {}
+    def read() -> Reading:
+        again, _, expiry = _in_cluster(now()) if inside else _of_file(path, context, now())
+        if tls is not None and again.cert_file:
+            tls.load_cert_chain(again.cert_file, again.key_file)  # for connections from now on
+        return Reading(_headers(again), _NEVER if expiry is None else expiry)
 
-    return Connection(found.host, tls, headers, namespace)
+    first = Reading(_headers(found), _NEVER if until is None else until)
+    credentials = Credentials(first, read if until is not None else None, now)
+    return Connection(found.host, tls, credentials.headers, namespace, credentials.refused)
 
 
-def _of_file(path: str, context: str | None) -> tuple[Any, str]:
-    """The official client's Configuration, and the context's namespace."""
+def _headers(found: Any) -> Mapping[str, str]:
+    token = found.api_key.get("authorization") or found.api_key.get("BearerToken")
+    return {"Authorization": token} if token else {}
+
+
+def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, float | None]:
+    """The official client's Configuration, the context's namespace, and until when its credentials are good.
+
+    None = as long as the process runs.
+    """
     import kubernetes  # here: half a second that the embedded cluster never needs
 
     config: Any = kubernetes.config  # Any: its loaders carry no types
     found: Any = kubernetes.client.Configuration()
-    config.load_kube_config(path, context, client_configuration=found)
+    merged = config.kube_config.KubeConfigMerger(path)
+    loader = config.kube_config.KubeConfigLoader(
+        merged.config, context, config_base_path=None, config_persister=merged.save_changes
+    )
+    loader.load_and_set(found)
     contexts, active = config.list_kube_config_contexts(path)
     if context:
         active = next(entry for entry in contexts if entry["name"] == context)
@@ -96,7 +125,17 @@ def _of_file(path: str, context: str | None) -> tuple[Any, str]:
         raise ValueError(f"user {active['context']['user']}: muster acts as nobody else; omit {acts[0]}")
     if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs it
         raise ValueError(f"the plug-in {user['exec']['command']} gives no credentials")
-    return found, active["context"].get("namespace") or "default"
+    return found, active["context"].get("namespace") or "default", _until(loader, user, now)
+
+
+def _until(loader: Any, user: Mapping[str, Any], now: float) -> float | None:
+    """When these credentials are to be read again; one that says no time is good until it is refused."""
+    if not any(key in user for key in _CHANGING):
+        return None
+    expiry = getattr(loader, "expiry", None)
+    if isinstance(expiry, datetime):
+        return expiry.timestamp()
+    return now + _TOKEN_FILE_SECONDS if "tokenFile" in user else _NEVER
 
 
 def _user(config: Any, path: str, context: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,13 +144,13 @@ def _user(config: Any, path: str, context: Mapping[str, Any]) -> Mapping[str, An
     return next((e.value.get("user") or {} for e in users if e["name"] == context.get("user")), {})
 
 
-def _in_cluster() -> tuple[Any, str]:
+def _in_cluster(now: float) -> tuple[Any, str, float]:
     import kubernetes  # as above
 
     config: Any = kubernetes.config  # Any: as above
     found: Any = kubernetes.client.Configuration()
     config.load_incluster_config(client_configuration=found)
-    return found, "default"
+    return found, "default", now + _TOKEN_FILE_SECONDS
 
 
 def _check(path: str) -> None:

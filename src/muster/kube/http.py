@@ -1,7 +1,8 @@
 """The client over HTTP: aiohttp for the connection, msgspec for the bodies.
 
 No hidden retries: whoever writes must know whether a write may have taken effect, so a connection that
-could not be made is `Unreachable`, and an answer that did not come or makes no sense is `Unanswered`.
+could not be made is `Unreachable`, and an answer that did not come or makes no sense is `Unanswered`. Only a
+request that is refused as Unauthorized, which has no effect, is sent once more if there are new credentials.
 (aiohttp itself repeats a GET or DELETE once where a connection that was kept open turns out to be closed.)
 Watches are read in chunks and split at newlines here, because a line (one object) may be larger than any
 buffer that a line reader would allow.
@@ -42,6 +43,8 @@ class Connection:
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
     #: the namespace of the context in use
     namespace: str = "default"
+    #: called with the headers of a request that was refused as Unauthorized: whether there are others now
+    refused: Callable[[Mapping[str, str]], bool] = lambda headers: False
 
 
 class HttpClient:
@@ -178,11 +181,24 @@ class HttpClient:
         body: Patch | None = None,
         media: str = "application/json",
     ) -> bytes:
-        headers = dict(self._connection.headers())
-        payload = None
-        if body is not None:
-            payload = msgspec.json.encode(body)
-            headers["Content-Type"] = media
+        sent = self._connection.headers()
+        payload = msgspec.json.encode(body) if body is not None else None
+        kept = {"Content-Type": media} if body is not None else {}
+        try:
+            return await self._send(method, path, query, payload, {**sent, **kept})
+        except errors.Unauthorized:
+            if not self._connection.refused(sent):
+                raise
+        return await self._send(method, path, query, payload, {**self._connection.headers(), **kept})
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        payload: bytes | None,
+        headers: Mapping[str, str],
+    ) -> bytes:
         try:
             async with self._session.request(
                 method, path, params=query, data=payload, headers=headers
@@ -199,7 +215,25 @@ class HttpClient:
         self, session: aiohttp.ClientSession, path: str, query: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
         """The body of a GET as it arrives."""
-        headers = {**self._connection.headers(), "Accept-Encoding": "identity"}
+        sent = self._connection.headers()
+        try:
+            async for chunk in self._stream(session, path, query, sent):
+                yield chunk
+            return
+        except errors.Unauthorized:  # before the first chunk
+            if not self._connection.refused(sent):
+                raise
+        async for chunk in self._stream(session, path, query, self._connection.headers()):
+            yield chunk
+
+    async def _stream(
+        self,
+        session: aiohttp.ClientSession,
+        path: str,
+        query: Mapping[str, str],
+        sent: Mapping[str, str],
+    ) -> AsyncIterator[bytes]:
+        headers = {**sent, "Accept-Encoding": "identity"}
         try:
             async with session.get(path, params=query, headers=headers, timeout=STREAM_TIMEOUT) as response:
                 if response.status >= 400:
