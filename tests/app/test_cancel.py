@@ -8,9 +8,9 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.cancel import PATIENCE, StillThere, cancel, cancel_unfinished, gone
+from muster.app.cancel import PATIENCE, SUFFIX, StillThere, cancel, cancel_unfinished, gone, of_file
 from muster.app.follow import Followed
-from muster.app.jobs import State
+from muster.app.jobs import State, fetch, views
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -43,6 +43,29 @@ async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> N
     await client.delete(kinds.POD, "default", "stuck", grace_period=0)
     await gone(client, job, pods)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state", "meant"),
+    [
+        ("train", "Running", ["train"]),
+        (f"train-{SUFFIX}", "Running", ["train-0a1b2c3d"]),
+        (f"train-{SUFFIX}", "Succeeded", []),  # it is in nobody's way
+        ("train", "Succeeded", ["train"]),
+        ("trai", "Running", []),
+    ],
+)
+async def test_which_jobs_a_file_has_made(wanted: str, state: str, meant: list[str]) -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        for name in ("train", "train-0a1b2c3d", "train-0a1b2c3z", "train-x-0a1b2c3d", "train-0a1b2c3d4"):
+            spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+            await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+            await client.patch(kinds.POD, "default", name, {"status": {"phase": state}}, subresource="status")
+        there = views(await fetch(client))
+        found = of_file([Followed(kinds.POD, "default", wanted)], there)
+        assert [view.name for view in found] == meant
+        assert of_file([Followed(kinds.POD, "other", wanted)], there) == []
 
 
 async def test_a_job_that_finishes_while_it_is_cancelled_stays() -> None:

@@ -1,7 +1,7 @@
 """Ending a job from outside: its objects are deleted, and with them its pods."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -18,6 +18,10 @@ LOOK: Final = 0.1
 PATIENCE: Final = 30.0
 #: seconds of grace of a pod that does not say
 GRACE: Final = 30
+
+
+#: Stands for the random end of a name when it is asked which jobs a file has made.
+SUFFIX: Final = "00000000"
 
 
 class StillThere(Exception):
@@ -37,6 +41,24 @@ async def cancel(
         )
     if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # whose pods belong to nobody
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
+
+
+def of_file(wanted: Iterable[Followed], there: Sequence[JobView]) -> list[JobView]:
+    """The jobs that a file has made, `wanted` being those of the file when it is compiled with `SUFFIX`.
+
+    Of names with a random end, these are all that have not finished.
+    """
+    return [view for job in wanted for view in there if _is_made_by(job, view)]
+
+
+def _is_made_by(job: Followed, view: JobView) -> bool:
+    if (view.kind, view.namespace) != (job.kind, job.namespace):
+        return False
+    if view.name == job.name:
+        return True
+    stem, digits = job.name.removesuffix(SUFFIX), view.name[-len(SUFFIX) :]
+    generated = job.name.endswith(f"-{SUFFIX}") and view.name == stem + digits
+    return generated and not digits.strip("0123456789abcdef") and not view.state.finished
 
 
 async def cancel_unfinished(

@@ -29,7 +29,8 @@ from muster.app.pods import failed, first_failure
 from muster.core.gang import Code
 from muster.kube.client import Client
 from muster.kube.listing import every
-from muster.names import ADMISSION
+from muster.names import ADMISSION, PRIORITY, QUEUE
+from muster.workloads import demand
 
 _CODES: Final = frozenset(code.value for code in Code)
 
@@ -57,10 +58,12 @@ class State(Enum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    #: deleted before its end
+    CANCELLED = "cancelled"
 
     @property
     def finished(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED)
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class JobView:
     pods: tuple[Pod, ...] = field(default=(), repr=False)
     #: another controller that it is left to (spec.managedBy)
     managed_by: str = ""
+    #: when it was deleted; None while it is there
+    deleted: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -94,6 +99,22 @@ class JobView:
     @property
     def created(self) -> datetime | None:
         return self.resource.metadata.creation_timestamp
+
+    @property
+    def queue(self) -> str:
+        if self.gangs:
+            return self.gangs[0].spec.queue
+        return mark(self.resource.metadata, QUEUE) or "default"
+
+    @property
+    def priority(self) -> int:
+        """Of its first gang; else its annotation's, else the highest of its pods."""
+        if self.gangs:
+            return self.gangs[0].spec.priority
+        said = mark(self.resource.metadata, PRIORITY)
+        if said and said.lstrip("-").isdecimal() and len(said) < 12:
+            return int(said)
+        return max((pod.spec.priority or 0 for pod in self.pods), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +183,27 @@ def views(objects: Objects) -> list[JobView]:
     ]
     found += _absent_groups(objects, pods_of, gangs_of)
     found += [_pod(pod) for pod in alone]
-    return sorted(found, key=lambda view: (view.created is None, view.created, view.namespace, view.name))
+    return sorted(found, key=by_age)
+
+
+def by_age(view: JobView) -> tuple[bool, datetime | None, str, str]:
+    """The oldest first, those of which nobody knows it last."""
+    return view.created is None, view.created, view.namespace, view.name
+
+
+def alone(kind: Kind[Any], resource: Any) -> JobView:  # Any: of any kind that makes a job
+    """The view of a job of which no other object is known."""
+    match kind:
+        case kinds.JOBSET:
+            objects = Objects(jobsets=[resource])
+        case kinds.JOB:
+            objects = Objects(jobs=[resource])
+        case kinds.POD:
+            objects = Objects(pods=[resource])
+        case _:
+            objects = Objects(pod_groups=[(kind, resource)])
+    (view,) = views(objects)
+    return view
 
 
 def _jobset(
@@ -402,6 +443,9 @@ def summary(view: JobView) -> Object:
         "kind": view.kind.kind,
         "mode": "gang" if view.gangs else "independent",
         "state": view.state.value,
+        "queue": view.queue,
+        "priority": view.priority,
+        "gpus": gpus(view),
         "wanted": view.wanted,
         "running": view.running,
         "succeeded": view.succeeded,
@@ -410,7 +454,16 @@ def summary(view: JobView) -> Object:
         "reason": {"code": view.reason[0], "message": view.reason[1]} if view.reason else None,
         "created": view.created,
         "finished": view.finished,
+        "deleted": view.deleted,
     }
+
+
+def gpus(view: JobView) -> float:
+    """GPUs that its pods hold when as many run as may at a time: whole ones, and shares of one."""
+    if view.kind in (kinds.JOBSET, kinds.JOB):
+        owner = {**msgspec.to_builtins(view.resource), "kind": view.kind.kind}
+        return sum(part.count * part.gpus for part in demand.pod_sets(owner))
+    return sum(demand.gpus(msgspec.to_builtins(pod)) for pod in view.pods)
 
 
 def gang_summary(gang: Gang) -> Object:

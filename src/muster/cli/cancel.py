@@ -1,31 +1,87 @@
-"""`muster cancel JOB`: removes it, and ends its pods with their grace; returns when they have gone."""
+"""`muster cancel JOB…`: removes jobs, and ends their pods with their grace; returns when they have gone."""
 
-from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli.completion import job_names
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.options import Context, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from muster.app.cluster import Target
+    from muster.app.jobs import JobView
+
+Jobs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[JOB]...",
+        help="Names of jobs, or the beginnings of them; or NAMESPACE/NAME.",
+        autocompletion=job_names,
+    ),
+]
+File = Annotated[
+    str | None, typer.Option("--file", "-f", metavar="FILE", help="Cancel the jobs of this job file.")
+]
 
 
 def command(
-    job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
+    names: Jobs = None,
+    file: File = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     import asyncio
 
-    from muster.app import jobs
     from muster.app.cancel import cancel, gone
-    from muster.app.cluster import Target, acting, attached, reading
+    from muster.app.cluster import Target, acting, attached
     from muster.app.follow import Followed
 
+    if not names and file is None:
+        raise Failure("name the jobs to cancel, or a job file with -f", BAD_INPUT)
     target = Target(kubeconfig, context, namespace)
 
-    async def find() -> jobs.JobView:
-        async with reading(target) as client:
-            return await jobs.named(client, job, target.scope)
-
-    async def act(view: jobs.JobView) -> None:
+    async def act(view: "JobView") -> None:
         async with acting(target, endpoint) as client:
             followed = Followed(view.kind, view.namespace, view.name)
             await cancel(client, followed, view.pods)
             await gone(client, followed, view.pods)
 
-    view = asyncio.run(find())  # before a cluster is started for nothing
+    async def end(views: "list[JobView]") -> None:
+        """All of them at the same time; each is told when it has gone."""
+        running = {asyncio.create_task(act(view)): view for view in views}
+        try:
+            for task, view in running.items():
+                await task
+                print(f"{view.name} cancelled", flush=True)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    views = asyncio.run(_meant(target, names or [], file))  # before a cluster is started for nothing
     with attached(target) as endpoint:
-        asyncio.run(act(view))
-    print(f"{view.name} cancelled")
+        asyncio.run(end(views))
+
+
+async def _meant(target: "Target", names: list[str], file: str | None) -> "list[JobView]":
+    """The jobs that are named, each once. Raises UnknownJob of the first that is not there."""
+    from muster.app import jobs
+    from muster.app.cancel import SUFFIX, of_file
+    from muster.app.cluster import reading
+    from muster.app.submit import jobs as jobs_of
+    from muster.cli import jobfile
+
+    found = []
+    async with reading(target) as client:
+        found += [await jobs.named(client, name, target.scope) for name in names]
+        if file is not None:
+            job = jobfile.load(
+                file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False
+            )
+            there = of_file(jobs_of(job), jobs.views(await jobs.fetch(client)))
+            if not there:
+                raise jobs.UnknownJob(f"no job of {jobfile.called(file)} is there")
+            found += there
+    return list({view.resource.metadata.uid: view for view in found}.values())

@@ -46,7 +46,7 @@ def failure(error: Exception) -> Failure | None:
         case Unreachable() | Unanswered():
             return Failure(f"the cluster cannot be reached: {error}", UNREACHABLE)
         case AlreadyExists():
-            return Failure(f"{error.message}; `muster cancel` removes it", BAD_INPUT)
+            return Failure(f"{error.message}; `muster cancel` or `run --replace` removes it", BAD_INPUT)
         case ApiError():
             refused = f"the cluster refused: {error.message}"
             return Failure(refused, BAD_INPUT if isinstance(error, Invalid) else 1)

@@ -8,6 +8,7 @@ _EXAMPLES: Final = {
         muster run train.yaml --gang --queue research
         muster run train.yaml --nodes "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8"
         muster run job.yaml --volume data=./data
+        muster run job.yaml --replace
     """,
     "submit": """
         muster submit train.yaml --gang
@@ -16,7 +17,9 @@ _EXAMPLES: Final = {
     """,
     "list": """
         muster list
-        muster list -n ml
+        muster list -n ml --state waiting --state running
+        muster list --all
+        muster list --watch
         muster list -o json
     """,
     "get": """
@@ -39,6 +42,8 @@ _EXAMPLES: Final = {
     """,
     "cancel": """
         muster cancel train-3f9a1c20
+        muster cancel train sweep-7b
+        muster cancel -f train.yaml
     """,
     "hold": """
         muster hold train

@@ -12,17 +12,21 @@ def command(
 ) -> None:
     import asyncio
 
+    import msgspec
+
     from muster.api.base import Object
-    from muster.app import jobs, pods
+    from muster.app import jobs, past, pods
     from muster.app.cluster import Target, reading
     from muster.cli import show
 
     async def fetch() -> tuple[jobs.JobView, Object | None]:
         target = Target(kubeconfig, context, namespace)
         async with reading(target) as client:
-            view = await jobs.named(client, job, target.scope)
+            view = await past.named(client, job, target)
             if output is Output.TABLE:
                 return view, None
+            if view.deleted is not None:
+                return view, msgspec.to_builtins(view.resource)
             return view, await client.get_json(view.kind, view.namespace, view.name)
 
     view, whole = asyncio.run(fetch())

@@ -1,59 +1,149 @@
 """`muster list`: jobs, one line each."""
 
-from typing import Annotated
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
 
-All = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all namespaces.")]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from muster.api.base import Object
+    from muster.app.cluster import Target
+    from muster.app.jobs import JobView
+
+#: Seconds between two looks of `--watch`.
+LOOK: Final = 1.0
+
+_RIGHT: Final = ("PRIORITY", "GPUS", "WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS")
+_COLUMNS: Final = ("NAME", "KIND", "STATE", "QUEUE", *_RIGHT, "AGE", "WHY")
+
+
+class State(StrEnum):
+    """The states of `muster.app.jobs`; they stand here as well so that `--help` need not import it."""
+
+    WAITING = "waiting"
+    SUSPENDED = "suspended"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all namespaces.")]
+All = Annotated[
+    bool,
+    typer.Option("--all", "-a", help="Also jobs that were cancelled or deleted, while their logs are kept."),
+]
+States = Annotated[
+    list[State] | None, typer.Option("--state", help="Only jobs in this state; may be given several times.")
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, and show what changes.")]
 
 
 def command(
     namespace: Namespace = None,
-    everywhere: All = False,
+    everywhere: Everywhere = False,
+    every: All = False,
+    state: States = None,
+    watch: Watch = False,
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     import asyncio
-    import sys
 
     from muster.app import jobs
-    from muster.app.cluster import Target, hosted, reading
+    from muster.app.cluster import Target, hosted
     from muster.cli import show
 
     target = Target(kubeconfig, context, "" if everywhere else namespace)
-
-    async def views() -> list[jobs.JobView]:
-        async with reading(target) as client:
-            return jobs.views(await jobs.fetch(client, target.scope))
-
-    found = asyncio.run(views())
+    wanted = frozenset(each.value for each in state or State)
+    every |= State.CANCELLED in (state or ())
+    if watch:
+        if output is not Output.TABLE:
+            raise Failure("--watch shows a table; leave out --output", BAD_INPUT)
+        asyncio.run(_watch(target, every, wanted))
+        return
+    found = asyncio.run(_views(target, every, wanted))
     if output is not Output.TABLE:
         show.machine([jobs.summary(view) for view in found], output)
-    elif not found:
-        print("no jobs")
     else:
-        several = len({view.namespace for view in found}) > 1
-        columns = ["NAME", "KIND", "STATE", "WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS", "AGE", "WHY"]
-        show.table(
-            ["NAMESPACE", *columns] if several else columns,
-            [
-                [
-                    *([view.namespace] if several else []),
-                    view.name,
-                    view.kind.kind,
-                    show.state(view),
-                    *map(str, (view.wanted, view.running, view.succeeded, view.failed, view.restarts)),
-                    show.age(view.created),
-                    view.reason[0] if view.reason else "",
-                ]
-                for view in found
-            ],
-            right=["WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS"],
-        )
+        show.lines(_lines(found))
         going = [view for view in found if not (view.state.finished or view.managed_by)]
         if going and not hosted(target):
             note = "the embedded cluster is not running; `muster up` goes on with what has not finished"
             print(note, file=sys.stderr)
+
+
+async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list[JobView]":
+    """The jobs in these states; `every`: also those that were deleted."""
+    from muster.app import jobs, past
+    from muster.app.cluster import reading
+
+    async with reading(target) as client:
+        found = jobs.views(await jobs.fetch(client, target.scope))
+    if every:
+        found = sorted([*past.deleted(target, target.scope), *found], key=jobs.by_age)
+    return [view for view in found if view.state.value in states]
+
+
+async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
+    """On a terminal the table is drawn again; elsewhere the lines of jobs that changed are printed."""
+    import asyncio
+
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from muster.app import jobs
+    from muster.cli import show
+
+    if sys.stdout.isatty():
+        with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as live:
+            while True:
+                live.update(Group(*_lines(await _views(target, every, states))), refresh=True)
+                await asyncio.sleep(LOOK)
+    before: list[Object] | None = None
+    while True:
+        found = await _views(target, every, states)
+        changed = [view for view in found if before is None or jobs.summary(view) not in before]
+        if changed or before is None:
+            show.lines(_lines(changed)[0 if before is None else 1 :])
+            sys.stdout.flush()
+        before = [jobs.summary(view) for view in found]
+        await asyncio.sleep(LOOK)
+
+
+def _lines(found: "Sequence[JobView]") -> "list[Text]":
+    from rich.text import Text
+
+    from muster.app import jobs
+    from muster.cli import show
+
+    if not found:
+        return [Text("no jobs")]
+    several = len({view.namespace for view in found}) > 1
+    columns = [*(["NAMESPACE"] if several else []), *_COLUMNS]
+    rows: list[list[str | Text]] = [
+        [
+            *([view.namespace] if several else []),
+            view.name,
+            view.kind.kind,
+            show.state(view),
+            view.queue,
+            str(view.priority),
+            f"{jobs.gpus(view):g}",
+            *map(str, (view.wanted, view.running, view.succeeded, view.failed, view.restarts)),
+            show.age(view.created),
+            view.reason[0] if view.reason else "",
+        ]
+        for view in found
+    ]
+    return show.table_lines(columns, rows, right=_RIGHT)

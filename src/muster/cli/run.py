@@ -4,7 +4,16 @@ Above, what the pods print, each line with its pod's name; below it one line tha
 stands; at the end who ran when. Without a terminal the line is printed whenever it changes.
 """
 
+from functools import partial
+from typing import Annotated
+
+import typer
+
 from muster.cli.options import Context, File, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
+
+Replace = Annotated[
+    bool, typer.Option("--replace", help="First cancel the jobs that this file has made before, if any.")
+]
 
 
 def command(
@@ -13,26 +22,30 @@ def command(
     queue: Queue = None,
     volume: Volumes = None,
     namespace: Into = None,
+    replace: Replace = False,
     nodes: Nodes = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     import asyncio
 
-    import typer
-
+    from muster.app.cancel import SUFFIX
     from muster.app.cluster import Target, attached
+    from muster.app.submit import jobs
     from muster.cli import jobfile
 
     target = Target(kubeconfig, context, namespace, nodes)
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, target=target)
+    content = jobfile.stdin() if file == "-" else None
+    load = partial(jobfile.load, file, gang=gang, queue=queue, volumes=volume, target=target, content=content)
+    job = load()
+    replaced = jobs(load(suffix=SUFFIX)) if replace else []
     jobfile.print_notes(job)
     with attached(target, _import_what_comes_next) as endpoint:
         from muster.cli import show
         from muster.cli.running import Runner
 
         show.started(endpoint)
-        exit_code = asyncio.run(Runner(job, target, endpoint, queue).run())
+        exit_code = asyncio.run(Runner(job, target, endpoint, queue, replaced).run())
     raise typer.Exit(exit_code)
 
 

@@ -3,15 +3,16 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Sequence
 from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.app import runs
-from muster.app.cancel import cancel_unfinished
+from muster.app.cancel import cancel, cancel_unfinished, gone, of_file
 from muster.app.cluster import Target, acting, alive, archive, full_disk
 from muster.app.follow import LOOK, Ended, Followed, Stand, follow
 from muster.app.home import Endpoint
-from muster.app.jobs import JobView, State, failure_code
+from muster.app.jobs import JobView, State, failure_code, fetch, views
 from muster.app.submit import submit
 from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
@@ -27,9 +28,15 @@ class Runner:
     """Runs one job file; the exit code is the job's."""
 
     def __init__(
-        self, job: JobFile, target: Target, endpoint: Endpoint | None, queue: str | None = None
+        self,
+        job: JobFile,
+        target: Target,
+        endpoint: Endpoint | None,
+        queue: str | None = None,
+        replaced: Sequence[Followed] = (),
     ) -> None:
-        """`queue`: the one that was named besides the file."""
+        """`queue`: the one that was named besides the file. `replaced`: see `app.cancel.of_file`."""
+        self._replaced = replaced
         self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
         self._pods: dict[str, Pod] = {}  # all that were seen, by uid
@@ -44,6 +51,7 @@ class Runner:
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
             await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
+            await self._replace(client)
             self._jobs = (await submit(client, self._job, anew=True)).jobs
             try:
                 ended = await self._follow(client)
@@ -59,6 +67,16 @@ class Runner:
         show.cut(ended.cut, [job.name for job in self._jobs])
         self._tell_the_end(ended)
         return self._exit_code(ended)
+
+    async def _replace(self, client: Client) -> None:
+        """Cancels what the file has made before, and waits until its pods have gone."""
+        if not self._replaced:
+            return
+        for view in of_file(self._replaced, views(await fetch(client))):
+            print(f"replacing {view.name} ({view.state.value})", flush=True)
+            job = Followed(view.kind, view.namespace, view.name)
+            await cancel(client, job, view.pods)
+            await gone(client, job, view.pods)
 
     async def _follow(self, client: Client) -> Ended:
         """Until the jobs have ended, or cannot be cancelled though they should."""

@@ -12,7 +12,8 @@ from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.jobs import JobView, State, last_failure
 from muster.app.pods import failure_message, label
-from muster.cli.bars import clock, lines
+from muster.cli import bars
+from muster.cli.bars import clock
 from muster.cli.options import Output
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ COLOURS: Final = {
     State.RUNNING: "green",
     State.SUCCEEDED: "green",
     State.FAILED: "red",
+    State.CANCELLED: "dim",
 }
 
 
@@ -53,13 +55,28 @@ def table(
     columns: Sequence[str], rows: Sequence[Sequence["str | Text"]], *, right: Sequence[str] = ()
 ) -> None:
     """A plain table: columns are as wide as they need to be, whatever the terminal."""
+    lines(table_lines(columns, rows, right=right))
+
+
+def lines(texts: Sequence["Text"]) -> None:
+    """Each on a line of its own, however long it is."""
     from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    for text in texts:
+        console.print(text)
+
+
+def table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence["str | Text"]], *, right: Sequence[str] = ()
+) -> list["Text"]:
+    """The lines of `table`, its header first."""
     from rich.text import Text
 
     header = [Text(column, "bold") for column in columns]
     lines = [header, *([cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows)]
     widths = [max(line[index].cell_len for line in lines) for index in range(len(columns))]
-    console = Console(soft_wrap=True, highlight=False)
+    found = []
     for line in lines:
         cells = []
         for cell, column, width in zip(line, columns, widths, strict=True):
@@ -67,7 +84,8 @@ def table(
             cells.append(blank + cell if column in right else cell + blank)
         text = Text("  ").join(cells)
         text.rstrip()
-        console.print(text)
+        found.append(text)
+    return found
 
 
 def state(view: JobView) -> "Text":
@@ -101,8 +119,8 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
     If it failed, also what its first container to fail has left of an explanation; `seen` are its pods.
     """
     drawn = record.timeline(time.time())
-    if view:  # of pods that failed while the job was ending its status may not say so
-        view = replace(view, failed=drawn.failures if drawn.rows else view.failed)
+    if view and view.state is State.FAILED and drawn.rows:
+        view = replace(view, failed=drawn.failures)  # the status misses pods that failed after the job did
     words = standing(view, None).split(" · ") if view else ["cancelled"]
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"
@@ -111,7 +129,7 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
     if failure and (why := failure_message(failure[0])):
         print(f"{label(failure[0])}: {why}")
     if drawn.rows:
-        print("", *lines(drawn, most=ROWS), sep="\n")
+        print("", *bars.lines(drawn, most=ROWS), sep="\n")
 
 
 def started(endpoint: "Endpoint | None") -> None:

@@ -20,7 +20,7 @@ def command(
     import time
 
     from muster.api.base import Object
-    from muster.app import jobs
+    from muster.app import jobs, past
     from muster.app.cluster import Target, hosted, reading
     from muster.app.why import asked
     from muster.cli import show
@@ -34,7 +34,7 @@ def command(
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
-                view = await jobs.named(client, job, target.scope)
+                view = await past.named(client, job, target)
                 if view.state is not jobs.State.WAITING:
                     return view, None
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:

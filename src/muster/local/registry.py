@@ -29,6 +29,7 @@ from muster.local.aside import set_aside
 from muster.local.deletion import DeleteOptions, is_over, mark
 from muster.local.history import History
 from muster.local.pages import Listing, read_token, write_token
+from muster.local.past import Past
 from muster.local.refusals import (
     AnyKind,
     already_exists,
@@ -77,6 +78,7 @@ class Registry:
     ) -> None:
         self.store = store
         self.history = History(store)
+        self.past = Past(store)
         self._clock = clock or SystemClock()
         self._random = source or random.SystemRandom()
         #: built from the pods when first needed
@@ -467,6 +469,7 @@ class Registry:
             self.history.close(obj, old, self._clock.now())
             if self._addresses is not None:
                 self._addresses.free((obj.get("status") or {}).get("podIP", ""))
+        self.past.close(kind, obj, self._clock.now())
         body = self.store.remove(resource(kind), namespace, name, obj, raw)
         if kind is kinds.NAMESPACE:
             self._terminating.discard(name)

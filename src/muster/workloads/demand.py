@@ -33,10 +33,19 @@ class PodSet:
     stage: str = ""
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> float:
         """GPUs of one pod."""
-        containers = self.template.get("spec", {}).get("containers", [])
-        return sum(_amount(container) for container in containers)
+        return gpus(self.template)
+
+
+def gpus(template: Object) -> float:
+    """GPUs of a pod, or of one of this template: whole ones, or its share of one."""
+    metadata = template.get("metadata") or {}
+    marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    share = str(marks.get(names.GPU_SHARE, ""))
+    containers = template.get("spec", {}).get("containers", [])
+    whole = sum(_amount(container) for container in containers)
+    return whole + int(share) / 1000 if share.isdecimal() and len(share) <= 4 else whole
 
 
 def demand(job: JobFile) -> list[PodSet]:
