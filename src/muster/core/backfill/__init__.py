@@ -1,23 +1,23 @@
-"""Reservations and backfill: who may start while somebody who comes before him waits.
+"""Reservations and backfill: which gangs may start while a gang before them waits.
 
-Small gangs would pass a large one for ever if whatever fits were simply started. A *reservation* ends that: a
-gang that does not fit gets a set of places and a time, the first at which it fits when those who end by then
-have gone (`earliest.py`). Whoever comes later starts if he fits now and ends by that time, or if he fits
-*beside* it (`timetable.py`). So the reserved gang can start at its time, at the latest, whatever has been
-started meanwhile.
+If the scheduler simply started whatever fits, small gangs would delay a large one without end. A
+*reservation* prevents that: a gang that does not fit gets a set of places and a time, the first at which it
+fits without the gangs that will have ended by then (`earliest.py`). A later gang starts if it fits now and
+ends by that time, or if it fits *beside* the reservation (`timetable.py`). The reserved gang can therefore
+start by its time, whatever has been started meanwhile.
 
-- `strict`: nobody passes the first that waits.
-- `none`: whoever fits passes; nothing is reserved.
-- `easy`: one reservation, for the first that waits, found anew when it might be earlier (Lifka, JSSPP 1995).
-  Only the first has a promise; everybody becomes the first in turn.
-- `conservative`: one for each of the first `depth` that wait, and it is kept: it moves later only if its
-  nodes go, if queues are edited, by as much as others stay too long, or if somebody comes later who ranks
-  higher (Mu'alem and Feitelson, 2001). Unlike theirs, it is not moved to an earlier time that is still to
-  come; who can start at once without delaying anybody starts at once.
+- `strict`: no gang passes the first that waits.
+- `none`: every gang that fits passes; nothing is reserved.
+- `easy`: one reservation, for the first gang that waits. It is searched again when it might be earlier
+  (Lifka, JSSPP 1995). Only the first gang has a promise; the others move up.
+- `conservative`: one for each of the first `depth` gangs that wait. It is kept from cycle to cycle and moves
+  later only if its nodes disappear, if queues are edited, by the overrun of other gangs, or if a gang of
+  higher rank arrives later (Mu'alem and Feitelson, 2001). Unlike theirs, it is not moved to an earlier future
+  time; a gang that can start at once without delaying another does start.
 
-A gang whose time nobody can tell, because it needs room of gangs without limit or estimate, is *drained* for
-after `drain_after` seconds: those who began first are waited for first, and of the places that would then be
-there, what is free is kept free.
+If a gang needs capacity of gangs without limit or estimate, its start time is unknown. After `drain_after`
+seconds the scheduler *drains* for it: it sets aside the places that the longest-running gangs will free, and
+keeps free what is free there already.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -46,15 +46,15 @@ _Placed = dict[Place, int] | Verdict
 
 
 class Backfill(Enum):
-    """Who may pass a gang that waits."""
+    """Which gangs may pass a gang that waits."""
 
-    #: nobody
+    #: none
     STRICT = "strict"
-    #: whoever fits; nothing is reserved
+    #: every gang that fits; nothing is reserved
     NONE = "none"
-    #: whoever does not delay the first that waits
+    #: gangs that do not delay the first that waits
     EASY = "easy"
-    #: whoever does not delay any of the first that wait
+    #: gangs that do not delay any of the first that wait
     CONSERVATIVE = "conservative"
 
     @property
@@ -66,20 +66,20 @@ class Reservations:
     """The reservations of a cycle, and what they leave to others."""
 
     def __init__(self, backfill: Backfill, depth: int, drain_after: float | None, cluster: Cluster) -> None:
-        """`depth` counts under `conservative`."""
+        """`depth` is used only by `conservative`."""
         self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
         #: reservations are kept from one cycle to the next
         self._keeps = backfill is Backfill.CONSERVATIVE
-        #: to how many of those who wait it matters that they are told (`wait`)
+        #: how many waiting gangs are recorded (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
         self._nodes, self._ledger, self._queues = cluster.nodes, cluster.ledger, cluster.queues
         self._fit, self._ends, self._wants = cluster.fit, cluster.ends, cluster.wants
         self._timetable = Timetable(cluster.ledger, cluster.ends)
         self._company = Company(cluster)
         self._bookings = Bookings(cluster, self._timetable, self._company.meet)
-        #: of those who have to wait in this cycle, in their order
+        #: of the gangs that have to wait in this cycle, in their order
         self.made: list[Reservation] = []
-        #: what everybody else is told, if nobody may start any more in this cycle
+        #: the reason of all other gangs, if no gang may start any more in this cycle
         self.closed: Explanation | None = None
         #: easy: the reservation of the last cycle, if it would be found again
         self._kept: Reservation | None = None
@@ -87,26 +87,26 @@ class Reservations:
         self._unchanged: bool | None = None
         self._now = 0.0
         self._told: dict[GangId, Reserve] = {}
-        #: in this cycle: wants, of gangs that have begun or not, that would delay somebody if they lasted
-        #: longer than until then
+        #: in this cycle: wants (and whether their gang has begun) that would delay a reservation if they
+        #: lasted longer than the given time
         self._held: dict[tuple[Want, bool], tuple[float, Reservation]] = {}
-        #: wants that fit at no time that can be told, in this cycle
+        #: wants that fit at no known time, in this cycle
         self._never: set[Want] = set()
-        #: conservative: whose places begin later than they did, and whose are gone, as of this cycle
+        #: conservative: gangs whose reservation begins later than it did, or is lost, as of this cycle
         self._moved: set[GangId] = set()
         self._lost: set[GangId] = set()
         #: `Queues.plantings` in the last cycle
         self._rules = -1
 
     def begin(self, now: float, *, unchanged: bool | None = None) -> None:
-        """A new cycle. `unchanged`: nothing is new since the end of the last one; None: find that out."""
+        """Begin a cycle. `unchanged`: nothing has changed since the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
         if self._keeps:
             overdue = any(each.at < now for each in self._timetable)
             stale = len(self._timetable) and (overdue or not self._is_as_it_was)
             self._moved = self._timetable.reckon(now) if stale else set()
             self._lost = {gang for gang in self._moved if self._timetable.of(gang) is None}
-            if self._rules != self._queues.plantings:  # it is another order now
+            if self._rules != self._queues.plantings:  # the order is another one now
                 for each in self._timetable:
                     each.since = -1
             self._rules = self._queues.plantings
@@ -114,29 +114,32 @@ class Reservations:
             self._kept = self.made[0] if self.made and unchanged is not False else None
             self._timetable.clear()
         self.made = []
-        if unchanged is None:  # else it is only thought of
+        if unchanged is None:  # else it is a dry run
             self._bookings.next_cycle()
         self.closed = None
         self._held.clear()
         self._never.clear()
 
     def stand(self, now: float) -> bool:
-        """Whether the next cycle may `go_on` from the last one: what begins is still to come, and would be
-        found again, and nobody who may be told of a time later on was told that there is none."""
+        """Whether the next cycle may `go_on` from the last one.
+
+        It may if every reservation begins in the future and would be found again, and if no gang was found to
+        fit at no known time.
+        """
         unchanged = self._as_of == self._state
         if self._never or self.closed is not None or (self._keeps and not unchanged):
             return False
         return all(self._holds(each, now, unchanged=unchanged) for each in self.made)
 
     def go_on(self, now: float) -> None:
-        """A new cycle, in which reservations, and those whom they hold up, are those of the last one."""
+        """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
         self._bookings.next_cycle()
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Cycles that begin in here are only thought of: afterwards all is as it was."""
+        """Make the cycles in this context dry runs: afterwards the reservations are restored."""
         saved = self._timetable.save()
         before = self.made, self.closed, self._kept, self._now, self._moved, self._lost
         held, never = dict(self._held), set(self._never)
@@ -148,7 +151,7 @@ class Reservations:
             self._held, self._never = held, never
 
     def end(self) -> list[Reserve]:
-        """The cycle is over. Returns the reservations that are not as they were told last."""
+        """End the cycle. Returns the reservations that differ from what was announced last."""
         self._as_of = self._state
         if not self.made:
             self._timetable.clear()
@@ -158,12 +161,12 @@ class Reservations:
         if self._keeps:
             made = {each.gang for each in self.made}
             for gang in [each.gang for each in self._timetable if each.gang not in made]:
-                self._timetable.drop(gang)  # it does not wait any more, or not for room
+                self._timetable.drop(gang)  # it no longer waits, or not for capacity
         before, self._told = self._told, {}
         fresh = []
         for each in self.made:
             told = before.get(each.gang)
-            # What is overdue begins any moment, now as before.
+            # An overdue reservation begins any moment, now as before.
             as_it_was = told is not None and (
                 told.start == each.start or max(told.start, each.at) <= self._now
             )
@@ -174,11 +177,11 @@ class Reservations:
         return fresh
 
     def wanted(self, want: Want) -> bool:
-        """Whether somebody who has to wait for this is still to be told (`wait`)."""
+        """Whether a gang that has to wait with this want is still to be recorded (`wait`)."""
         return len(self.made) < self._depth and self.closed is None and want not in self._never
 
     def wait(self, state: GangState, claim: Claim) -> None:
-        """A gang has to wait for its minimum: as far as can be, it is kept from being delayed."""
+        """Record that a gang has to wait for its minimum, and reserve for it if it has no reservation."""
         if self._backfill is Backfill.STRICT:
             self.closed = held(f"{state.id} is before it, and nobody may pass", state.id)
         else:
@@ -190,7 +193,7 @@ class Reservations:
                 self.made.append(reservation)
 
     def refusal(self, state: GangState, want: Want) -> Explanation | None:
-        """Why this gang need not be tried: it is known that it would delay somebody."""
+        """Why this gang need not be tried: it is known to delay a reservation. None: try it."""
         if self.closed is not None:
             return self.closed
         if not self.made or self.wanted(want) or not state.plain or self._timetable.of(state.id) is not None:
@@ -199,12 +202,12 @@ class Reservations:
         known, reservation = self._held.get((want, state.begun), (inf, None))
         if reservation is None or until <= known:
             reservation = self._blocker(state, want, until)
-            if reservation is not None and len(self._timetable) == 1:  # nobody else's can go meanwhile
+            if reservation is not None and len(self._timetable) == 1:  # no other one can end meanwhile
                 self._held[want, state.begun] = reservation.at, reservation
         return None if reservation is None else reservation.refusal
 
     def fit(self, state: GangState, claim: Claim) -> _Placed | Reservation:
-        """As `Fit.fit`; a reservation, and the ledger as it was, if the gang would fit but for that."""
+        """As `Fit.fit`. The reservation, and the ledger as it was, if the gang would fit but for that."""
         until = self._until(state)
         first = self._in_the_way(state, until)
         if first is None:
@@ -236,18 +239,18 @@ class Reservations:
         return self._timetable.of(gang)
 
     def due(self, gang: GangId) -> bool:
-        """Whether it has places from now on: there it fits, even if it was tried elsewhere in vain."""
+        """Whether its reservation has begun: it fits there, even if it was tried elsewhere in vain."""
         own = self._timetable.of(gang)
         return own is not None and own.at <= self._now
 
     @property
     def due_at(self) -> float:
-        """When the next time comes that is kept from cycle to cycle; infinite: none does."""
+        """The next time of a reservation that is kept from cycle to cycle; infinite: there is none."""
         kept = self._timetable if self._keeps else ()
         return min((each.at for each in kept if each.at > self._now), default=inf)
 
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
-        """Who has to end for it."""
+        """The gangs that have to end for it."""
         if reservation.basis is None:
             ends = self._ends.after(self._now, but=reservation.gang)
             by_then = takewhile(lambda end: end[0] <= reservation.at, ends)
@@ -255,18 +258,18 @@ class Reservations:
         return reservation.basis
 
     def _in_the_way(self, state: GangState, until: float) -> Reservation | None:
-        """Some reservation that begins while this gang would still be there."""
+        """Some reservation that begins while this gang would still run."""
         for each in self._timetable:
             if each.at < until and each.gang != state.id:
                 return each
         return None
 
     def _blocker(self, state: GangState, want: Want, until: float) -> Reservation | None:
-        """A reservation of this cycle that leaves too few slots for it, which fits but for that."""
-        before = [each for each in self.made if each.at < until]  # else he is gone by then
+        """A reservation of this cycle that leaves too few slots for a gang that otherwise fits."""
+        before = [each for each in self.made if each.at < until]  # else the gang has gone by then
         if not before or state.begun or not (state.plain and want.fits_by_slots) or self._fit.bars(want):
             return None
-        if self.due(state.id):  # all others were made with it in mind, if not to the last digit
+        if self.due(state.id):  # all others were made with it charged, if not to the last digit
             return None
         (part,) = want.parts
         vector = self._fit.slots.room(part.shape)
@@ -275,13 +278,13 @@ class Reservations:
         own = self._timetable.of(state.id)
         for each in before:
             if own is not None and own.at <= each.at < own.until:
-                continue  # he is counted there himself
+                continue  # the gang itself is charged there
             if self._timetable.beside(each, vector) < part.need:
                 return each
         return None
 
     def _pass(self, state: GangState, claim: Claim) -> _Placed:
-        """It is gone before any reservation begins, and delays nobody."""
+        """Place a gang that has gone before any reservation begins, so that it delays none."""
         placed = self._fit.fit(claim)
         if isinstance(placed, dict):
             self._unchanged = None
@@ -293,7 +296,7 @@ class Reservations:
         own = self._timetable.of(state.id)
         minding = [each for each in self._timetable if each is not own and self._company.matters(each, claim)]
         saved = self._timetable.save() if own is not None or minding else None
-        self._timetable.drop(state.id)  # nobody is in his own way
+        self._timetable.drop(state.id)  # its own reservation does not block it
         mark, before = self._ledger.mark(), self._nodes.used.copy()
         placed, delayed = fit(claim), None
         if isinstance(placed, dict):
@@ -317,9 +320,9 @@ class Reservations:
     def _spoiled(
         self, minding: Iterable[Reservation], passer: Claim, columns: Columns, until: float
     ) -> Reservation | None:
-        """Whose company those spoil who have been placed by this claim on these columns, and stay so long.
+        """The first reservation that the passing gang, placed on these columns until then, makes impossible.
 
-        Who finds other places for the same time has those from now on.
+        A reservation that finds other places for the same time has those from now on.
         """
         for each in minding:
             if each.at < until:
@@ -329,7 +332,7 @@ class Reservations:
         return None
 
     def _beside(self, state: GangState, claim: Claim) -> _Placed:
-        """Placed on what reservations leave."""
+        """Place it on what reservations leave."""
         mark = self._ledger.mark()
         standing = self._timetable.standing(self._now, self._until(state))
         charged = self._timetable.withhold(standing, self._now, sharing=claim.want.sharing)
@@ -342,7 +345,7 @@ class Reservations:
         return placed
 
     def _in_its_places(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
-        """Placed where its own reservation says, which begins now: all others were made with that in mind."""
+        """Place it where its reservation, which begins now, says: all others were made with that charged."""
         own, column = self._timetable.of(state.id), self._nodes.column
         if own is None or own.at > self._now or not own.want.same_but_for_company(claim.want):
             return None
@@ -359,14 +362,14 @@ class Reservations:
         return there
 
     def _over(self, own: Reservation, mark: Mark) -> bool:
-        """Whether it is not on its devices, or with it there is more on them, or on the node, than goes."""
+        """Whether it is not on its devices, or overcommits them or a node."""
         gpus, used = self._nodes.devices.row, self._nodes.devices.shared(own.columns)
         if self._ledger.shared(mark) != own.shares or any(used[device] > WHOLE for device in own.shares):
             return True
         return any(self._nodes.free_at(gpus, column) < 0 for column in own.columns.tolist())
 
     def _overrule(self, state: GangState, claim: Claim) -> dict[Place, int] | None:
-        """A gang without a reservation, before gangs that have one from earlier cycles: it ranks higher."""
+        """Place a gang without a reservation ahead of reservations of earlier cycles that it outranks."""
         later = self._later(state)
         if not later:
             return None
@@ -382,9 +385,9 @@ class Reservations:
         return None
 
     def _later(self, state: GangState) -> list[GangId]:
-        """Who has a reservation from an earlier cycle, has not had his turn in this one, and gives way to it.
+        """Gangs that give way to it: with a reservation of an earlier cycle, and not yet tried in this one.
 
-        That is who was told his time before it came, or everybody if it has lost its own.
+        These reservations were made before the gang arrived. If it has lost its own, all of them give way.
         """
         if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
             return []
@@ -396,7 +399,7 @@ class Reservations:
         ]
 
     def _standing(self, state: GangState, claim: Claim) -> Reservation | None:
-        """The reservation that it has, if that still serves."""
+        """The reservation that it has, if that still holds."""
         kept, self._kept = self._kept, None
         if (
             kept is not None
@@ -411,7 +414,7 @@ class Reservations:
         return self._timetable.of(state.id)
 
     def _book(self, state: GangState, claim: Claim) -> Reservation | None:
-        """A reservation that it has not had, before those of others who give way; None: for no time."""
+        """A new reservation, ahead of those of gangs that give way; None: it fits at no known time."""
         gang = state.gang
         assert gang is not None
         drains = self._now - gang.submitted >= self._drain_after
@@ -421,7 +424,7 @@ class Reservations:
         )
 
     def _holds(self, kept: Reservation, now: float, *, unchanged: bool) -> bool:
-        """Whether it would be found again."""
+        """Whether a search would find this reservation again."""
         if unchanged:
             return kept.at > now
         if self._as_of[0] != self._nodes.capacity_revision or self._fit.bars(kept.want):
@@ -437,11 +440,11 @@ class Reservations:
 
     @property
     def _state(self) -> tuple[int, int, int]:
-        """As long as it is the same, so are amounts and ends."""
+        """As long as this is the same, so are amounts and ends."""
         return self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
 
     def _until(self, state: GangState) -> float:
-        """When this gang is gone if it starts now, or what it gets now, if it has started before."""
+        """When this gang has gone if it starts now; for a gang that has started before, its further pods."""
         if state.gang is None:
             return inf
         duration = self._ends.duration(state.gang)

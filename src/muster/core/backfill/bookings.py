@@ -1,14 +1,14 @@
-"""Making reservations, and keeping them.
+"""Makes reservations, and keeps them.
 
-To book is to find places and a time (`earliest.py`) and to put both into the timetable. What has been booked
-is kept as long as it can be, in its places or in others at the same time, and is not given up for anybody who
-ranks lower. Two things may put it to the test from one cycle to the next:
+To book is to find places and a time (`earliest.py`) and to put both into the timetable. A reservation is kept
+as long as possible, in its places or in others at the same time, and is not given up for a gang of lower
+rank. Two things may endanger it from one cycle to the next:
 
-- Somebody who keeps the gang off has come, or has gone, so that it wants something else, but in nothing else
-  (`same_but_for_company`). Then it is tried at its time.
-- Somebody is late. Where that shows in amounts, the timetable delays what comes after him (`reckon`); but who
-  is still there when a time comes may be in the way for other reasons. Then the next few ends are tried. Who
-  comes after the gang is taken to be there only from when it was to be gone: he will be late as well.
+- A gang whose anti-affinity excludes the reserved gang has started or ended. The reserved gang's want then
+  differs, but only in that respect (`same_but_for_company`). It is tried again at its time.
+- A gang ends late. Where that shows in amounts, the timetable delays the reservations after it (`reckon`).
+  But a gang that is still there may be in the way for other reasons; then the next few ends are tried. A
+  reservation after this one counts only from when this one was to be over: it will be late as well.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from muster.core.cluster import Cluster
 from muster.core.gang import GangId
 from muster.core.placement import Claim
 
-#: So many ends are looked at that may be those for which a gang waits whose time has come.
+#: How many ends are tried for a gang whose time has come and that still waits.
 LATE: Final = 16
 
 
@@ -51,9 +51,9 @@ class Bookings:
         before: Sequence[GangId],
         drains: bool,
     ) -> Reservation | None:
-        """The earliest there is; None: at no time that can be told, and it is not drained for.
+        """Make the earliest reservation; None: it fits at no known time, and muster does not drain for it.
 
-        `before`: who loses his reservation if that makes it earlier.
+        `before`: gangs that lose their reservations if that makes this one earlier.
         """
         start = self._earliest.find(gang, claim, duration, now)
         if before and (start is None or start.at > now):
@@ -74,7 +74,7 @@ class Bookings:
         return reservation
 
     def keep(self, known: Reservation, claim: Claim, now: float, *, moved: bool) -> None:
-        """A reservation of an earlier cycle holds, here or elsewhere, for what its gang wants, or it ends.
+        """Keep a reservation of an earlier cycle, in its places or others, or drop it.
 
         `moved`: it begins later than it did in that cycle.
         """
@@ -84,15 +84,15 @@ class Bookings:
             return
         same = known.want.same_but_for_company(claim.want)
         ends = (end for end, _ in self._ends.after(now) if end >= known.at)
-        # Whoever needs company may wait for that, and then nobody waits for him.
+        # A gang with required affinity may wait for other pods; no other gang then waits for it.
         times = [known.at] * (known.at > now) + [*islice(ends, 0 if claim.want.sociable else LATE)]
         if not (same and any(self.confirm(known, claim, now, at) for at in dict.fromkeys(times))):
             self._timetable.drop(known.gang)
 
     def confirm(self, each: Reservation, claim: Claim, now: float, at: float | None = None) -> bool:
-        """Whether it holds on the ledger as it is, for this claim: in its places, or in others, at its time.
+        """Whether it holds on the ledger as it is, for this claim, in its places or others, at its time.
 
-        Or at this later one, if somebody is late. False: it is dropped.
+        `at`: a later time instead, if a gang ends late. False: it is dropped.
         """
         at, column = each.at if at is None else at, self._nodes.column
         there = {place: column[node] for place, node in each.nodes.items() if node in column}
@@ -107,7 +107,7 @@ class Bookings:
         return True
 
     def _advance(self, known: Reservation, claim: Claim, now: float) -> None:
-        """It begins later than it did: maybe there are other places now that it could have before."""
+        """Look for other places at an earlier time, as the reservation begins later than it did."""
         saved, duration = self._timetable.save(), known.until - known.at
         self._timetable.drop(known.gang)
         start = self._earliest.find(known.gang, claim, duration, now)

@@ -1,15 +1,14 @@
-"""Company: whether who passes a reserved gang leaves it able to bear those around it when its time has come.
+"""The affinity guard: whether a reserved gang still fits at its time beside the pods of a gang that passes.
 
-Room is not all that a passer can take away. A gang may keep away from pods of his, he may keep away from it,
-its spread may become uneven, or a domain that one of the two wants alone may have the other in it. Which of
-a gang's places that spoils is no amount that could be kept up to date, so it is tried: the reserved gang is
-placed on the ledger as it will be at its time, with the passer there. He passes if it fits, wherever.
+A passing gang can take away more than capacity. The anti-affinity of one of the two may exclude the other,
+the reserved gang's spread may become uneven, or a domain that one of them needs exclusively may hold the
+other. No amount says which places that costs. So it is tried: the reserved gang is placed on the ledger as
+it will be at its time, with the passing gang there. The gang may pass if the reserved gang fits, wherever.
 
-Reservations leave each other able to bear it from the first: each is found beside the pods of those before it
-(`meet`).
+Reservations respect each other from the start: each is found beside the pods of those before it (`meet`).
 
-Trying costs a placement, and is asked only where company can matter: a reserved gang that minds it, or a
-passer who keeps others off.
+A trial costs a placement. It is made only where pods can affect each other: if the reserved gang has such
+constraints, or the passing gang keeps others off.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,24 +30,24 @@ class Company:
         self._ledger, self._fit, self._wants = cluster.ledger, cluster.fit, cluster.wants
 
     def matters(self, each: Reservation, claim: Claim) -> bool:
-        """Whether those who are placed by this claim may keep the reserved gang off nodes that have room."""
+        """Whether pods placed by this claim may keep the reserved gang off nodes that have capacity."""
         if each.start == inf:  # it has no time that it could miss
             return False
         return each.want.constrained or _alone(each.want) or _alone(claim.want) or _keeps_off(claim)
 
     def knowing(self, claim: Claim, passer: Claim, columns: Columns) -> Claim:
-        """This claim once those are there who have been placed on these columns by the passer's."""
-        if _keeps_off(passer):  # it has not been known so far that he keeps it off
+        """This claim once the passing gang's pods are on these columns."""
+        if _keeps_off(passer):  # so far the claim does not know that the passing gang keeps it off
             claim = self._wants.anew(claim)
         if _alone(passer.want):
             claim = claim.keeping_off(self._fit.exclusion.domains(passer.want, columns))
         return claim
 
     def meet(self, claim: Claim, standing: Iterable[Reservation], start: float) -> Claim:
-        """Put those who have these reservations on the ledger, as others see them, for who begins at `start`.
+        """Put the pods of these reservations on the ledger, for a claim that begins at `start`.
 
-        Returns the claim as it is beside them: kept off by whom it has not known, and from domains that
-        one of the two wants alone. Who comes later than `start` is no company that a gang could wait for.
+        Returns the claim as it is beside them: kept off the nodes that their anti-affinity excludes, and off
+        domains that one of the two needs exclusively. Pods that start after `start` satisfy no affinity.
         """
         waits_for_company = any(part.shape.near for part in claim.want.parts)
         alone, kept_off = _alone(claim.want), False
@@ -69,14 +68,14 @@ class Company:
         return self._wants.anew(claim) if kept_off else claim
 
     def _groups(self, each: Reservation) -> Iterator[tuple[Presence, list[int]]]:
-        """What others see of each of its pod sets, and the columns of its pods."""
+        """The footprint of each of its pod sets, and the columns of its pods."""
         column = self._ledger.nodes.column
         for pod_set, who in each.claim.presences.items():
             nodes = [node for place, node in each.nodes.items() if place.pod_set == pod_set]
             yield who, [column[node] for node in nodes if node in column]
 
     def _keeping_away(self, claim: Claim, who: Presence, columns: Sequence[int]) -> Claim:
-        """Off the domains in which these will be, as far as its anti-affinity keeps it from them."""
+        """The claim, off the domains of these pods, as far as its anti-affinity selects them."""
         for term in {term for part in claim.want.parts for term in part.shape.apart if selects(term, who)}:
             index = self._ledger.presences.domains.of(term.key).index
             theirs = index[list(columns)]
@@ -85,7 +84,7 @@ class Company:
 
 
 def _alone(want: Want) -> bool:
-    """It wants domains for itself."""
+    """Whether it needs exclusive domains."""
     return want.rules is not None and bool(want.rules.exclusive)
 
 

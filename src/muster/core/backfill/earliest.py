@@ -1,12 +1,12 @@
-"""The earliest time at which a gang fits, if nothing else starts: one instant after the other is tried.
+"""Finds the earliest time at which a gang fits, if nothing else starts: instants are tried in order.
 
-Instants are the times at which somebody ends, or a reservation is over. What ends by then is taken off the
-ledger, what reservations need is charged to it, and `Fit` says whether the gang fits, so that fragmentation,
-topology and constraints are part of the answer.
+Instants are the times at which a gang ends, or a reservation is over. Gangs that end by then are taken off
+the ledger, what reservations need is charged to it, and `Fit` says whether the gang fits. Fragmentation,
+topology and constraints are therefore part of the answer.
 
 Greedy placement is not monotone: more room may fit less. The instants are therefore tried one after the
 other, without bisection. Before the first trial the sums of what is free must suffice, which skips most of
-them; after `TRIALS` trials the steps grow, and what is then found is a time at which the gang fits, if
+them. After `TRIALS` trials the steps grow; the time that is then found is one at which the gang fits, but
 perhaps not the first.
 """
 
@@ -33,14 +33,14 @@ from muster.names import GPU, GPU_SHARE
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
-#: Problems that may be solved exactly in a cycle for all who look for a time; further trials are greedy.
+#: Problems that may be solved exactly in a cycle for all searches together; further trials are greedy.
 PROBLEMS: Final = 20
 
 
 class Start(NamedTuple):
     """When a gang fits at the earliest, where, and which gangs have to end for it."""
 
-    #: infinite: some of them end at no time that is known
+    #: infinite: the end of some of them is unknown
     at: float
     #: the last of the ends that are known
     known: float
@@ -64,7 +64,7 @@ class Earliest:
         timetable: Timetable,
         meet: Callable[[Claim, Sequence[Reservation], float], Claim],
     ) -> None:
-        """`meet`: puts the pods of others who have reservations on the ledger (`company.py`)."""
+        """`meet`: puts the pods of other reservations on the ledger (`company.py`)."""
         self._nodes, self._ledger, self._fit = ledger.nodes, ledger, fit
         self._ends, self._timetable, self._meet = ends, timetable, meet
         self._problems = PROBLEMS
@@ -75,9 +75,9 @@ class Earliest:
     def find(
         self, gang: GangId, claim: Claim, duration: float, now: float, *, endless: bool = False
     ) -> Start | None:
-        """When and where this claim of a gang fits for `duration`; None: at no time that can be told.
+        """When and where this claim of a gang fits for `duration`; None: at no known time.
 
-        `endless`: those count, too, that end at no time that is known, as if they ended last.
+        `endless`: gangs whose end is unknown count, too, as if they ended last.
         """
         short = self._shortage(claim.want)
         ended: list[GangState] = []
@@ -113,9 +113,9 @@ class Earliest:
         return found
 
     def at(self, gang: GangId, claim: Claim, time: float, until: float, now: float) -> Start | None:
-        """Where this claim of a gang fits from this very time until then; None: it does not.
+        """Where this claim of a gang fits from `time` to `until`; None: it does not.
 
-        Who has been delayed is gone when he was to be gone: he will have it delayed, too.
+        A delayed reservation counts as over when it was first to be over: it will delay this one as well.
         """
         mark = self._ledger.mark()
         ends = self._ends.after(now, but=gang)
@@ -127,7 +127,7 @@ class Earliest:
         return found
 
     def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[tuple[float, GangState | None]]:
-        """When another gang ends, and which; or when a reservation is over. In order."""
+        """The times at which another gang ends (with that gang) or a reservation is over, in order."""
         ends = self._ends.after(now, but=gang)
         if not endless:
             ends = takewhile(lambda instant: instant[0] < inf, ends)
@@ -142,7 +142,7 @@ class Earliest:
         standing: Sequence[Reservation],
         ended: Sequence[GangState],
     ) -> Start | None:
-        """Whether it fits on the ledger as it is at this instant, beside these reservations."""
+        """Where it fits on the ledger as it is at this instant, beside these reservations; None: nowhere."""
         mark = self._ledger.mark()
         charged = self._timetable.withhold(standing, known, sharing=claim.want.sharing)
         beside = self._meet(claim, standing, known)._replace(search=claim.search and self._problems > 0)

@@ -1,7 +1,7 @@
-"""In which order those are served who may pass somebody that waits: theirs, or the shortest first.
+"""The order of the gangs that may pass a waiting gang: queue order, or the shortest first.
 
-Only those that stay within their queue's entitlement change places among themselves; whoever has begun, or
-would carry a queue over, comes where he came before.
+Only gangs that stay within their queue's entitlement are reordered among themselves. A gang that has begun,
+or would carry its queue over the entitlement, keeps its position.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ def shortest_first(
     admission: Admission,
     duration: Callable[[Gang], float],
 ) -> Iterator[Turn]:
-    """The same turns; once somebody waits for his reservation, the others come by rising duration."""
+    """The same turns; once a gang waits for its reservation, the others follow by rising duration."""
     passing: list[Turn] = []
     for turn in turns:
         if reservations.made and turn.standing is Standing.WITHIN:
@@ -36,7 +36,7 @@ def shortest_first(
 def _by_duration(
     turns: Iterable[Turn], queues: Queues, admission: Admission, duration: Callable[[Gang], float]
 ) -> Iterator[Turn]:
-    """What each may have is found out anew once somebody has started."""
+    """The turns by rising duration. Once a gang has started, what each may have is computed again."""
     moves = queues.moves
 
     def key(turn: Turn) -> tuple[float, tuple[int, float, GangId]]:
