@@ -1,23 +1,23 @@
 """The timetable: which places are reserved from when, and what that leaves to others until then.
 
-A reservation names a gang, its places and the time from which it has them. What matters to everybody else
-is what its nodes can *spare* at that time: their capacity, less what then still runs there, what other
-reservations hold there then, and what the reserved gang itself will use. Whoever starts now and is still
-there at that time takes of that, and may do so as long as there is enough; whoever has gone by then does not
-matter to it. Use on a node rises only when a reservation begins, so these instants are all that has to be
-looked at.
+A reservation names a gang, its places and the time from which it has them. What matters to other gangs is
+what its nodes can *spare* at that time: their capacity, less what then still runs there, what other
+reservations hold there then, and what the reserved gang itself will use. A gang that starts now and still
+runs at that time takes from this amount, and may do so as long as it suffices. A gang that has ended by then
+does not matter to the reservation. Use on a node rises only when a reservation begins, so only these instants
+are checked.
 
-What is spared is an amount per row of the ledger and column, below zero where too much is in use. It follows
-from the ledger and from the ends of what runs (`reckon`, `stands`), and says nothing of constraints between
-pods: those are looked at where places are chosen.
+The spare amount has a value per row of the ledger and column, below zero where too much is in use. It follows
+from the ledger and from the ends of running gangs (`reckon`, `stands`). It says nothing about constraints
+between pods: those are checked where places are chosen.
 
-Of shared GPUs sums per node would not do: two shares of 550 leave 450 twice, and no room for a third. A
+For shared GPUs, sums per node do not suffice: two shares of 550 leave 450 twice, and no room for a third. A
 reservation therefore has its shares on devices, by number, and knows what will be in use on each device of
 its nodes then. Numbers of devices that close in between are used again, which does no harm: if no device by
-number has more than all of it in use at any time, and no more are open or in whole use than the node has,
-then all can be put on real ones. What a reservation *uses* of the row of GPUs is whole ones alone; a device
-that is open for shares is taken off what its node can spare once, whoever is on it. The sum of thousandths
-is kept like any other row, but is only an upper bound of what shares find.
+number is ever overcommitted, and no more devices are open or in whole use than the node has, then all shares
+can be put on real ones. What a reservation *uses* of the row of GPUs is whole ones alone. A device that is
+open for shares is taken off what its node can spare once, whichever gangs are on it. The sum of thousandths
+is kept like any other row, but is only an upper bound of what fits as shares.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,10 +53,10 @@ Withheld = tuple[int, Columns, Amounts] | Share
 class Reservation:
     gang: GangId
     claim: Claim
-    #: when it begins, infinite if nobody knows; who has gone by `at` does not matter to it
+    #: when it begins, infinite if that is unknown; a gang that has ended by `at` does not matter to it
     start: float
     at: float
-    #: when the gang is gone again; infinite if that is not known, or does not matter
+    #: when the gang has ended; infinite if that is unknown, or does not matter
     until: float
     nodes: Mapping[Place, NodeName]
     #: ascending
@@ -69,15 +69,15 @@ class Reservation:
     #: what they can spare once it has begun, and what is in use of their shared GPUs then
     spare: Amounts
     shared: dict[Device, int]
-    #: who has to end for it; None: find out anew
+    #: the gangs that have to end for it; None: to be computed
     basis: tuple[GangId, ...] | None
     #: when it was made
     made: float
-    #: how many arrivals there had been by then: who has come since and ranks higher comes before it
+    #: how many gangs had arrived by then: a gang that arrived since and ranks higher has precedence
     since: int
-    #: when it was to be gone before it was delayed: whom that brings together gets along all the same
+    #: when it was to be over before any delay; what overlaps only by the delay is delayed in turn
     gone: float
-    #: so many pods of a shape fit beside it, all nodes together, as of a position in the log of changes
+    #: how many pods of a shape fit beside it on all nodes, as of a position in the log of changes
     beside: dict[Shape, tuple[int, int]] = field(default_factory=dict)
     _refusal: Explanation | None = None
 
@@ -87,7 +87,7 @@ class Reservation:
 
     @property
     def refusal(self) -> Explanation:
-        """What those are told who would delay it."""
+        """The reason of gangs that would delay it."""
         if self._refusal is None:
             self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
         return self._refusal
@@ -100,7 +100,7 @@ class Reservation:
         return replace(self, start=start, at=at, until=until, gone=gone, basis=None, beside={}, _refusal=None)
 
     def can_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
-        """This is what it can spare now."""
+        """Set what it can spare from now on."""
         self.spare, self.shared = spare, shared
         self.beside.clear()
 
@@ -126,7 +126,7 @@ class Timetable:
     def __init__(self, ledger: Ledger, ends: Ends) -> None:
         self._nodes, self._ledger, self._ends = ledger.nodes, ledger, ends
         self._reservations: dict[GangId, Reservation] = {}
-        #: of `Nodes`, when all was last found anew
+        #: the layout of `Nodes` when all was last computed
         self._layout = -1
 
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class Timetable:
         self._reservations.clear()
 
     def put_back(self, reservation: Reservation) -> None:
-        """As it was, into an empty timetable."""
+        """Put a reservation back, unchanged, into an empty timetable."""
         self._reservations[reservation.gang] = reservation
 
     def save(self) -> list[Saved]:
@@ -154,9 +154,10 @@ class Timetable:
             each.can_spare(spare, shared)
 
     def add(self, new: Reservation) -> None:
-        """What it can spare is known but for others here; what each of these uses is taken off.
+        """Add a reservation; what it and the others here use is taken off what each can spare.
 
-        Who is delayed is gone when he was to be gone: who comes after him is delayed in turn (`reckon`).
+        A delayed reservation counts as over when it was first to be over: the ones after it are delayed in
+        turn (`reckon`).
         """
         for other in self:
             if other.at <= new.at < other.gone:
@@ -175,20 +176,20 @@ class Timetable:
                 self._take(other, old.columns, -old.use, shares)
 
     def start(self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float) -> None:
-        """Somebody starts now, and stays until then."""
+        """Take off what a gang uses that starts now and stays until then."""
         for other in self:
             if other.at < until:
                 self._take(other, columns, use, shares)
 
     def start_unless(self, before: Amounts, shares: Mapping[Device, int], until: float) -> Reservation | None:
-        """Somebody starts who has been placed since so much was in use, rows × columns, and stays until then.
+        """Take off what a gang uses that has just been placed and stays until then, unless that delays one.
 
-        `shares` of GPUs are what he has been placed on of each. Unless that delays somebody: then the first
-        that is found.
+        `before` is what was in use before (rows × columns), `shares` what the gang uses of each shared GPU.
+        Returns the first reservation found that it would delay; None: it delays none, and has been charged.
         """
         gpus = self._nodes.devices.row
         for column in self._nodes.devices.opened(shares):
-            before[gpus, column] += 1  # whether it is open anyway is another question at each time
+            before[gpus, column] += 1  # whether it is open anyway is checked at each time
         starting = []
         for other in self:
             if other.at < until:
@@ -210,7 +211,7 @@ class Timetable:
         return None
 
     def beside(self, other: Reservation, vector: Vector) -> int:
-        """At most so many pods of a shape, slots as of now, fit now and are not in its way."""
+        """An upper bound of the pods of a shape that fit now without delaying it."""
         known, pods = other.beside.get(vector.shape, (-1, 0))
         if known != vector.position:
             slots, spare = vector.slots[other.columns], self._spare(other)
@@ -222,7 +223,7 @@ class Timetable:
     def standing(self, start: float, until: float, *, as_promised: bool = False) -> list[Reservation]:
         """Those with places at any time from `start` to `until`.
 
-        `as_promised`: each is gone when it was to be gone, however late it may begin by now.
+        `as_promised`: each is over when it was first to be over, however late it may begin by now.
         """
         later = [each for each in self if each.at < until]
         return [each for each in later if (each.gone if as_promised else each.until) > start]
@@ -230,9 +231,9 @@ class Timetable:
     def withhold(self, standing: Sequence[Reservation], start: float, *, sharing: bool) -> list[Withheld]:
         """Charge the ledger, as it is at `start`, with what these reservations need of it from then on.
 
-        For somebody who asks for shares of GPUs (`sharing`) device by device: then nothing is left that he
-        could not have all the time, though by other numbers he might have more. For others open devices are
-        as good as whole ones.
+        For a gang that asks for shares of GPUs (`sharing`) it is charged device by device: then only what the
+        gang can have all the time is left, though by other device numbers it might have more. For other gangs
+        open devices are as good as whole ones.
 
         Returns what was charged.
         """
@@ -299,8 +300,8 @@ class Timetable:
         """Charge what is left on open devices that shares could keep open for longer than can be spared.
 
         At an instant at which a device is closed, a share on it takes a whole GPU. As many such devices are
-        left as there are GPUs to spare then besides those that are free anyway: those with the most left, as
-        any share that would go on another goes on a free one as well.
+        left uncharged as there are GPUs to spare then besides those that are free anyway. These are the ones
+        with the most left: a share that would fit on another fits on a free one as well.
         """
         devices, names = self._nodes.devices, self._nodes.names
         for columns, spare, shared in instants:
@@ -318,16 +319,16 @@ class Timetable:
                         yield share
 
     def reckon(self, now: float) -> set[GangId]:
-        """Find anew what all can spare, and what of them still holds.
+        """Compute again what all can spare, and which reservations still hold.
 
-        Where somebody is still there who was to be gone, what begins is delayed until he is, and so is what
-        comes after it: places stay, and so does their order. Whose nodes are gone, or stay too full, is
-        dropped. Returns whose time is no longer as it was.
+        If a gang still runs that was to have ended, the reservation that begins is delayed until it has, and
+        so are those after it; their places and their order stay. A reservation whose nodes have disappeared,
+        or stay too full, is dropped. Returns the gangs whose time has changed or that have lost theirs.
         """
         before = {each.gang: each.at for each in self}
         relaid, self._layout = self._layout != self._nodes.layout, self._nodes.layout
         for each in list(self):
-            if relaid:  # what its claim says of columns is told again in its turn
+            if relaid:  # what its claim says of columns is set again when the gang is tried
                 each.claim = Claim(each.want, each.claim.vacant, presences=each.claim.presences)
             if not self._is_there(each):
                 del self._reservations[each.gang]
@@ -369,7 +370,7 @@ class Timetable:
         return {gang for gang, at in before.items() if (new := self.of(gang)) is None or new.at != at}
 
     def _spare_of(self, each: Reservation, then: Amounts, there: Iterable[Reservation]) -> None:
-        """Find out what it can spare when so much is in use, and these have begun."""
+        """Set what it can spare when this is in use and these reservations have begun."""
         spare = self._nodes.capacities(each.columns) - then.take(each.columns, axis=1)
         each.can_spare(spare, self._nodes.devices.shared(each.columns))
         for other in there:
@@ -377,9 +378,9 @@ class Timetable:
                 self._subtract_shares(Instant(each.columns, spare, each.shared), other.shares)
 
     def stands(self, each: Reservation, now: float) -> bool:
-        """Whether a search would find its time again: it fits then as it did, and nowhere before.
+        """Whether a search would find its time again: it fits then as it did, and at no earlier time.
 
-        False where that cannot be told by amounts. What it can spare is found anew.
+        False where amounts cannot show that. What it can spare is computed again.
         """
         nodes, want = self._nodes, each.want
         if not want.fits_by_slots or each.start == inf or each.at <= now:
@@ -400,7 +401,7 @@ class Timetable:
         return not self._is_too_full(each)
 
     def _needs(self, each: Instant) -> Amounts:
-        """Rows × columns of its nodes: so much more will be in use then than is now."""
+        """How much more will be in use then than now, rows × columns of its nodes."""
         used = self._nodes.used.take(each.columns, axis=1)
         needs: Amounts = self._nodes.capacities(each.columns) - used - each.spare
         return needs
@@ -414,7 +415,7 @@ class Timetable:
         return each.spare
 
     def _take(self, other: Reservation, columns: Columns, use: Amounts, shares: Mapping[Device, int]) -> None:
-        """Somebody uses so much of these columns, too, when it begins; no longer, if it is below zero."""
+        """Another gang uses this of these columns, too, when it begins; below zero: no longer."""
         instant = Instant(other.columns, self._spare(other), other.shared)
         if self._subtract(instant, columns, use, shares):
             other.beside.clear()
@@ -422,7 +423,7 @@ class Timetable:
     def _subtract(
         self, instant: Instant, columns: Columns, use: Amounts, shares: Mapping[Device, int]
     ) -> bool:
-        """Somebody uses so much then. False: nothing of these nodes."""
+        """Take off what a gang uses then. False: it uses nothing of these nodes."""
         mine, theirs = _common(columns, instant.columns)
         if not len(mine):
             return False
@@ -445,7 +446,7 @@ class Timetable:
         return [(there, device, shares[device]) for device, there in at.items() if there is not None]
 
     def _is_too_full(self, each: Reservation) -> bool:
-        """It is to use of what there will be less than nothing to spare."""
+        """Whether it would use a resource of which less than nothing is to spare."""
         if each.spare.min() < 0 and (each.spare[: len(each.use)][each.use > 0] < 0).any():
             return True
         gpus = each.spare[self._nodes.devices.row]
@@ -455,7 +456,7 @@ class Timetable:
         )
 
     def _is_there(self, each: Reservation) -> bool:
-        """Its nodes are there and take pods. Columns may have moved."""
+        """Whether its nodes exist and accept pods. Columns may have moved, so they are set again."""
         column, facts = self._nodes.column, self._nodes.facts
         names = set(each.nodes.values())
         if any(n not in column or n not in facts or facts[n].cordoned or not facts[n].ready for n in names):
@@ -465,7 +466,7 @@ class Timetable:
 
 
 def held(message: str, gang: GangId) -> Explanation:
-    """The reason of those who are kept back for this gang."""
+    """The reason of a gang that waits for this gang's reservation."""
     return Explanation(Code.HELD_FOR_RESERVATION, "reservation", message, blockers=(gang,))
 
 
