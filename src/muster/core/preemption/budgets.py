@@ -1,12 +1,12 @@
-"""PodDisruptionBudgets: how many of the pods that each selects may be ended now.
+"""PodDisruptionBudgets: how many of the pods that each selects may be evicted now.
 
-The numbers are the cluster's (`BudgetChanged.allowed`), as of the last time it counted. Pods that are leaving
-for somebody, and are there still, may not be in them yet: they are counted as ended here, which can only
-err on the side of the budget, and only until they have gone. A set of victims is checked as a whole: a pod
-may be selected by several budgets, and all of them must allow it.
+The numbers are the cluster's (`BudgetChanged.allowed`), as of its last count. Victims that still exist may
+not be in that count yet. Here they count as evicted, which can only err on the side of the budget, and only
+until they have gone. A set of victims is checked as a whole: a pod may be selected by several budgets, and
+all of them must allow it.
 
 Source: kubernetes, pkg/registry/core/pod/storage/eviction.go. (There a pod under two budgets can never be
-evicted; here both are asked.)
+evicted; here both are checked.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class Budgets:
         self._budgets: dict[tuple[str, str], BudgetChanged] = {}
 
     def apply(self, event: BudgetChanged | BudgetRemoved) -> bool:
-        """False if nothing changed."""
+        """Take a budget in, or its removal. Returns False if nothing changed."""
         key = (event.namespace, event.name)
         if isinstance(event, BudgetRemoved):
             return self._budgets.pop(key, None) is not None
@@ -46,7 +46,7 @@ class Budgets:
         ]
 
     def left(self, pods: Mapping[PodId, PodsBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:
-        """How many pods each budget lets go, besides those that are leaving already."""
+        """How many more pods each budget allows to be evicted, besides those that are leaving already."""
         left = {key: budget.allowed for key, budget in self._budgets.items()}
         if left:
             for pod in leaving:

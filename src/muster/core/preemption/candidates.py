@@ -1,20 +1,21 @@
-"""Who may be a victim, what is lost by it, and what it frees.
+"""Which gangs may be victims, what is lost with each, and what each frees.
 
-A candidate is a gang that stands, with a chain of *cuts*. Its surplus pods come first, one by one, the
-highest index first; the last cut is all the rest: below its minimum a gang goes as a whole or not at
-all. So whoever takes a cut takes those before it.
+A candidate is a standing gang with a chain of *cuts*. Its surplus pods are the first cuts, one by one, the
+highest index first. The last cut is all the rest: below its minimum a gang is evicted as a whole or not at
+all. A cut can be taken only together with those before it.
 
 Never a candidate: a gang that is not preemptible, one within its minimum run time, one that is being
-started (it stands in seconds, or fails), one whose own victims are still leaving, and one that is leaving
-itself. Pods of no gang are nobody's victims. Whether its rank protects it depends on who asks (`victims.py`).
+started (within seconds it stands or has failed), one whose own victims are still leaving, and one that is
+leaving itself. Pods of no gang are never victims. Whether a gang's rank protects it depends on the preemptor
+(`victims.py`).
 
 What is lost is work, in GPU-seconds where a gang has GPUs and CPU-seconds where it has none, and a GPU counts
 as much as a CPU: for each pod the time since it was bound or since its last checkpoint, whichever is later,
 and the time that a restart takes besides; both times its GPUs (or CPUs). A pod that is known to run, but
 not since when, counts as bound now.
 
-What ending a gang frees is kept until the gang changes, so a search among 600 gangs on 8,000 places looks
-at those that have changed, and is arithmetic on arrays for the rest.
+What the eviction of a gang frees is cached until the gang changes. So a search among 600 gangs on 8,000
+places computes it only for those that have changed, and is arithmetic on arrays for the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,24 +32,24 @@ from muster.core.nodes import PODS, Columns, Demand, Longs, Nodes
 from muster.core.placement import Want
 from muster.names import GPU_SHARE
 
-#: Cuts are kept of so many gangs; if there are more, all are forgotten from time to time.
+#: How many gangs' cuts are cached; if there are more, the cache is cleared from time to time.
 _KEPT: Final = 100_000
-#: Times the minimum that victims of the lower priorities use, for the others to be left out at first.
+#: If gangs of lower priorities use so many times the preemptor's minimum, others are left out at first.
 AMPLE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Pods that go together, and what their end frees."""
+    """Pods that are evicted together, and what their end frees."""
 
     pods: tuple[PodId, ...]
-    #: all that is left of the gang; its promises are given up, too
+    #: all that is left of the gang; its held places are released, too
     core: bool
     #: of each kind of demand the columns on which it is given back, distinct, and how often
     taken: tuple[tuple[Demand, Columns, Longs], ...]
     #: the same in sum, one of `pods` for each
     freed: Amounts
-    #: some of it is a share of a GPU
+    #: part of it is a share of a GPU
     shares: bool
     #: since when (seconds since the epoch; None = not known), and how many GPUs or CPUs
     running: tuple[tuple[float | None, float], ...]
@@ -63,7 +64,7 @@ class Candidate:
 
 
 class Candidates:
-    """The gangs that could be victims of somebody, as of one cycle."""
+    """The gangs that could be victims, as of one cycle."""
 
     def __init__(
         self, nodes: Nodes, gangs: Mapping[GangId, GangState], pods: Mapping[PodId, PodsBound]
@@ -77,7 +78,7 @@ class Candidates:
     def of(
         self, now: float, may: Callable[[Gang], bool], highest: float = inf
     ) -> tuple[list[Candidate], float]:
-        """All candidates that `may` be ended, in order of name, and when the first further one is due.
+        """All candidates that `may` be evicted, in order of name, and when a minimum run time next ends.
 
         Only those of the `highest` priority and below.
         """
@@ -107,10 +108,11 @@ class Candidates:
     def levels(self, want: Want, may: Callable[[Gang], bool]) -> Iterator[float]:
         """Priorities up to which to look for victims of this want, until there are some.
 
-        Those whose highest priority is lowest are the best, so that nobody is looked at as long as those
-        below him use `AMPLE` times what the minimum takes. If that is not enough after all, everybody is.
+        The best victims are those whose highest priority is lowest. So gangs of higher priority are left out
+        as long as those below use `AMPLE` times what the minimum takes. If that is not enough after all, all
+        gangs are considered.
         """
-        if want.rules is None:  # who gathers needs it in one domain
+        if want.rules is None:  # a gang that gathers needs the capacity in one domain
             yield from self._ample(want, may)
         yield inf
 
@@ -138,7 +140,7 @@ class Candidates:
         return now if at is None else at
 
     def _cuts_of(self, state: GangState, gang: Gang) -> tuple[Cut, ...]:
-        """None if it does not stand."""
+        """The cuts of a gang; none if it does not stand."""
         known = self._cuts.get(state.id)
         if known is not None and known[0] == state.stamp and known[1] is gang:
             return known[2]
@@ -202,9 +204,9 @@ class Candidates:
 
 
 def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:
-    """Pods that the gang can do without, place by place: highest index first, then the last pod set.
+    """Pods that the gang can spare, place by place: highest index first, then the last pod set.
 
-    All pods of a place go together: an old one may be leaving beside the new.
+    All pods of a place are evicted together: an old one may still be leaving beside the new one.
     """
     if gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
         return []
@@ -237,7 +239,7 @@ def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:
 
 
 def _lost(cut: Cut, gang: Gang, now: float) -> float:
-    """Resource-seconds."""
+    """The work that is lost with a cut, in resource-seconds."""
     total = 0.0
     for since, weight in cut.running:
         ran = max(now - since, 0.0) if since is not None else 0.0

@@ -1,6 +1,6 @@
-"""Candidates' cuts as arrays: what a search for victims reckons with.
+"""Candidates' cuts as arrays, on which a search for victims computes.
 
-A set of victims is a mask over cuts that holds, of each gang, its first cuts up to some one.
+A set of victims is a mask over cuts. Of each gang it contains the first cuts, up to some cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Table:
-    """A cell per cut; those of one gang follow each other, in order."""
+    """Arrays with one cell per cut; the cuts of one gang are adjacent, in order."""
 
     def __init__(self, candidates: Sequence[Candidate], columns: int) -> None:
         """`columns`: how many nodes there are."""
@@ -27,12 +27,12 @@ class Table:
         self.gang: npt.NDArray[np.intp] = np.repeat(np.arange(len(candidates)), sizes)
         #: all that is left of its gang
         self.core: Bools = np.array([cut.core for cut in self.cuts], np.bool_)
-        #: some of it is a share of a GPU
+        #: part of it is a share of a GPU
         self.shares: Bools = np.array([cut.shares for cut in self.cuts], np.bool_)
         self.first: Bools = np.diff(self.gang, prepend=-1) > 0
         self.priority: Longs = np.array([c.gang.priority for c in candidates], np.int64)[self.gang]
         self.lost: Floats = np.array([lost for c in candidates for lost in c.lost], np.float64)
-        #: by it and those of its gang before it
+        #: what is lost by the cut and by the cuts of its gang before it
         begin = np.maximum.accumulate(np.where(self.first, np.arange(len(self.gang)), 0))
         total = np.cumsum(self.lost)
         self.lost_by: Floats = total - (total - self.lost)[begin]
@@ -64,12 +64,12 @@ class Table:
             )
 
     def cost(self, chosen: Bools) -> tuple[float, int, int]:
-        """Work, gangs, pods: the less, the better."""
+        """Work, gangs and pods that are lost: less is better."""
         gangs = len(self.gangs(chosen))
         return round(float(self.lost[chosen].sum()), 6), gangs, int(self.pods[chosen].sum())
 
     def gangs(self, chosen: Bools) -> list[int]:
-        """Of which something is chosen."""
+        """The gangs of which something is chosen."""
         return np.flatnonzero(np.bincount(self.gang[chosen])).tolist()
 
     def sets(self, usable: Bools, most: int) -> Bools | None:
@@ -92,7 +92,7 @@ class Table:
         return sorted(self.gangs(chosen), key=lambda gang: (-lost[gang], -gang))
 
     def bans(self, chosen: Bools) -> Iterator[Bools]:
-        """What to do without, for once: each gang of which something is chosen, or its last cut that is."""
+        """What to exclude in an exchange: each gang of which something is chosen, or its last chosen cut."""
         for gang in self.dearest(chosen):
             mine = np.flatnonzero(self.gang == gang)
             taken = int(chosen[mine].sum())
@@ -113,7 +113,7 @@ class Table:
         return after
 
     def prefixes(self, cuts: Bools) -> Iterator[Bools]:
-        """For each of these cuts what it takes to take it: itself and those of its gang before it."""
+        """For each of these cuts, the cut itself and those of its gang that must be taken before it."""
         for cut in np.flatnonzero(cuts).tolist():
             prefix: Bools = self.gang == self.gang[cut]
             prefix[cut + 1 :] = False

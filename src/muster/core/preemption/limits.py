@@ -1,13 +1,13 @@
-"""What a set of victims must keep to as a whole.
+"""The limits that a set of victims must keep as a whole.
 
 - *Budgets*: of the pods that a PodDisruptionBudget selects, no more than it allows. A pod may be selected by
   several, and pods that are leaving already count.
 - *Reclaim*: what another queue uses may be taken only while that queue is over its entitlement, from the
-  first cut to the last: those before the last one must not have brought it down already. The smallest come
-  first, which is the order that allows most. A queue is brought down by surplus, cut by cut, or by whole
-  gangs, which may leave it below what it is entitled to.
+  first cut to the last: the cuts before the last one must not have brought it down already. The smallest
+  gangs are taken first, which is the order that allows most. A queue is brought down by surplus, cut by cut,
+  or by whole gangs, which may leave it below its entitlement.
 
-Whatever keeps to these limits still does when victims are spared. It is the other way round with
+A set that keeps these limits still does when victims are spared. The opposite holds for
 
 - *quota*: what the victims free below the hard caps of the preemptor's queues, which must be enough.
 """
@@ -28,15 +28,15 @@ from muster.core.queues import Queues
 from muster.core.queues.account import Account
 from muster.core.queues.amounts import counted
 
-#: Whether a set of victims keeps to them.
+#: Whether a set of victims keeps the limits.
 Limits = Callable[[Bools], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What has to be given up below hard caps."""
+    """What has to be freed below hard caps."""
 
-    #: caps that have no room
+    #: by cap, what is missing below it
     lacking: Longs
     #: caps × cuts: what each frees of it
     freed: Longs
@@ -51,7 +51,7 @@ def limits(
     pods: Mapping[PodId, PodsBound],
     leaving: Collection[PodId],
 ) -> Limits:
-    """For a preemptor of this queue, which takes `demand` at least."""
+    """The limits for a preemptor of this queue, which takes at least `demand`."""
     checks: list[Limits] = []
     if budgets:
         left = budgets.left(pods, leaving)
@@ -68,7 +68,7 @@ def limits(
 
 
 def caps(table: Table, queue: str, demand: Amounts, new: bool, queues: Queues) -> Quota:
-    """For a preemptor of this queue that takes `demand`; `new`: it is one more gang."""
+    """What must be freed for a preemptor of this queue that takes `demand`; `new`: it is one more gang."""
     lacking: list[int] = []
     freed: list[Longs] = []
     account = queues.find(queue)
@@ -94,7 +94,7 @@ def _freed(resource: str, cut: Cut) -> int:
 def _needs(
     table: Table, names: Sequence[tuple[str, str]], budgets: Budgets, pods: Mapping[PodId, PodsBound]
 ) -> Longs:
-    """Cuts × budgets: pods of each that the budget selects."""
+    """Cuts × budgets: how many pods of the cut the budget selects."""
     needs = np.zeros((len(table), len(names)), np.int64)
     number = {name: i for i, name in enumerate(names)}
     for cut, one in enumerate(table.cuts):
@@ -105,7 +105,7 @@ def _needs(
 
 
 def _may_reclaim(table: Table, taken: Bools, queue: str, demand: Amounts, queues: Queues) -> bool:
-    """Whether each may be taken once those before it are gone."""
+    """Whether each of these cuts may be reclaimed once those before it are gone."""
     cuts = np.flatnonzero(taken).tolist()
     sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
     shifted: list[tuple[str, Amounts]] = []
