@@ -1,16 +1,16 @@
-"""How many pods would fit by slots alone if some victims were gone, and what to take next.
+"""How many pods would fit by slots alone if some victims were gone, and which cut to take next.
 
-Slots are a necessary condition, and a quick one: a sum over nodes that follows from what is free and from
-what each cut frees. For pods of one shape without further constraints it is the whole truth. The same sums
-say what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next.
+Slots are a necessary condition that is cheap to check: a sum over nodes of what is free and what each cut
+frees. For pods of one shape without further constraints the condition is also sufficient. The same sums say
+what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next slot.
 
-A gang that must gather fits if the slots of one domain suffice. What it costs at the least to clear a domain
-is that of the fractional knapsack, of the resource for which it is most: victims by what they free there for
-what they lose, the last of them in part. No set of victims loses less. For a gang that is to have domains to
-itself it is what is lost with everybody who is there.
+A gang that must gather fits if the slots of one domain suffice. A lower bound of the cost of clearing a
+domain is the fractional knapsack of the resource for which it is highest: victims in the order of what they
+free there relative to what they lose, the last of them in part. No set of victims loses less. For a gang
+that needs exclusive domains the bound is what is lost with all gangs there.
 
-What must be given up below hard caps (`limits.py`) is counted beside the slots: both have to be enough. A cut
-is worth its part of the slots that are lacking, and of the quota.
+What must be freed below hard caps (`limits.py`) is counted beside the slots: both have to suffice. A cut is
+worth its part of the missing slots, and of the missing quota.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +40,9 @@ class _Pods:
 class Count:
     """Arrays over the nodes for one claim, and over the entries of a table: a cut on a node.
 
-    `grounds`: by node the number of a domain, or -1. In one domain of the last the gang has to fit; those of
-    the others are tighter. Nodes are numbered as columns, or, in a count `within` some of them, by position.
+    `grounds`: by node the number of a domain, or -1. The gang has to fit in one domain of the last ground;
+    the domains of the others are tighter. Nodes are numbered as columns, or, in a count `within` some of
+    them, by position.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Count:
             if claim.excluded is not None:
                 mask[claim.excluded] = False
             self._open.append(mask)
-        #: rows of whole GPUs and of shares of them, if anybody shares
+        #: rows of whole GPUs and of shares of them, if any pod asks for shares
         self._gpu = (nodes.devices.row, nodes.resources.get(GPU_SHARE))
         #: rows × nodes; below zero where a node is overdrawn
         self._free: Longs = np.array([_free(nodes, row, self._gpu[1]) for row in rows])
@@ -98,7 +99,7 @@ class Count:
         return [pods.shape for pods in self._parts]
 
     def _enter(self, rows: list[int]) -> None:
-        """Per cut and node what taking it frees there, of the resources that count."""
+        """Compute, per cut and node, what taking the cut frees there of the resources that count."""
         table = self._table
         position = {row: i for i, row in enumerate(rows)}
         entries: dict[tuple[tuple[int, int], ...], list[tuple[Longs, Longs]]] = {}
@@ -119,7 +120,7 @@ class Count:
                     self._amount[i] += np.bincount(where, times * amount, len(distinct)).astype(np.int64)
 
     def _at_most(self, demand: Demand) -> Iterator[tuple[int, int]]:
-        """What can be free when a pod of this demand has gone: of a GPU that is shared, perhaps all."""
+        """What can be free once a pod of this demand has left: of a shared GPU, perhaps all."""
         yield from demand
         whole, share = self._gpu
         for row, amount in demand:
@@ -129,7 +130,7 @@ class Count:
                 yield whole, 1
 
     def within(self, columns: Columns) -> "Count":
-        """The same for these columns only: one domain."""
+        """The same count for these columns only: one domain."""
         inside = copy(self)
         position = np.full(self._free.shape[1], -1)
         position[columns] = np.arange(len(columns))
@@ -152,7 +153,7 @@ class Count:
         return bool(self._able(self.grounds[-1], self._without(taken)).any())
 
     def enough_each(self, sets: Bools, company: Companions) -> Bools:
-        """Of many sets of cuts, a row each, whether the slots suffice, with the company that stays."""
+        """For many sets of cuts, one a row, whether the slots suffice beside the pods that stay."""
         freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))
         freed[:, self._cut, self._column] = self._amount
         free = self._free[:, None, :] + sets @ freed
@@ -167,7 +168,7 @@ class Count:
         return enough
 
     def bounds(self, rank: int, usable: Bools) -> list[tuple[int, float]]:
-        """Domains of a ground that these cuts could clear, and what is lost in each at the least."""
+        """The domains of a ground that these cuts could clear, each with a lower bound of the loss."""
         of = self.grounds[rank]
         able = self._able(of, self._without(usable))
         numbers = np.flatnonzero(able)
@@ -185,7 +186,7 @@ class Count:
         return list(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
 
     def _knapsacks(self, of: Ints, entries: Longs, row: int, lacking: Floats) -> Floats:
-        """By domain what is lost at the least for what is lacking, cuts being divisible."""
+        """By domain, a lower bound of the loss for what is missing: cuts count as divisible."""
         cuts = len(self._table)
         keys = of[self._column[entries]].astype(np.int64) * cuts + self._cut[entries]
         pairs, inverse = np.unique(keys, return_inverse=True)
@@ -200,9 +201,9 @@ class Count:
         return np.bincount(domain, lost * part, len(lacking)).astype(np.float64)
 
     def _clearing(self, of: Ints, alone: Ints, others: Longs, usable: Bools) -> Floats:
-        """By domain what is lost at the least until one that the gang can have to itself has nobody left.
+        """By domain, a lower bound of the loss until a domain that the gang can have exclusively is empty.
 
-        Infinite where somebody stays.
+        Infinite where a pod stays that cannot be evicted.
         """
         table, gangs = self._table, len(self._table.candidates)
         here = np.flatnonzero(usable[self._cut] & (alone[self._column] >= 0))
@@ -228,11 +229,11 @@ class Count:
     def picks(
         self, usable: Bools, start: Bools, fraction: float, lost: Floats, allow: Callable[[Bools], bool]
     ) -> Iterator[Bools]:
-        """What is taken from `start` on, each time the slots suffice; more and more, until nothing helps.
+        """Grow `start` by one pick after the other, and yield the cuts taken whenever the slots suffice.
 
-        Each pick is what frees most for what is `lost` by it, of `usable` and as far as `allow` lets it: the
-        next cut of a gang, or all of it that is left. `fraction`: what a whole slot's worth of fractions
-        counts.
+        Each pick is the one of `usable` that frees most relative to what is `lost`, as far as `allow`
+        permits: the next cut of a gang, or all of its cuts that are left. Ends when no pick helps.
+        `fraction`: what a whole slot's worth of fractions counts.
         """
         table, parts = self._table, range(len(self._parts))
         taken, usable = start.copy(), usable.copy()
@@ -241,7 +242,7 @@ class Count:
         values = [self._value(p, free, fraction) for p in parts]
         gains = np.zeros(len(self._cut))
         touched = np.arange(len(self._cut))
-        # Equal losses: fewer gangs, then fewer pods. A loss of nothing is not quite nothing.
+        # Of equal losses: fewer gangs, then fewer pods. Even a loss of nothing costs a little.
         tiny = 1e-9 * (1.0 + float(lost.sum()))
         cost = lost + tiny * (1 + table.pods / 1e6)
         owed = self._owed(taken)
@@ -316,7 +317,7 @@ class Count:
         return free
 
     def _suffices(self, slots: Sequence[Longs | Floats]) -> Bools:
-        """By domain; `slots`: by shape."""
+        """By domain, whether these slots suffice for the minimum; `slots`: by shape."""
         fitting = np.zeros_like(slots[0])
         enough: Bools = np.ones(fitting.shape, np.bool_)
         for n, part in zip(slots, self._parts, strict=True):
@@ -332,12 +333,12 @@ class Count:
         return max(lacking, self._need - fitting, 0)
 
     def _owed(self, taken: Bools) -> Longs:
-        """What is still to be given up below each cap."""
+        """What is still to be freed below each cap."""
         owed: Longs = np.maximum(self._quota.lacking - self._quota.freed[:, taken].sum(axis=1), 0)
         return owed
 
     def _paid(self, owed: Longs) -> Floats:
-        """Which part of what is owed each cut gives up, over all caps."""
+        """Which part of what is still to be freed each cut frees, over all caps."""
         some = owed > 0
         paid: Floats = (np.minimum(self._quota.freed[some], owed[some, None]) / owed[some, None]).sum(axis=0)
         return paid
@@ -350,7 +351,7 @@ class Count:
         return slots * (self._open[p] if columns is None else self._open[p][columns])
 
     def _value(self, p: int, free: Longs, fraction: float, columns: Longs | None = None) -> Floats:
-        """Slots, and for what there is of the next one its part of `fraction`."""
+        """By node, the slots plus `fraction` times the part of the next slot that is free."""
         whole = np.full(free.shape[1], 2.0**40)
         for i, amount in self._asked[p]:
             np.minimum(whole, free[i] / amount, out=whole)
@@ -359,7 +360,7 @@ class Count:
 
 
 def _sums(of: Ints, values: Longs | Floats) -> Floats:
-    """By domain."""
+    """The sum of the values over each domain."""
     return np.bincount(of + 1, values, int(of.max(initial=-1)) + 2)[1:].astype(np.float64)
 
 
