@@ -1,12 +1,13 @@
-"""How many pods of a gang could have the company that they ask for, by who of the others stays.
+"""How many pods of a gang could meet their affinity and spread, depending on which other pods stay.
 
-A gang that wants to be near others (required pod affinity), or that evens out a spread with them, may fit
-only if some of those stay whom it might end: for it more victims are not better. So each set of victims is
-judged by itself, by who is left without it:
+A gang with required pod affinity, or with a spread that counts other pods, may fit only if some of its
+possible victims stay: for it, more victims are not better. So each set of victims is judged by itself, by the
+pods that remain without it:
 
-- *affinity*: a pod may be in domains where somebody stays whom it wants to be near, or where there is room
-  for one of its own gang that would do. If nobody is anywhere, the first of its own kind goes where it likes.
-- *spread*: in the end no domain has more than the skew and what the least of them can have then.
+- *affinity*: a pod may be in domains where a pod stays that its terms select, or where there is room for a
+  pod of its own gang that they select. If no such pod runs anywhere and the pod selects itself, it may go to
+  any domain.
+- *spread*: in the end no domain has more than the skew plus what the domain with fewest can have then.
 
 Like slots these are necessary conditions, and arithmetic: many sets at once, one a row, and a number of
 slots for each of them and each node.
@@ -32,7 +33,7 @@ from muster.core.presences import Matching
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """Of its own gang, pods of one shape of one pod set."""
+    """Pods of the claim's own gang: those of one shape of one pod set."""
 
     shape: int
     count: int
@@ -40,7 +41,7 @@ class _Pods:
 
 
 class Companions:
-    """Of one claim, and of the cuts of a table."""
+    """The pods on which one claim's affinity and spread depend, and the cuts of a table that remove them."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Companions:
         ledger: Ledger,
         eligibility: Eligibility,
     ) -> None:
-        """`shapes`: those of the claim, each once."""
+        """`shapes`: the shapes of the claim, each once."""
         self._shapes = shapes
         self._size = len(table), table.columns
         self._presences = ledger.presences
@@ -63,7 +64,7 @@ class Companions:
             concern = replace(part.concern, presence=who)
             self._constraints.setdefault(number, Constraints(part.shape, concern, ledger, eligibility))
         column = ledger.nodes.column
-        #: cut, column, and what others see of a pod that goes with it; who is promised a place seems to stay
+        #: cut, column and footprint of each pod that a cut removes; promised places count as staying
         self._pods = [
             (number, column[node], presence)
             for number, cut in enumerate(table.cuts)
@@ -75,7 +76,7 @@ class Companions:
 
     @property
     def wanted(self) -> Bools:
-        """Cuts that take pods away which somebody wants to be near, or evens out."""
+        """Cuts that remove pods which the claim's affinity selects or its spread counts."""
         questions = [Matching(shape.near) for shape in self._shapes if shape.near]
         for constraints in self._constraints.values():
             questions += [_evened(constraints, spread) for spread in constraints.hard]
@@ -83,7 +84,7 @@ class Companions:
         return taking
 
     def limit(self, slots: Sequence[Floats], sets: Bools) -> list[Floats]:
-        """Slots of each shape, sets × nodes, as far as there can be company for them."""
+        """Slots of each shape, sets × nodes, as far as affinity and spread can hold for them."""
         return [self._limit(shape, slots, sets) for shape in range(len(slots))]
 
     def _limit(self, number: int, slots: Sequence[Floats], sets: Bools) -> Floats:
@@ -130,11 +131,11 @@ class Companions:
         return np.where(index >= 0, np.maximum(room, 0.0), 0.0)
 
     def _staying(self, question: Matching, sets: Bools) -> Floats:
-        """Pods that answer a question and are not among those who go: sets × nodes."""
+        """Pods that match a question and are not removed: sets × nodes."""
         return self._presences.count(question) - sets @ self._going(question)
 
     def _going(self, question: Matching) -> Floats:
-        """Of the pods that answer it, those that go with a cut: cuts × nodes."""
+        """The pods that match it and are removed with a cut: cuts × nodes."""
         going = self._known.get(question)
         if going is None:
             going = self._known[question] = np.zeros(self._size)
@@ -144,12 +145,12 @@ class Companions:
 
 
 def _evened(constraints: Constraints, spread: Spread) -> Matching:
-    """Pods that a spread counts."""
+    """The pods that a spread counts."""
     return Matching((constraints.term(spread),), leaving=False)
 
 
 def sums(values: Floats, index: Ints) -> Floats:
-    """Of a number per node the sum over each domain: sets × domains."""
+    """The sums over each domain of a number per node: sets × domains."""
     inside = np.flatnonzero(index >= 0)
     found = np.zeros((int(index.max(initial=-1)) + 1, len(values)))
     np.add.at(found, index[inside], values.T[inside])
@@ -157,5 +158,5 @@ def sums(values: Floats, index: Ints) -> Floats:
 
 
 def _around(values: Floats, index: Ints) -> Floats:
-    """The same at each node of the domain, 0 where there is none: sets × nodes."""
+    """The same sums at each node of the domain, 0 where there is none: sets × nodes."""
     return np.append(sums(values, index), np.zeros((len(values), 1)), axis=1)[:, index]

@@ -1,8 +1,8 @@
 """Trials of a search for victims: does the gang fit once these cuts are gone?
 
-Slots are asked first, which is arithmetic (`counting.py`). For pods of one shape with nothing to mind but
-room they are the whole truth; otherwise `Fit` is asked, on the ledger, between a mark and its rollback.
-Answers are remembered, and there are at most `TRIALS` of them in one search.
+Slots are checked first, which is arithmetic (`counting.py`). For pods of one shape that need nothing but
+capacity they are sufficient. Otherwise `Fit` decides, on the ledger, between a mark and its rollback. Answers
+are cached, and one search makes at most `TRIALS` trials.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +23,12 @@ from muster.core.preemption.cuts import Table
 from muster.core.preemption.departures import Charged
 from muster.core.preemption.limits import Limits
 
-#: Times that `Fit` is asked in one search.
+#: How often one search asks `Fit`.
 TRIALS: Final = 150
-#: The same for a gang that may need that some stay: sets of victims are tried one by one.
+#: The same for a gang that may need some pods to stay: sets of victims are tried one by one.
 TRIALS_IN_COMPANY: Final = 400
-#: Cuts among which exchanges are tried: among more they gain one part in a hundred, seldom. And, for a gang
-#: that may need that some of them stay, sets of victims without which it would fit.
+#: Exchanges are tried only among at most so many cuts: among more they rarely gain a hundredth. The same
+#: limit holds for choosing victims of a gang that does not fit with all gone.
 FEW: Final = 100
 
 
@@ -53,11 +53,11 @@ class Trials:
         self._ledger = ledger
         self.fit = fit
         self._left = TRIALS if company is None else TRIALS_IN_COMPANY
-        #: slots are the whole truth
+        #: slots are sufficient
         self.plain = fit.by_slots(want)
-        #: for a gang that may need that some stay
+        #: for a gang that may need some pods to stay
         self.company = company
-        #: who is elsewhere may keep it off
+        #: pods elsewhere may keep it off
         self.far = want.constrained or fit.bars(want)
 
     def place(self, claim: Claim, taken: Bools) -> dict[Place, int] | None:
@@ -99,7 +99,7 @@ class Trials:
 
 
 class Trial:
-    """On one ground: everywhere that the gang may go, or in one domain."""
+    """The trials on one ground: all nodes that the gang may use, or one domain."""
 
     def __init__(self, trials: Trials, count: Count, claim: Claim) -> None:
         self.count = count
@@ -110,7 +110,7 @@ class Trial:
         self._known: dict[bytes, dict[Place, int] | None] = {}
 
     def inside(self, rank: int, number: int) -> "Trial":
-        """The same in one domain of a ground."""
+        """The same trials in one domain of a ground."""
         columns = np.flatnonzero(self.count.grounds[rank] == number)
         if len(columns) == self.table.columns:
             return self
@@ -122,10 +122,10 @@ class Trial:
         return Trial(self._trials, self.count.within(columns), claim)
 
     def choice(self, usable: Bools) -> Bools | None:
-        """Which of these cuts to choose from; None: nothing shows that it fits, whoever goes.
+        """Which of these cuts to choose from; None: nothing shows that it fits, whichever are taken.
 
-        Those that free something here, and of few perhaps some must stay; or all, as who is elsewhere may
-        keep it off; or those that take away nobody whose company it needs.
+        The cuts that free something here, of which some may have to stay if there are few; or all, as pods
+        elsewhere may keep the gang off; or those on which its affinity and spread do not depend.
         """
         here: Bools = usable & self.count.reach
         company = self._trials.company
@@ -139,8 +139,10 @@ class Trial:
         return None
 
     def sets(self, usable: Bools, most: int) -> list[Bools] | None:
-        """For a gang that may need that some stay: all sets of these cuts without which there is room and
-        company for it, the cheapest first. None: for others, and if sets times nodes are more than `most`."""
+        """All sets of these cuts without which the gang has room and its affinity holds, cheapest first.
+
+        None: for gangs that need no pod to stay, and if sets times nodes are more than `most`.
+        """
         company = self._trials.company
         sets = self.table.sets(usable, most // self.table.columns) if company is not None else None
         if company is None or sets is None:
@@ -148,9 +150,9 @@ class Trial:
         return list(filter(self._trials.allow, sets[self.count.enough_each(sets, company)]))
 
     def greedy(self, usable: Bools, start: Bools, fraction: float, *, fewest: bool = False) -> Bools | None:
-        """Cuts taken one after the other until the preemptor fits; all of them, if nothing else does.
+        """Take cuts one after the other until the preemptor fits; all of them, if nothing less suffices.
 
-        `fewest`: what counts is how many pods go, not what is lost.
+        `fewest`: minimize the number of pods, not what is lost.
         """
         allow = self._trials.allow
         if not allow(start):
@@ -158,7 +160,7 @@ class Trial:
         lost = self.table.pods.astype(np.float64) if fewest else self.table.lost
         picks = enumerate(self.count.picks(usable, start, fraction, lost, allow))
         for number, taken in picks:
-            # Where slots are not all that matters more has to go: it is asked at growing distances.
+            # Where slots are not sufficient more has to be taken, so `Fit` is asked at growing distances.
             if number & (number - 1) == 0 and self._fits(taken):
                 return taken
         if allow(usable) and self.fits(usable):
@@ -166,9 +168,9 @@ class Trial:
         return None
 
     def reprieve(self, chosen: Bools) -> Bools:
-        """Spare gangs, the dearest first: all of its cuts, else from its last one on as many as can be.
+        """Spare gangs, the most costly first: all cuts of one, else as many as possible from its last one on.
 
-        Of surplus that has to go then, each pod is spared that need not: the lowest index first.
+        Of the surplus that remains, each pod is spared that is not needed, the lowest index first.
         """
         for gang in self.table.dearest(chosen):
             mine = np.flatnonzero(chosen & (self.table.gang == gang))
@@ -188,18 +190,18 @@ class Trial:
         return one if other is None or self.table.cost(one) < self.table.cost(other) else other
 
     def fits(self, taken: Bools) -> bool:
-        """Whether the preemptor fits once these are gone. False, too, when the trials are used up."""
+        """Whether the preemptor fits once these cuts are gone. Also False when the trials are used up."""
         return self.count.enough(taken) and self._fits(taken)
 
     def placed(self, taken: Bools) -> dict[Place, int] | None:
-        """Where it goes once these are gone."""
+        """Where it is placed once these cuts are gone."""
         key = taken.tobytes()
         if key not in self._known:
             self._known[key] = self._trials.place(self._claim, taken)
         return self._known[key]
 
     def _fits(self, taken: Bools) -> bool:
-        """Where the slots suffice."""
+        """Whether it fits, given that the slots suffice."""
         return self._trials.plain or self.placed(taken) is not None
 
 

@@ -1,12 +1,12 @@
-"""Victims: whom to end so that a gang fits, at the least loss, or nobody.
+"""Finds the victims without which a gang fits, at the least loss.
 
-First of all the preemptor must fit afterwards, with everything that `Fit` looks at, and the victims must keep
-to their limits (`limits.py`) as a whole; every set that comes out of here has been tried. Among those sets
-the best is, in this order, the one
+First of all the preemptor must fit afterwards, with everything that `Fit` checks, and the victims must keep
+their limits (`limits.py`) as a whole; every returned set has been tried. Among such sets the best is, in this
+order, the one
 
 1. whose highest victim priority is lowest,
 2. of surplus pods only, if surplus of that priority and below suffices,
-3. that loses the least work (`candidates.py`), then ends the fewest gangs, then the fewest pods,
+3. that loses the least work (`candidates.py`), then evicts the fewest gangs, then the fewest pods,
 4. that makes room in the tightest domain that the gang prefers.
 
 To find the very best is set covering, which is hard; so, after Dobson's greedy for covering integer
@@ -14,19 +14,20 @@ programs and the reprieve of kube-scheduler's preemption:
 
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
   grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
-- *company*: a gang that needs others', or evens them out, may fit only if some stay. If there are few sets of
-  victims, those that leave it room and company (`companions.py`) are tried one by one, the cheapest first; if
-  there are more, it goes on, with everybody, or with those whose company it does not need.
-- *ground*: a gang that must gather needs room in one domain, one that should has it better there. What it
-  costs at the least to clear a domain is known for all of them at once (`Count.bounds`); they are tried in
-  that order, `DOMAINS` at most, until the next one costs more at the least than what has been found.
-- *greedy*: take whatever frees most slots for the work that it loses, again and again, until enough are
-  there. A fraction of a slot counts a little, or jobs that share a node would never look worth taking;
-  how much is tried twice. If that runs against the limits, take whatever frees most for the fewest pods.
-- *reprieve*: spare victims, the dearest first, as long as the preemptor still fits. What is left is
-  irreducible: it fits without none of them.
-- *exchange*: for each victim, the dearest first, look for others that do the same for less; then begin
-  with each of those that were not chosen. Only where there are few candidates.
+- *affinity*: a gang with required affinity or a spread may fit only if some pods stay. If there are few sets
+  of victims, those that leave it room and the pods it needs (`companions.py`) are tried one by one, the
+  cheapest first. If there are more, the search continues, with all cuts or with those whose pods it does not
+  need.
+- *ground*: a gang that must gather needs room in one domain; for one that prefers to gather, room there is
+  better. A lower bound of the cost of clearing a domain is computed for all of them at once (`Count.bounds`).
+  They are tried in that order, `DOMAINS` at most, until the next bound exceeds the best cost found.
+- *greedy*: take the cut that frees most slots relative to the work that it loses, until the slots suffice. A
+  fraction of a slot counts a little, or jobs that share a node would never look worth taking; two weights are
+  tried. If that violates the limits, take what frees most for the fewest pods.
+- *reprieve*: spare victims, the most costly first, as long as the preemptor still fits. What is left is
+  irreducible: no single victim can be spared.
+- *exchange*: for each victim, the most costly first, look for others that do the same for less; then begin
+  with each of those that were not chosen. Only if there are few candidates.
 
 The sums of slots (`counting.py`) are a necessary condition that costs microseconds; `Fit` is asked only where
 it holds.
@@ -55,13 +56,13 @@ from muster.core.preemption.trials import FEW, Trial, Trials
 
 #: Domains that one search tries to clear, for each priority.
 DOMAINS: Final = 16
-#: Problems that one search may have solved exactly, for gangs of several shapes or with constraints; and for
-#: one that may need that some stay, so many over the number of nodes, if that is more.
+#: Problems that one search may have solved exactly, for gangs of several shapes or with constraints; for a
+#: gang that may need some pods to stay, `SMALL` divided by the number of nodes, if that is more.
 PROBLEMS: Final = 20
 SMALL: Final = 2_400
-#: Sets of victims, times nodes, that are looked through for a gang that may need that some stay.
+#: Sets of victims, times nodes, that are examined for a gang that may need some pods to stay.
 SETS: Final = 100_000
-#: Of those that leave it room and company, how many are tried.
+#: Of the sets that leave it room and the pods it needs, how many are tried.
 ASKED: Final = 200
 #: Exchanges, or other beginnings, tried in one search, and all of them times the cuts there are.
 EXCHANGES: Final = 60
@@ -80,7 +81,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Cuts that make room on some ground, of those that were to be chosen from."""
+    """Cuts that make room on some ground, and the cuts from which they were chosen."""
 
     trial: Trial
     usable: Bools
@@ -112,13 +113,13 @@ class Search:
     ) -> Found | None:
         """None if no set of these victims makes room. The ledger stays as it is.
 
-        `candidates` are all that the preemptor may end; which of them is what is looked for here. `charged`
-        tells what the ledger is charged with for a victim.
+        `candidates` are all gangs that the preemptor may evict. `charged` says what the ledger is charged
+        with for a victim.
         """
         table = Table(candidates, len(self._nodes))
         grounds = self._fit.grounds(claim)
         if not table.groups or not grounds:
-            return None  # nobody is on any node that there is, or it fits on none
+            return None  # no candidate is on any node, or the gang fits on none
         alone = self._fit.exclusion.alone(claim.want)
         count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds, alone)
         company, problems = None, PROBLEMS
@@ -136,7 +137,7 @@ class Search:
         return None
 
     def _found(self, whole: Trial, best: _Way) -> Found | None:
-        """Who is not needed after all, as it fits elsewhere without him, is spared."""
+        """Spare victims that are not needed after all, as the gang fits elsewhere without them."""
         chosen = best.chosen if best.trial is whole else whole.reprieve(best.chosen)
         placed = whole.placed(chosen) or best.trial.placed(best.chosen)
         return None if placed is None else Found(tuple(whole.victims(chosen)), placed)
@@ -163,7 +164,7 @@ class Search:
         return min(ways, key=lambda way: way.cost, default=None)
 
     def _grounds(self, whole: Trial, usable: Bools) -> Iterator[tuple[Trial, int, float]]:
-        """Where to try, with what it costs at the least: the least first, the tighter of equals."""
+        """The domains to try, by their lower bound of the cost, ties to the tighter."""
         found = [
             (bound, rank, number)
             for rank in range(len(whole.count.grounds))
@@ -187,9 +188,9 @@ class Search:
         return best
 
     def _exchange(self, way: _Way, left: int) -> tuple[Bools, int]:
-        """Without one victim, or with somebody else in any case: what would have to go, and is that less?
+        """Exclude one victim, or include another gang, and see whether the rest costs less.
 
-        At most `left` exchanges are tried; returns what is left of them, too.
+        At most `left` exchanges are tried; returns how many are left, too.
         """
         trial, usable, best = way.trial, way.usable, way.chosen
         improved = True
@@ -228,7 +229,7 @@ def _levels(table: Table, count: Count) -> Iterator[Bools]:
 
 
 def _variants(table: Table, usable: Bools, best: Bools) -> Iterator[tuple[Bools, Bools]]:
-    """What to choose from, and what to begin with."""
+    """For each exchange, the cuts to choose from and those to begin with."""
     none = np.zeros(len(table), np.bool_)
     for banned in table.bans(best):
         others: Bools = usable & ~banned
