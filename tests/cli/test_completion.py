@@ -20,7 +20,10 @@ def completed(home: Path, words: str) -> list[str]:
         [
             sys.executable,
             "-c",
-            "import sys; sys.argv[0] = 'muster'; from muster.cli.main import main; main()",
+            (
+                "import sys; sys.argv[0] = 'muster'; from muster.cli import completion, main; "
+                "completion.PATIENCE = 60.0; main.main()"
+            ),
         ],
         env=os.environ
         | {

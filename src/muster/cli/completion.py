@@ -1,8 +1,12 @@
 """What a shell completes besides verbs and options: the names of jobs."""
 
 from contextlib import suppress
+from typing import Final
 
 import typer
+
+#: seconds for which a shell waits at most
+PATIENCE: Final = 2.0
 
 
 def job_names(context: typer.Context, incomplete: str) -> list[str]:
@@ -18,7 +22,7 @@ def job_names(context: typer.Context, incomplete: str) -> list[str]:
     async def views() -> list[jobs.JobView]:
         given = context.params
         target = Target(given.get("kubeconfig"), given.get("context"), given.get("namespace"))
-        async with asyncio.timeout(2), reading(target) as client:
+        async with asyncio.timeout(PATIENCE), reading(target) as client:
             return jobs.views(await jobs.fetch(client, target.scope))
 
     with suppress(Exception):

@@ -254,7 +254,7 @@ class Preemption:
         """Why there are no victims for it among those that run; None: that has still to be found out."""
         gang = state.gang
         assert gang is not None
-        if self.departures or self._deleted or (gang.preempts and self.helps(state, claim.want)):
+        if self.departures or (gang.preempts and self.helps(state, claim.want)):
             return None
         ranks_above = self._ranks_above(gang, claim.want)
         lower = [
@@ -278,6 +278,8 @@ class Preemption:
                 f"{_gangs(len(staying))} of lower rank {are} protected: not preemptible, starting, "
                 "or within a minimum run time"
             )
+        if self._deleted:  # it may be that none is looked for, because their room is enough
+            return None
         mark = self._ledger.mark()
         everybody = [Victim(gang) for gang in sorted(able)]
         for charged in self.freed(everybody):
