@@ -6,7 +6,7 @@ from muster.core.gang import NodeName, Operator, PodTerm, Requirement
 from muster.core.ledger import Ledger
 from muster.core.nodes import Nodes
 from muster.core.presences import Matching
-from tests.core.words import GPU, amounts, node
+from tests.core.words import GPU, amounts, node, shape
 
 
 def made() -> tuple[Nodes, Ledger]:
@@ -116,3 +116,11 @@ def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:
 def _seen(ledger: Ledger, app: str) -> list[int]:
     term = PodTerm("host", (Requirement("app", Operator.IN, (app,)),), ("ns",))
     return [int(n) for n in ledger.presences.count(Matching((term,)))]
+
+
+def test_shares_that_are_taken_go_on_their_reserved_devices_in_order_and_then_where_they_fit_best() -> None:
+    _, ledger = made()
+    on, share = NodeName("a"), shape(share=300).requests
+    with ledger.on({(on, 300): [5, 2]}):
+        assert [ledger.take(on, share) for _ in range(3)] == [5, 2, 2]
+        assert ledger.take(NodeName("b"), share) == 0, "of another node none is reserved"

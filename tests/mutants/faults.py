@@ -438,8 +438,8 @@ FAULTS: Final = (
         "reserved shares that do not know of each other",
         "waiting bound",
         "core/backfill/timetable.py",
-        "                instant.shared[device] = before + share",
-        "            pass",
+        "instant.shared[device] = before + share",
+        "instant.shared[device] = share",
         _SHARES,
     ),
     Fault(
@@ -456,7 +456,7 @@ FAULTS: Final = (
         "core/ledger.py",
         "            return numbers.pop(0)",
         "            pass",
-        _SHARES,
+        ("tests/core/test_ledger.py",),
     ),
     Fault(
         "who was tried in vain is not tried at his time",

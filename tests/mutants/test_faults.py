@@ -16,6 +16,11 @@ def test_each_fault_has_its_place_in_the_source_and_tests_that_are_there() -> No
     assert max(Counter(fault.name for fault in FAULTS).values()) == 1
 
 
+def test_each_fault_is_a_program() -> None:
+    for fault in FAULTS:
+        compile(fault.applied((SOURCE / "muster" / fault.file).read_text()), fault.name, "exec")
+
+
 def test_a_fault_whose_place_is_gone_says_what_to_do() -> None:
     fault = Fault("x", "y", "core/gang.py", "no such line", "", ())
     assert outdated([fault]) == [
