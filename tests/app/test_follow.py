@@ -10,6 +10,7 @@ from muster.api.base import Object
 from muster.app.follow import READERS, SILENCE, Ended, Followed, News, Stand, follow
 from muster.app.jobs import State
 from muster.app.lines import Lines, Printed
+from muster.kube.client import LogOptions
 from muster.kube.errors import Unreachable
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
@@ -25,10 +26,7 @@ class Told:
         pod_name: str,
         pod_uid: str,
         container: str,
-        *,
-        follow: bool,
-        tail: int | None,
-        previous: bool,
+        how: LogOptions,
     ) -> AsyncIterator[bytes]:
         yield f"I am {pod_name}\n".encode()
 
@@ -37,7 +35,7 @@ class Slow(Told):
     """A log source that says many lines, each before the patience with the last one is over, and one that
     never comes to its end."""
 
-    async def read(self, namespace: str, pod_name: str, *rest: object, **how: object) -> AsyncIterator[bytes]:
+    async def read(self, namespace: str, pod_name: str, *rest: object) -> AsyncIterator[bytes]:
         for number in range(100):
             yield f"{number}\n".encode()
             await asyncio.sleep(SILENCE - 1)

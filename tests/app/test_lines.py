@@ -64,6 +64,19 @@ def test_of_a_line_that_is_written_over_the_last_state_counts(line: bytes, expec
     assert shown(line) == expected
 
 
+def test_a_line_that_is_written_over_keeps_its_time() -> None:
+    splitter = Splitter(stamped=True)
+    (line,) = [*splitter.feed(b"T 1%\r2"), *splitter.feed(b"%\r3%\r\x1b[2J4% done\n")]
+    assert shown(line, stamped=True) == "T 4% done"
+    assert shown(b"\x1b[2Jx", stamped=True) == "x"
+    output = Output(terminal=True, stamped=True)
+    source = output.source("a")
+    output.feed(source, b"T x\ry\nU 1\r2")
+    printed = output.take()
+    assert printed is not None
+    assert (printed.lines, printed.unfinished) == ((Lines("a", ("T y",)),), (("a", "U 2"),))
+
+
 @UNHURRIED
 @given(st.text())
 def test_nothing_that_moves_a_terminals_cursor_is_left(text: str) -> None:

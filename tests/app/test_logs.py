@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from muster.app.logs import Selection, chunks, labelled, read, read_archive
+from muster.kube.client import EVERYTHING, LogOptions
 from muster.kube.errors import NotFound
 from muster.local.client import LocalClient
 from muster.local.node.logs import Logs
@@ -23,15 +25,9 @@ class Spoken(LocalClient):
         self._chunks = chunks
 
     async def log(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        previous: bool = False,
+        self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
+        self.asked = how
         if not self._chunks:
             raise NotFound("gone")
         for chunk in self._chunks:
@@ -83,8 +79,18 @@ async def test_what_was_printed_before_the_last_restart(tmp_path: Path) -> None:
         ran("b", job_index=1),
         ran("c", job_index=2),
     ]
-    found = [(line.pod, line.text) async for line in read_archive(kept, runs, previous=True)]
+    found = [(line.pod, line.text) async for line in read_archive(kept, runs, LogOptions(previous=True))]
     assert found == [("worker-1-0", "b start 1"), ("worker-0-0 (2)", "a second")]
+
+
+async def test_times_are_passed_on_and_kept(tmp_path: Path) -> None:
+    os.utime(archive(tmp_path, "a", "1%\r2%\r3%\n")._directory / "default_a_uid-a/main/0.log", (0, 0))
+    stamped = LogOptions(timestamps=True, since=datetime.fromtimestamp(0, UTC))
+    found = [line.text async for line in read_archive(Logs(tmp_path), [ran("a")], stamped)]
+    assert found == ["1970-01-01T00:00:00.00Z 3%"]
+    spoken = Spoken(b"T 1%\r2%\n")
+    assert [line.text async for line in read(spoken, [pod()], stamped)] == ["T 2%"]
+    assert spoken.asked == stamped
 
 
 def test_labels_of_runs_are_those_of_their_pods() -> None:

@@ -1,6 +1,7 @@
 """The command line with real processes, as a person uses it."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -69,6 +70,11 @@ def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
     assert "failed in" in muster.run("why", "job").out
     assert muster.json("why", "job")["reason"]["code"] == job["reason"]["code"]
     assert "worker-0-0 │ hello" in muster.run("logs", "job").lines
+    (stamped, *_) = [
+        line for line in muster.run("logs", "job", "--since", "1h", "--timestamps").lines if "hello" in line
+    ]
+    assert re.fullmatch(r"worker-\d-0 │ 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\dZ hello", stamped)
+    assert muster.run("logs", "job", "--since", "2099-01-01T00:00:00Z").out == ""
     assert {run["exit_code"] for run in muster.json("timeline", "job")} <= {7, 143, None}
     assert muster.run("nodes").lines[0].startswith("NAME")
     assert "there are: worker-0-0" in muster.run("logs", "job", "-g", "nosuch", code=2).err

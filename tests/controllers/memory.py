@@ -17,7 +17,7 @@ import msgspec
 from muster.api.base import Kind, Object, Resource
 from muster.controllers.caches import Caches, Index
 from muster.controllers.effects import Absent, AnyKind, Create, Delete, Effect, Patch, Record
-from muster.kube.client import EventType, Page, Propagation, WatchEvent
+from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Propagation, WatchEvent
 from muster.kube.client import Patch as Document
 from muster.kube.errors import AlreadyExists, Conflict, Expired, NotFound
 
@@ -259,14 +259,7 @@ class MemoryClient:
         raise AssertionError("controllers do not evict")
 
     def log(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        previous: bool = False,
+        self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
         raise AssertionError("controllers do not read logs")
 

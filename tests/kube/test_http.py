@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from muster.api.kinds import CONFIG_MAP, POD
 from muster.kube import errors
-from muster.kube.client import EventType
+from muster.kube.client import EventType, LogOptions
 from muster.kube.http import CONNECTIONS, Connection, HttpClient
 
 
@@ -99,6 +100,29 @@ async def test_a_watch_that_is_refused_is_asked_for_again_with_new_credentials()
         seen = [event.type async for event in client.watch(CONFIG_MAP, resource_version="1")]
         assert seen == [EventType.ADDED]
         assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "query"),
+    [
+        (LogOptions(), "container=c"),
+        (
+            LogOptions(True, 3, True, timestamps=True),
+            "container=c&follow=true&previous=true&timestamps=true&tailLines=3",
+        ),
+        (LogOptions(since=timedelta(seconds=0.2)), "container=c&sinceSeconds=1"),
+        (LogOptions(since=timedelta(minutes=10)), "container=c&sinceSeconds=600"),
+        (
+            LogOptions(since=datetime(2026, 1, 31, 8, tzinfo=UTC)),
+            "container=c&sinceTime=2026-01-31T08:00:00%2B00:00",
+        ),
+    ],
+)
+async def test_options_of_a_log_are_those_of_kubernetes(how: LogOptions, query: str) -> None:
+    async with talking(stream(b"x")) as (server, client):
+        assert [chunk async for chunk in client.log("ns", "p", container="c", how=how)] == [b"x"]
+    ((line, *_),) = server.requests
+    assert line == f"GET /api/v1/namespaces/ns/pods/p/log?{query}"
 
 
 async def test_who_asks_is_said_anew_in_each_request() -> None:
@@ -243,7 +267,7 @@ async def test_logs_that_are_followed_leave_requests_their_connections() -> None
 
     listening = await asyncio.start_server(serve, "127.0.0.1")
     client = HttpClient(Connection(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"))
-    logs = [client.log("ns", str(number), follow=True) for number in range(CONNECTIONS + 1)]
+    logs = [client.log("ns", str(number), how=LogOptions(follow=True)) for number in range(CONNECTIONS + 1)]
     assert await asyncio.gather(*map(anext, logs)) == [b"x"] * len(logs)
     assert (await asyncio.wait_for(client.get(CONFIG_MAP, "ns", "c"), 10)).metadata.name == "c"
     held.set()

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from muster.kube.client import Client
+from muster.kube.client import Client, LogOptions
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.local import credentials
@@ -20,18 +20,11 @@ class SpokenLogs:
     """A log source that says what it was asked."""
 
     async def read(
-        self,
-        namespace: str,
-        pod_name: str,
-        pod_uid: str,
-        container: str,
-        *,
-        follow: bool,
-        tail: int | None,
-        previous: bool,
+        self, namespace: str, pod_name: str, pod_uid: str, container: str, how: LogOptions
     ) -> AsyncIterator[bytes]:
         yield f"{namespace}/{pod_name}/{container} ".encode()
-        yield f"follow={follow} tail={tail} previous={previous}".encode()
+        yield f"follow={how.follow} tail={how.tail} previous={how.previous} ".encode()
+        yield f"since={how.since} timestamps={how.timestamps}".encode()
 
 
 @asynccontextmanager

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from muster.api import kinds
-from muster.kube.client import Client, EventType
+from muster.kube.client import Client, EventType, LogOptions
 from muster.kube.errors import (
     AlreadyExists,
     BadRequest,
@@ -190,8 +190,8 @@ async def test_eviction_and_what_forbids_it(client: Client) -> None:
 
 async def test_logs_of_the_container_meant(client: Client) -> None:
     await client.create(kinds.POD, "default", pod())
-    text = b"".join([chunk async for chunk in client.log("default", "p", tail=3)])
-    assert text == b"default/p/main follow=False tail=3 previous=False"
+    text = b"".join([chunk async for chunk in client.log("default", "p", how=LogOptions(tail=3))])
+    assert text == b"default/p/main follow=False tail=3 previous=False since=None timestamps=False"
     two = pod("two")
     two["spec"]["containers"].append({"name": "side"})
     await client.create(kinds.POD, "default", two)
@@ -199,8 +199,18 @@ async def test_logs_of_the_container_meant(client: Client) -> None:
         await anext(aiter(client.log("default", "two")))
     with pytest.raises(BadRequest, match="container x is not valid for pod two"):
         await anext(aiter(client.log("default", "two", container="x")))
-    text = b"".join([chunk async for chunk in client.log("default", "two", container="side", previous=True)])
-    assert text == b"default/two/side follow=False tail=None previous=True"
+    how = LogOptions(previous=True, since=datetime(2026, 1, 31, 8, tzinfo=UTC), timestamps=True)
+    text = b"".join([chunk async for chunk in client.log("default", "two", container="side", how=how)])
+    assert text.startswith(b"default/two/side follow=False tail=None previous=True ")
+    assert text.endswith(b" since=2026-01-31 08:00:00+00:00 timestamps=True")
+
+
+async def test_a_log_so_long_ago_is_by_the_servers_clock(client: Client) -> None:
+    """Which stands still at noon."""
+    await client.create(kinds.POD, "default", pod())
+    how = LogOptions(since=timedelta(minutes=10))
+    text = b"".join([chunk async for chunk in client.log("default", "p", how=how)])
+    assert b" since=2026-03-01 11:50:00.250000+00:00 " in text
 
 
 async def test_what_is_shared_in_process_is_what_the_bytes_say(registry: Registry) -> None:

@@ -22,7 +22,7 @@ import yaml
 from muster.api import kinds
 from muster.api.base import Object
 from muster.kube import errors
-from muster.kube.client import EventType
+from muster.kube.client import EventType, LogOptions
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.local import credentials
@@ -36,18 +36,11 @@ class Logs:
     """A log source that says what it was asked."""
 
     async def read(
-        self,
-        namespace: str,
-        pod_name: str,
-        pod_uid: str,
-        container: str,
-        *,
-        follow: bool,
-        tail: int | None,
-        previous: bool,
+        self, namespace: str, pod_name: str, pod_uid: str, container: str, how: LogOptions
     ) -> AsyncIterator[bytes]:
-        yield f"{namespace}/{pod_name}/{container} follow={follow} ".encode()
-        yield f"tail={tail} previous={previous}\n".encode()
+        yield f"{namespace}/{pod_name}/{container} follow={how.follow} ".encode()
+        yield f"tail={how.tail} previous={how.previous} ".encode()
+        yield f"since={how.since} timestamps={how.timestamps}\n".encode()
 
 
 class Running:
@@ -115,14 +108,14 @@ async def test_a_pods_life_over_our_own_client(client: HttpClient) -> None:
         kinds.POD, "default", "a", [{"op": "add", "path": "/metadata/labels/l", "value": "1"}]
     )
     assert patched.metadata.labels["l"] == "1"
-    log = b"".join([chunk async for chunk in client.log("default", "a", follow=True, tail=3)])
-    assert log == b"default/a/main follow=True tail=3 previous=False\n"
+    log = b"".join([chunk async for chunk in client.log("default", "a", how=LogOptions(follow=True, tail=3))])
+    assert log == b"default/a/main follow=True tail=3 previous=False since=None timestamps=False\n"
     await client.evict(
         "default", "a", {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 5}}
     )
     assert (await client.get(kinds.POD, "default", "a")).metadata.deletion_timestamp is not None
     await client.patch(kinds.POD, "default", "a", {"status": {"phase": "Failed"}}, subresource="status")
-    log = b"".join([chunk async for chunk in client.log("default", "a", follow=True)])
+    log = b"".join([chunk async for chunk in client.log("default", "a", how=LogOptions(follow=True))])
     assert log.startswith(b"default/a/main follow=False"), "a pod that has ended cannot be followed"
     await client.delete(kinds.POD, "default", "a", grace_period=0, uid=made.metadata.uid)
     with pytest.raises(errors.NotFound, match='pods "a" not found'):
@@ -388,5 +381,9 @@ async def test_kubectl_finds_its_way(running: Running) -> None:
     found = json.loads(await kubectl("get", "pod", "a", "-o", "json"))
     assert found["metadata"]["labels"] == {"app": "x", "muster.dev/hold": "true"}
     assert "muster.dev/hold=true" in await kubectl("describe", "pod", "a")
+    assert "since=None timestamps=False" in await kubectl("logs", "a")
+    since = ("--since-time=2026-01-31T08:00:00Z", "--timestamps")
+    assert "since=2026-01-31 08:00:00+00:00 timestamps=True" in await kubectl("logs", "a", *since)
+    assert " since=20" in await kubectl("logs", "a", "--since=10m", "--tail=5")
     await kubectl("delete", "pod", "a", "--force", "--grace-period=0")
     assert await kubectl("get", "pods,podgroups.scheduling.x-k8s.io,queues", "-o", "name") == ""

@@ -8,6 +8,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.kube.client import LogOptions
 from muster.local.door import door
 from muster.local.registry import Registry
 from tests.local.objects import bound, config, pod
@@ -18,7 +19,9 @@ MERGE: Final = "application/merge-patch+json"
 
 
 class NoLogs:
-    async def read(self, *names: str, follow: bool, tail: int | None, previous: bool) -> AsyncIterator[bytes]:
+    async def read(
+        self, namespace: str, pod_name: str, pod_uid: str, container: str, how: LogOptions
+    ) -> AsyncIterator[bytes]:
         yield b""
 
 
@@ -176,6 +179,22 @@ async def test_orphan_dependents_is_a_policy(filled: Registry, value: str, final
     await ask(filled, f"DELETE {CORE}/pods/p?orphanDependents={value}")
     meta = json.loads(filled.get(kinds.POD, "default", "p"))["metadata"]
     assert meta.get("finalizers", []) == finalizers
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("sinceSeconds=5&sinceTime=2026-01-31T08:00:00Z", "exclude each other"),
+        ("sinceSeconds=0", "must be greater than 0"),
+        ("sinceSeconds=-5", "sinceSeconds=-5 is not a number"),
+        ("sinceTime=yesterday", "sinceTime=yesterday is not a time such as"),
+        ("sinceTime=2026-01-31T08:00:00", "is not a time such as"),
+    ],
+)
+async def test_times_of_logs_that_cannot_be_read(filled: Registry, query: str, told: str) -> None:
+    status, answer = await ask(filled, f"GET {CORE}/pods/p/log?{query}")
+    assert status == 400
+    assert told in answer["message"]
 
 
 async def test_impersonation_is_refused(filled: Registry) -> None:

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from muster.api import kinds
@@ -24,7 +24,7 @@ from muster.app.lines import Output, Printed
 from muster.app.logs import chunks, source_of
 from muster.app.pods import label, pod_order
 from muster.app.restarts import Restarts
-from muster.kube.client import Client
+from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.reflector import Reflector
 from muster.local.node.logs import Logs
@@ -82,18 +82,20 @@ async def follow(
     jobs: Sequence[Followed],
     *,
     only: Callable[[Pod], bool] = lambda pod: True,
-    tail: int | None = None,
+    how: LogOptions = EVERYTHING,
     archive: Logs | None = None,
     alive: Callable[[], bool] = lambda: True,
     terminal: bool = False,
 ) -> AsyncIterator[News]:
-    """`only` chooses the pods whose output is read, from its last `tail` lines on.
+    """`only` chooses the pods whose output is read, and `how` what of it.
 
     A `terminal` is given as many lines as it can take, and those that have not ended. `archive` has the
     output of pods that were gone before it could be asked for. A cluster that does not answer is asked again,
     for as long as it is `alive`; Unreachable is raised once it is not.
     """
-    follower = _Follower(client, jobs, _Reading(only, tail, archive), alive, Output(terminal=terminal))
+    output = Output(terminal=terminal, stamped=how.timestamps)
+    reading = _Reading(only, replace(how, follow=True), archive)
+    follower = _Follower(client, jobs, reading, alive, output)
     work = asyncio.create_task(follower.run())
     try:
         while True:
@@ -112,7 +114,7 @@ class _Reading:
     """Whose output is read, and how."""
 
     only: Callable[[Pod], bool]
-    tail: int | None
+    how: LogOptions
     archive: Logs | None
 
 
@@ -263,8 +265,7 @@ class _Follower:
         else:
             await self._slots.acquire()
         source = self._output.source(source_of(pod, container))
-        how = self._reading
-        written = chunks(self._client, pod, container, follow=True, tail=how.tail, archive=how.archive)
+        written = chunks(self._client, pod, container, self._reading.how, archive=self._reading.archive)
         try:
             with suppress(ApiError, Unanswered, Unreachable):  # the log went with the pod
                 async for chunk in written:

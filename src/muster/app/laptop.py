@@ -105,7 +105,7 @@ async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncItera
     journal = Journal(home.journal)
     try:
         registry = Registry(store, clock=clock)
-        logs = Logs(home.logs)
+        logs = Logs(home.logs, clock)
         client = LocalClient(registry, logs)
         agent = NodeAgent(client, root=home.root, nodes=nodes, clock=clock, logs=logs)
         token = credentials.token_file(home.root).read_text()

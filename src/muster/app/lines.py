@@ -32,12 +32,13 @@ _CONTROL: Final = re.compile(
 )
 
 
-def shown(line: bytes) -> str:
-    """What a terminal shows of a line, without its end."""
+def shown(line: bytes, *, stamped: bool = False) -> str:
+    """What a terminal shows of a line, without its end. A `stamped` line begins with its time."""
     text = line.decode(errors="replace")
     if text.isprintable():
         return text
-    return clean(text.rstrip("\r").rpartition("\r")[2])
+    stamp, blank, text = text.partition(" ") if stamped else ("", "", text)
+    return clean(stamp + blank + text.rstrip("\r").rpartition("\r")[2])
 
 
 def clean(text: str) -> str:
@@ -56,15 +57,18 @@ def plain(text: str) -> str:
 class Splitter:
     """Lines out of chunks; a line without an end is broken at a bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stamped: bool = False) -> None:
         #: the beginning of a line that has not ended
         self.rest = b""
+        self._stamped = stamped
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk ends."""
         *whole, rest = (self.rest + chunk if self.rest else chunk).split(b"\n")
-        overwritten = rest.rstrip(b"\r").rfind(b"\r")
-        self.rest = rest[overwritten + 1 :]
+        if (overwritten := rest.rstrip(b"\r").rfind(b"\r")) >= 0:
+            stamp, blank, _ = rest.partition(b" ") if self._stamped else (b"", b"", b"")
+            rest = stamp + blank + rest[overwritten + 1 :]
+        self.rest = rest
         if len(self.rest) > LONGEST_LINE:
             whole.append(self.end())
         return whole
@@ -97,21 +101,22 @@ class Printed:
 class Source:
     """The lines of one container that wait for their reader."""
 
-    def __init__(self, pod: str) -> None:
+    def __init__(self, pod: str, *, stamped: bool = False) -> None:
         self.pod = pod
+        self._stamped = stamped
         self.size = 0  # bytes
         self.ended = False
         self._lines: deque[bytes] = deque()
         self._missing = 0
-        self._splitter = Splitter()
+        self._splitter = Splitter(stamped=stamped)
 
     def __len__(self) -> int:
         return len(self._lines)
 
     @property
-    def rest(self) -> bytes:
+    def rest(self) -> str:
         """The beginning of a line that has not ended."""
-        return self._splitter.rest
+        return self._shown(self._splitter.rest)
 
     def feed(self, chunk: bytes) -> None:
         self._add(self._splitter.feed(chunk))
@@ -132,7 +137,10 @@ class Source:
         raw = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
         self.size -= sum(map(len, raw))
         missing, self._missing = self._missing, 0
-        return Lines(self.pod, tuple(map(shown, raw)), missing)
+        return Lines(self.pod, tuple(map(self._shown, raw)), missing)
+
+    def _shown(self, line: bytes) -> str:
+        return shown(line, stamped=self._stamped)
 
     def _add(self, lines: Sequence[bytes]) -> None:
         self._lines.extend(lines)
@@ -146,14 +154,14 @@ class Output:
     out and counted. A file or pipe gets every line; whoever feeds a source waits while it is `full`.
     """
 
-    def __init__(self, *, terminal: bool) -> None:
-        self._terminal = terminal
+    def __init__(self, *, terminal: bool, stamped: bool = False) -> None:
+        self._terminal, self._stamped = terminal, stamped
         self._sources: list[Source] = []  # those that have not ended, or have lines
         self._unfinished: tuple[tuple[str, str], ...] = ()
 
     def source(self, pod: str) -> Source:
         """A new one; `pod` is the label of its lines."""
-        source = Source(pod)
+        source = Source(pod, stamped=self._stamped)
         self._sources.append(source)
         return source
 
@@ -186,5 +194,5 @@ class Output:
         return Printed(taken, unfinished)
 
     def _rests(self) -> tuple[tuple[str, str], ...]:
-        rests = ((source.pod, shown(source.rest)) for source in self._sources if source.rest)
+        rests = ((source.pod, source.rest) for source in self._sources)
         return tuple((pod, text) for pod, text in rests if text.strip())

@@ -7,14 +7,14 @@ beyond that, in files of this machine (the archive), where it is found by what t
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_INDEX
 from muster.app.lines import Splitter, shown
 from muster.app.pods import group_of, label, pod_order
-from muster.kube.client import Client
+from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import BadRequest, NotFound
 from muster.local.history import PodRun
 from muster.local.node.logs import Logs
@@ -56,33 +56,32 @@ class Selection:
         )
 
 
-async def read(
-    client: Client, pods: Iterable[Pod], tail: int | None = None, *, previous: bool = False
-) -> AsyncIterator[Line]:
+async def read(client: Client, pods: Iterable[Pod], how: LogOptions = EVERYTHING) -> AsyncIterator[Line]:
     """What has been printed so far, in the order of the job file. Pods that have not started have nothing.
 
-    `previous`: by the start before the newest, of those containers that started again.
+    `how.previous`: by the start before the newest, of those containers that started again.
     """
     for pod in sorted(pods, key=pod_order):
         for container in pod.spec.containers:
             with suppress(NotFound, BadRequest):
-                written = chunks(client, pod, container.name, tail=tail, previous=previous)
-                async for line in _split(source_of(pod, container.name), written):
+                written = chunks(client, pod, container.name, how)
+                async for line in _split(source_of(pod, container.name), written, how):
                     yield line
 
 
 async def read_archive(
-    archive: Logs, runs: Sequence[PodRun], tail: int | None = None, *, previous: bool = False
+    archive: Logs, runs: Sequence[PodRun], how: LogOptions = EVERYTHING
 ) -> AsyncIterator[Line]:
     """The same of recorded runs, whether or not their pods are still there.
 
-    `previous`: a pod that was made again counts as a start, too.
+    `how.previous`: a pod that was made again counts as a start, too.
     """
-    for name, run, again in _before(archive, runs) if previous else _all(runs):
+    for name, run, again in _before(archive, runs) if how.previous else _all(runs):
         containers = archive.containers(run.namespace, run.name, run.uid)
         for container in containers:
-            written = archive.read(run.namespace, run.name, run.uid, container, tail=tail, previous=again)
-            async for line in _split(name if len(containers) == 1 else f"{name}/{container}", written):
+            start = replace(how, previous=again)
+            written = archive.read(run.namespace, run.name, run.uid, container, start)
+            async for line in _split(name if len(containers) == 1 else f"{name}/{container}", written, how):
                 yield line
 
 
@@ -107,23 +106,20 @@ async def chunks(
     client: Client,
     pod: Pod,
     container: str,
+    how: LogOptions = EVERYTHING,
     *,
-    follow: bool = False,
-    tail: int | None = None,
-    previous: bool = False,
     archive: Logs | None = None,
 ) -> AsyncIterator[bytes]:
-    """The output of one container, until it ends if `follow`; of a pod that is gone, what the archive has."""
+    """The output of one container, until it ends if followed; of a pod that is gone, what the archive has."""
     meta = pod.metadata
     try:
-        async for chunk in client.log(
-            meta.namespace, meta.name, container=container, follow=follow, tail=tail, previous=previous
-        ):
+        async for chunk in client.log(meta.namespace, meta.name, container=container, how=how):
             yield chunk
     except NotFound:  # before its first chunk
         if archive is None:
             raise
-        async for chunk in archive.read(meta.namespace, meta.name, meta.uid, container, tail=tail):
+        gone = replace(how, follow=False)
+        async for chunk in archive.read(meta.namespace, meta.name, meta.uid, container, gone):
             yield chunk
 
 
@@ -163,10 +159,10 @@ def _label(run: PodRun) -> str:
     return f"{run.job}-{index}" if run.job and index else run.name
 
 
-async def _split(pod: str, written: AsyncIterator[bytes]) -> AsyncIterator[Line]:
-    splitter = Splitter()
+async def _split(pod: str, written: AsyncIterator[bytes], how: LogOptions) -> AsyncIterator[Line]:
+    splitter = Splitter(stamped=how.timestamps)
     async for chunk in written:
         for line in splitter.feed(chunk):
-            yield Line(pod, shown(line))
+            yield Line(pod, shown(line, stamped=how.timestamps))
     if rest := splitter.end():
-        yield Line(pod, shown(rest))
+        yield Line(pod, shown(rest, stamped=how.timestamps))

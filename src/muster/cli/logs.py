@@ -9,9 +9,12 @@ from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from muster.app.cluster import Target
     from muster.app.home import Endpoint
     from muster.app.logs import Line, Selection
+    from muster.kube.client import LogOptions
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")]
 Group = Annotated[
@@ -33,6 +36,17 @@ Previous = Annotated[
 ]
 
 
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="10m|TIME",
+        help="Only what was printed in the last 10 minutes, or since a time such as 2026-01-31T08:00:00Z.",
+    ),
+]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")]
+
+
 def command(
     job: JobName,
     pod: OnePod = None,
@@ -41,27 +55,34 @@ def command(
     index: Index = None,
     tail: Tail = None,
     previous: Previous = False,
+    since: Since = None,
+    timestamps: Timestamps = False,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     import asyncio
+    from datetime import UTC, datetime
 
     from muster.app.cluster import Target, attached_if_hosted
     from muster.app.logs import Selection
+    from muster.kube.client import LogOptions
 
     target, selection = Target(kubeconfig, context, namespace), Selection(group, index, pod)
+    how = LogOptions(tail=tail, previous=previous, since=_since(since), timestamps=timestamps)
+    if target.embedded:  # which has this machine's clock
+        how = how.at(datetime.now(UTC))
     if follow and previous:
         raise Failure("--previous has come to its end; omit --follow", BAD_INPUT)
     if follow:
         with attached_if_hosted(target) as endpoint:
             if endpoint is not None or not target.embedded:  # else nothing will come any more
-                asyncio.run(_follow(target, endpoint, job, selection, tail))
+                asyncio.run(_follow(target, endpoint, job, selection, how))
                 return
     if target.embedded:
-        asyncio.run(_recorded(target, job, selection, tail, previous))
+        asyncio.run(_recorded(target, job, selection, how))
     else:
-        asyncio.run(_now(target, job, selection, tail, previous))
+        asyncio.run(_now(target, job, selection, how))
 
 
 async def _follow(
@@ -69,7 +90,7 @@ async def _follow(
     endpoint: "Endpoint | None",
     job: str,
     selection: "Selection",
-    tail: int | None,
+    how: "LogOptions",
 ) -> None:
     from muster.app import jobs
     from muster.app.cluster import acting, alive, archive
@@ -87,7 +108,7 @@ async def _follow(
                 client,
                 [Followed(view.kind, view.namespace, view.name)],
                 only=selection.holds,
-                tail=tail,
+                how=how,
                 archive=archive(target),
                 alive=lambda: alive(endpoint),
                 terminal=screen.terminal,
@@ -99,9 +120,7 @@ async def _follow(
         show.cut(cut, [view.name])
 
 
-async def _recorded(
-    target: "Target", job: str, selection: "Selection", tail: int | None, previous: bool
-) -> None:
+async def _recorded(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
     from muster.app.cluster import archive
     from muster.app.logs import labelled, read_archive
     from muster.app.runs import recorded
@@ -114,14 +133,14 @@ async def _recorded(
     assert logs is not None, "the embedded cluster keeps its logs here"
     width = max((len(name) for name, _ in labelled(meant)), default=0)
     found = False
-    async for line in read_archive(logs, meant, tail, previous=previous):
+    async for line in read_archive(logs, meant, how):
         _print(line, width)
         found = True
-    if previous and not found:
+    if how.previous and not found:
         print(f"nothing of {record.name} was printed before a restart", file=sys.stderr)
 
 
-async def _now(target: "Target", job: str, selection: "Selection", tail: int | None, previous: bool) -> None:
+async def _now(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
     from muster.app import jobs
     from muster.app.cluster import reading
     from muster.app.logs import read
@@ -133,8 +152,28 @@ async def _now(target: "Target", job: str, selection: "Selection", tail: int | N
         if view.pods and not pods:
             raise _no_pod(view.name, [label(pod) for pod in view.pods])
         width = max((len(label(pod)) for pod in pods), default=0)
-        async for line in read(client, pods, tail, previous=previous):
+        async for line in read(client, pods, how):
             _print(line, width)
+
+
+def _since(text: str | None) -> "datetime | timedelta | None":
+    from datetime import UTC, datetime, timedelta
+
+    from muster.api import duration
+
+    if text is None:
+        return None
+    try:
+        if seconds := duration.parse(text):
+            return timedelta(seconds=seconds)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            pass
+        else:
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise Failure(f"--since {text}: write for example 90s, 10m, 2h or 2026-01-31T08:00:00Z", BAD_INPUT)
 
 
 def _no_pod(job: str, labels: list[str]) -> Failure:

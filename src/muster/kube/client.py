@@ -9,8 +9,10 @@ unknown whether a write took effect, and `Unreachable` when nothing was sent.
 """
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -43,6 +45,29 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
 #: A merge patch (RFC 7386) is an object, a JSON patch (RFC 6902) a list of operations.
 Patch = Object | list[Object]
 Propagation = Literal["Foreground", "Background", "Orphan"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What to read of a container's output (`PodLogOptions`)."""
+
+    #: go on until the container ends
+    follow: bool = False
+    #: lines, from the end
+    tail: int | None = None
+    #: of the start before the newest
+    previous: bool = False
+    #: what was printed from a time on, or so long ago by the server's clock
+    since: datetime | timedelta | None = None
+    #: each line begins with its time (RFC 3339) and a blank
+    timestamps: bool = False
+
+    def at(self, now: datetime) -> "LogOptions":
+        """With `since` as a time."""
+        return replace(self, since=now - self.since) if isinstance(self.since, timedelta) else self
+
+
+EVERYTHING: Final = LogOptions()
 
 
 class Client(Protocol):
@@ -109,16 +134,9 @@ class Client(Protocol):
         ...
 
     def log(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        previous: bool = False,
+        self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
-        """The container's output in chunks as it is, until it ends if `follow`."""
+        """The container's output in chunks as it is, until it ends if followed."""
         ...
 
     async def close(self) -> None: ...

@@ -9,9 +9,11 @@ buffer that a line reader would allow.
 """
 
 import asyncio
+import math
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import aiohttp
@@ -20,7 +22,7 @@ import msgspec
 from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import POD
 from muster.kube import errors
-from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
+from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
 from muster.kube.decode import decode, decode_event, decode_list
 
 R = TypeVar("R", bound=Resource)
@@ -153,22 +155,18 @@ class HttpClient:
         await self._request("POST", POD.path(namespace, name, "eviction"), body=eviction)
 
     async def log(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        previous: bool = False,
+        self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
         query = {"container": container} if container else {}
-        if follow:
-            query["follow"] = "true"
-        if tail is not None:
-            query["tailLines"] = str(tail)
-        if previous:
-            query["previous"] = "true"
+        for option in ("follow", "previous", "timestamps"):
+            if getattr(how, option):
+                query[option] = "true"
+        if how.tail is not None:
+            query["tailLines"] = str(how.tail)
+        if isinstance(how.since, timedelta):
+            query["sinceSeconds"] = str(max(1, math.ceil(how.since.total_seconds())))
+        elif how.since is not None:
+            query["sinceTime"] = how.since.isoformat()
         async for chunk in self._chunks(self._logs, POD.path(namespace, name, "log"), query):
             yield chunk
 

@@ -15,7 +15,7 @@ import msgspec
 
 from muster.api.base import Kind, Object, Resource
 from muster.api.fields import UNREADABLE
-from muster.kube.client import EventType, Page, Patch, Propagation, WatchEvent
+from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
 from muster.kube.decode import decode
 from muster.kube.errors import BadRequest, NotFound, ServerError
 from muster.kube.sharing import shared
@@ -35,17 +35,9 @@ class LogSource(Protocol):
     """Where containers' output is read from: the node agent's files."""
 
     def read(
-        self,
-        namespace: str,
-        pod_name: str,
-        pod_uid: str,
-        container: str,
-        *,
-        follow: bool,
-        tail: int | None,
-        previous: bool,
+        self, namespace: str, pod_name: str, pod_uid: str, container: str, how: LogOptions
     ) -> AsyncIterator[bytes]:
-        """Output in chunks as it is; `tail` counts lines from the end; `previous` is the run before."""
+        """Output in chunks as it is. `since` is a time, or None."""
         ...
 
 
@@ -135,27 +127,12 @@ class LocalClient:
         await self._write(lambda: self.registry.evict(namespace, name, eviction))
 
     async def log(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        tail: int | None = None,
-        previous: bool = False,
+        self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
-        target = self.registry.log_target(namespace, name, container)
+        meant = self.registry.log_target(namespace, name, container, how)
         if self._logs is None:
             raise NotFound(f"pod {name}: no node keeps logs here")
-        async for chunk in self._logs.read(
-            namespace,
-            name,
-            target.pod_uid,
-            target.container,
-            follow=follow and not target.ended,
-            tail=tail,
-            previous=previous,
-        ):
+        async for chunk in self._logs.read(namespace, name, meant.pod_uid, meant.container, meant.how):
             yield chunk
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import TOO_DEEP, too_deep
+from muster.kube.client import LogOptions
 from muster.kube.errors import (
     ApiError,
     BadRequest,
@@ -344,17 +345,16 @@ def _is_gone(registry: Registry, target: Target) -> bool:
 
 
 def _log(registry: Registry, logs: LogSource, target: Target, request: Request) -> Stream:
-    meant = registry.log_target(target.namespace, target.name, request.query("container"))
+    how = LogOptions(
+        follow=request.flag("follow"),
+        tail=request.number("tailLines"),
+        previous=request.flag("previous"),
+        since=options.since(request.number("sinceSeconds"), request.query("sinceTime")),
+        timestamps=request.flag("timestamps"),
+    )
+    meant = registry.log_target(target.namespace, target.name, request.query("container"), how)
     return Stream(
-        logs.read(
-            target.namespace,
-            target.name,
-            meant.pod_uid,
-            meant.container,
-            follow=request.flag("follow") and not meant.ended,
-            tail=request.number("tailLines"),
-            previous=request.flag("previous"),
-        ),
+        logs.read(target.namespace, target.name, meant.pod_uid, meant.container, meant.how),
         b"text/plain",
         None,  # a log waits in its file, and whoever reads it may pause
     )

@@ -1,4 +1,4 @@
-"""The options of a request that writes: its query parameters, and `DeleteOptions`.
+"""The options of a request that writes: its query parameters, and `DeleteOptions`. And those of a log.
 
 An API server ignores a query parameter that it does not know. Here it is refused wherever a write would
 otherwise do more than was asked: `DELETE …/pods?labelselector=app=x`, with one letter wrong, would delete all
@@ -8,11 +8,12 @@ Source: kubernetes/apimachinery, pkg/apis/meta/v1/{types.go,validation/validatio
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from muster.api.base import Struct
+from muster.api.base import Struct, Time
 from muster.api.rules.container import LONGEST
 from muster.kube.client import Propagation
 from muster.kube.errors import BadRequest
@@ -34,6 +35,8 @@ _KNOWN: Final = {  # by method and whether the path names an object
 _VALIDATIONS: Final = ("", "Ignore", "Warn")
 _BOOLEANS: Final = {"": None, "true": True, "1": True, "false": False, "0": False}
 
+#: Seconds ago, before any log.
+_LONG_AGO: Final = 10**9
 Query = Mapping[str, Sequence[str]]
 
 
@@ -84,6 +87,24 @@ def check(method: str, named: bool, query: Query) -> None:
             raise BadRequest(f"the query parameter {name!r} is given {len(values)} times; write it once")
     if (given := query.get("fieldValidation", [""])[0]) not in _VALIDATIONS:
         raise BadRequest(f"fieldValidation={given} is not supported; choose Ignore or Warn")
+
+
+def since(seconds: int | None, time: str) -> timedelta | datetime | None:
+    """From when on a log is read: so long ago, or that time. `BadRequest` for both."""
+    found: datetime
+    if seconds is not None and time:
+        raise BadRequest("sinceSeconds and sinceTime exclude each other; write one of them")
+    if seconds is not None:
+        if seconds == 0:
+            raise BadRequest("sinceSeconds: Invalid value: 0: must be greater than 0")
+        return timedelta(seconds=min(seconds, _LONG_AGO))
+    if not time:
+        return None
+    try:
+        found = msgspec.convert(time, Time)
+    except msgspec.ValidationError:
+        raise BadRequest(f"sinceTime={time} is not a time such as 2026-01-31T08:00:00Z") from None
+    return found
 
 
 def is_dry(values: Sequence[str]) -> bool:

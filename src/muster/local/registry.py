@@ -14,13 +14,14 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.kube.client import Patch
+from muster.kube.client import LogOptions, Patch
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, Expired, ServerError
 from muster.local import admission, binding, defaults, eviction, metadata, patches, priority, watching
@@ -62,8 +63,8 @@ class LogTarget(NamedTuple):
 
     pod_uid: str
     container: str
-    #: the pod has ended: nothing more will be written, and there is nothing to follow
-    ended: bool
+    #: as asked, with `since` as a time; a pod that has ended is not followed, since nothing more is written
+    how: LogOptions
 
 
 class _Undone(Exception):
@@ -284,7 +285,7 @@ class Registry:
                 log.warning("%d writes are made one by one: %s", len(writes), error)
         return [_outcome(write) for write in writes]
 
-    def log_target(self, namespace: str, name: str, container: str) -> LogTarget:
+    def log_target(self, namespace: str, name: str, container: str, how: LogOptions) -> LogTarget:
         """What a request to read a log means."""
         pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
         spec = pod["spec"]
@@ -300,7 +301,8 @@ class Registry:
         if container not in names:
             raise BadRequest(f"container {container} is not valid for pod {name}")
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        return LogTarget(pod["metadata"]["uid"], container, ended)
+        how = replace(how.at(self._clock.now()), follow=how.follow and not ended)
+        return LogTarget(pod["metadata"]["uid"], container, how)
 
     # Steps of the above
 

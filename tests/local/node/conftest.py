@@ -14,6 +14,7 @@ import pytest
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
+from muster.kube.client import LogOptions
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
 from muster.local.client import LocalClient
@@ -108,7 +109,10 @@ class Cluster:
                 await asyncio.sleep(0.02)
 
     async def output(self, name: str, container: str = "main", **how: Any) -> str:
-        chunks = [chunk async for chunk in self.client.log("default", name, container=container, **how)]
+        chunks = [
+            chunk
+            async for chunk in self.client.log("default", name, container=container, how=LogOptions(**how))
+        ]
         return b"".join(chunks).decode()
 
 

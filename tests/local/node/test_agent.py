@@ -15,6 +15,7 @@ import pytest
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod, Quantities, Terminated
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
+from muster.kube.client import LogOptions
 from muster.local.node import logs as logs_module
 from muster.local.node.isolation import Isolation
 from muster.names import PREEMPTED
@@ -69,7 +70,10 @@ async def test_files_that_a_pod_writes_belong_to_the_caller(cluster: Cluster) ->
 @pytest.mark.parametrize(
     ("container", "message"),
     [
-        ({"command": ["no-such-program"]}, "command 'no-such-program' not found in PATH"),
+        (
+            {"command": ["no-such-program"], "env": [{"name": "PATH", "value": "/usr/bin:/bin"}]},
+            "command 'no-such-program' not found in PATH (2 directories)",
+        ),
         ({"command": ["/no/such/file"]}, "command '/no/such/file': no such file"),
         ({"command": ["/etc/passwd"]}, "command '/etc/passwd': not executable"),
         ({"command": ["true"], "workingDir": "/no/such"}, "working directory '/no/such' does not exist"),
@@ -684,7 +688,9 @@ async def _says(cluster: Cluster, name: str, line: str) -> None:
     pod = await cluster.get(name)
     async with asyncio.timeout(PATIENCE):
         text = ""
-        async for chunk in cluster.logs.read("default", name, pod.metadata.uid, "main", follow=True):
+        async for chunk in cluster.logs.read(
+            "default", name, pod.metadata.uid, "main", LogOptions(follow=True)
+        ):
             text += chunk.decode()
             if line in text.splitlines():
                 return

@@ -4,9 +4,11 @@ import asyncio
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from muster.kube.client import LogOptions
 from muster.local.node import logs as module
 from muster.local.node.isolation import Files
 from muster.local.node.logs import Logs, LogWriter
@@ -25,9 +27,9 @@ def begin(logs: Logs, tmp_path: Path, restart: int = 0) -> tuple[LogWriter, int]
     return writer, os.open(files.output, os.O_WRONLY)
 
 
-async def read(logs: Logs, *, follow: bool = False, tail: int | None = None, previous: bool = False) -> bytes:
-    how = logs.read("ns", "pod", "uid", "main", follow=follow, tail=tail, previous=previous)
-    return b"".join([chunk async for chunk in how])
+async def read(logs: Logs, **how: Any) -> bytes:  # Any: options of many types
+    written = logs.read("ns", "pod", "uid", "main", LogOptions(**how))
+    return b"".join([chunk async for chunk in written])
 
 
 async def test_a_follower_sees_everything_through_rotations_and_restarts(
@@ -68,7 +70,7 @@ async def test_a_follower_that_is_too_slow_is_told_and_sees_the_end(
 
     os.write(end, b"first\n")
     await asyncio.sleep(0.01)
-    follower = logs.read("ns", "pod", "uid", "main", follow=True)
+    follower = logs.read("ns", "pod", "uid", "main", LogOptions(follow=True))
     seen = await anext(follower)
     if ends == "while it waits":
         os.write(end, b"second\n")

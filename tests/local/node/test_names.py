@@ -12,6 +12,7 @@ from muster.api.base import Object, is_true
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
 from muster.api.kinds import JOBSET, POD, SERVICE
+from muster.kube.client import LogOptions
 from tests.local.node.conftest import PATIENCE, Cluster
 
 PYTHON = sys.executable
@@ -163,7 +164,9 @@ async def test_a_running_pod_sees_names_come_and_go(cluster: Cluster, how: str) 
         await cluster.ended("js-late-0-0")
         pod = await cluster.get("watcher")
         async with asyncio.timeout(PATIENCE):
-            async for chunk in cluster.logs.read("default", "watcher", pod.metadata.uid, "main", follow=True):
+            async for chunk in cluster.logs.read(
+                "default", "watcher", pod.metadata.uid, "main", LogOptions(follow=True)
+            ):
                 if b"seen" in chunk:
                     break
         if how == "deleted":

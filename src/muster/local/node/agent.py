@@ -80,7 +80,7 @@ class NodeAgent:
         for directory in (base, base / "pods", base / "stage", base / "hosts"):
             directory.mkdir(parents=True, exist_ok=True)
         base.chmod(0o700)  # secrets of pods are below
-        self.logs = logs or Logs(root / "logs")
+        self.logs = logs or Logs(root / "logs", clock)
         self.isolation = isolation or isolations.detect()
         self._names = Names(base / "hosts", self._clock.monotonic)
         real = [index for node in nodes for index in node.gpus]

@@ -8,7 +8,8 @@ FIFO open for reading too, so while muster is down a program that writes more th
 goes on when muster is back. What a program that ends meanwhile has left in the pipe, its wrapper keeps.
 
 Files: `<root>/logs/<namespace>_<pod>_<uid>/<container>/<restart>.log`, the newest; when it is full it becomes
-`.log.1`, `.log.1` becomes `.log.2`, and so on up to `KEEP`. They outlive the pod, until `prune`.
+`.log.1`, `.log.1` becomes `.log.2`, and so on up to `KEEP`; beside each an index of times (`logtimes`). They
+outlive the pod, until `prune`.
 """
 
 import asyncio
@@ -17,8 +18,13 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
+
+from muster.kube.client import EVERYTHING, LogOptions
+from muster.kube.clock import Clock, SystemClock
+from muster.local.node.logtimes import Recorder, Times, beside
 
 if TYPE_CHECKING:
     from muster.local.node.isolation import Files
@@ -43,13 +49,14 @@ _ENDED: Final = "ended"  # a file in a pod's directory
 class LogWriter:
     """Empties one FIFO into one log as long as `close` is not called."""
 
-    def __init__(self, files: "Files", target: Path, on_write: Callable[[], None]) -> None:
+    def __init__(self, files: "Files", target: Path, clock: Clock, on_write: Callable[[], None]) -> None:
         """Creates the FIFO if need be, and opens it. Raises OSError."""
         if not files.output.exists():
             os.mkfifo(files.output, 0o600)
-        self._rest, self._target, self._on_write = files.rest, target, on_write
+        self._rest, self._target, self._clock, self._on_write = files.rest, target, clock, on_write
         self._fifo = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._file = -1
+        self._times: Recorder | None = None
         self._size = 0
         self._lost = 0
         self._granted = 0  # bytes that may be written before the next look at the disk
@@ -97,10 +104,12 @@ class LogWriter:
     def _append(self, chunk: bytes) -> int:
         """How many bytes of it could be written."""
         try:
-            if self._file >= 0 and self._size >= FILE_BYTES:
+            if self._times is not None and max(self._size, self._times.size) >= FILE_BYTES:
                 self._rotate()
-            if self._file < 0:
+            if self._times is None:
                 self._target.parent.mkdir(parents=True, exist_ok=True)
+                self._times = Recorder(self._target)
+            if self._file < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._target, flags, 0o600)
                 self._size = os.fstat(self._file).st_size
@@ -108,6 +117,7 @@ class LogWriter:
                 self._granted = room(self._file)
                 if self._granted <= 0:
                     return 0
+            self._times.note(self._size, self._clock.now().timestamp())
             written = os.write(self._file, chunk)
             self._granted -= written
         except OSError:  # whatever keeps a log from being written must not end the pod
@@ -118,14 +128,21 @@ class LogWriter:
     def _rotate(self) -> None:
         self._close_file()
         for number in range(KEEP - 1, -1, -1):
-            old = _numbered(self._target, number)
+            old, new = _numbered(self._target, number), _numbered(self._target, number + 1)
             if old.exists():
-                old.replace(_numbered(self._target, number + 1))
+                if beside(old).exists():  # first: a crash in between leaves a log without times
+                    beside(old).replace(beside(new))
+                else:
+                    beside(new).unlink(missing_ok=True)
+                old.replace(new)
 
     def _close_file(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+        if self._times is not None:
+            self._times.close()
+            self._times = None
 
 
 def room(where: int | Path) -> int:
@@ -142,8 +159,9 @@ def _numbered(path: Path, number: int) -> Path:
 class Logs:
     """All logs under one directory: writers for containers that run, readers for anybody."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
+        self._clock = clock or SystemClock()
         self._changed: dict[Path, asyncio.Event] = {}  # by directory of a container that runs or is followed
         self._gone: set[Path] = set()  # pods that ended while they were followed
 
@@ -151,7 +169,7 @@ class Logs:
         self, namespace: str, pod: str, uid: str, container: str, restart: int, files: "Files"
     ) -> LogWriter:
         directory = self._of(namespace, pod, uid) / container
-        return LogWriter(files, directory / f"{restart}.log", lambda: self._wake(directory))
+        return LogWriter(files, directory / f"{restart}.log", self._clock, lambda: self._wake(directory))
 
     def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
         """No container of it will start any more: followers end."""
@@ -168,12 +186,9 @@ class Logs:
         pod_name: str,
         pod_uid: str,
         container: str,
-        *,
-        follow: bool = False,
-        tail: int | None = None,
-        previous: bool = False,
+        how: LogOptions = EVERYTHING,
     ) -> AsyncIterator[bytes]:
-        """Output of the container's newest start (or the one before it), from the last `tail` lines on.
+        """Output of the container's newest start (or the one before it). `how.since` is a time, or None.
 
         A follower goes on through restarts until the pod has ended, and may come before it begins. One that
         reads more slowly than the container writes holds nothing up: what was removed meanwhile it misses,
@@ -181,12 +196,12 @@ class Logs:
         """
         directory = self._of(namespace, pod_name, pod_uid) / container
         restarts = _restarts(directory)
-        if previous:
+        if how.previous:
             restarts = restarts[:-1]
             if not restarts:
                 return  # it has started only once
         restart = restarts[-1] if restarts else 0
-        position = _Position(directory / f"{restart}.log", tail)
+        position = _Position(directory / f"{restart}.log", how)
         try:
             while True:
                 ended = self._has_ended(directory.parent)  # before the last look, not after it
@@ -194,13 +209,13 @@ class Logs:
                 for chunk in position.chunks():
                     yield chunk
                     await asyncio.sleep(0)  # a large log must not keep the loop from others
-                if not follow or previous:
+                if not how.follow or how.previous:
                     return
                 newest = _restarts(directory)
                 if newest and newest[-1] > restart:
                     restart = next(number for number in newest if number > restart)
                     position.close()
-                    position = _Position(directory / f"{restart}.log", None)
+                    position = _Position(directory / f"{restart}.log", LogOptions(timestamps=how.timestamps))
                 elif ended:
                     return
                 elif not self._has_ended(directory.parent):
@@ -265,68 +280,129 @@ def _restarts(directory: Path) -> list[int]:
     return sorted(int(path.name.removesuffix(".log")) for path in directory.glob("*.log"))
 
 
+class _Part:
+    """One file of a log. It stays readable when it is rotated or removed."""
+
+    def __init__(self, path: Path, times: bool) -> None:
+        self.file = path.open("rb")
+        self.times = Times(self.file, path) if times else None
+
+    def close(self) -> None:
+        self.file.close()
+        if self.times is not None:
+            self.times.close()
+
+
 class _Position:
     """How far a reader is in a log that may be rotated while it reads.
 
     It holds the file open that it is in, so that a file which is removed meanwhile is read to its end.
     """
 
-    def __init__(self, path: Path, tail: int | None) -> None:
+    def __init__(self, path: Path, how: LogOptions) -> None:
+        assert not isinstance(how.since, timedelta), "a clock has made a time of it"
         self._path = path
-        self._file: BinaryIO | None = None
-        self._next: BinaryIO | None = None
-        self._tail = tail
+        self._part: _Part | None = None
+        self._next: _Part | None = None
+        self._tail, self._since, self._timestamps = how.tail, how.since, how.timestamps
+        self._within_line = False  # what was read last does not end a line
+        self._skips = False  # the rest of a line that began earlier
 
     def close(self) -> None:
-        for file in (self._file, self._next):
-            if file is not None:
-                file.close()
+        for part in (self._part, self._next):
+            if part is not None:
+                part.close()
 
     def chunks(self) -> Iterator[bytes]:
         """What has come since the last call."""
-        if self._file is None and not self._begin():
+        if self._part is None and not self._begin():
             return
-        assert self._file is not None, "it has begun"
+        assert self._part is not None, "it has begun"
         while True:
-            yield from _rest(self._file)
+            yield from self._rest(self._part)
             late = self._next is None and self._look_for_next()
             if self._next is None:
                 return
-            yield from _rest(self._file)  # what came before it was full
+            yield from self._rest(self._part)  # what came before it was full
             if late:
                 yield LATE
-            self._file.close()
-            self._file, self._next = self._next, None
+                self._within_line = self._skips = False
+            self._part.close()
+            self._part, self._next = self._next, None
 
     def _begin(self) -> bool:
         files = self._files()
         if not files:
             return False
         index, offset = (0, 0) if self._tail is None else _tail(files, self._tail)
-        self._file = files[index].open("rb")
-        self._file.seek(offset)
+        if self._since is not None and (later := _since(files, self._since)) > (index, offset):
+            index, offset = later
+            self._skips = not _begins_line(files, index, offset)
+        self._part = self._open(files[index])
+        self._part.file.seek(offset)
         return True
+
+    def _rest(self, part: _Part) -> Iterator[bytes]:
+        while chunk := part.file.read(CHUNK):
+            offset = part.file.tell() - len(chunk)
+            if self._skips:
+                _, end, kept = chunk.partition(b"\n")
+                self._skips = not end
+                chunk, offset = kept, offset + len(chunk) - len(kept)
+            if part.times is not None:
+                chunk = b"".join(self._stamped(*piece) for piece in part.times.pieces(chunk, offset))
+            if chunk:
+                yield chunk
+
+    def _stamped(self, piece: bytes, time: bytes) -> bytes:
+        begin = b"" if self._within_line else time + b" "
+        self._within_line = not piece.endswith(b"\n")
+        return begin + piece[:-1].replace(b"\n", b"\n" + time + b" ") + piece[-1:]
 
     def _look_for_next(self) -> bool:
         """Opens the file after ours, if ours is not the newest. True if there may be others between."""
-        assert self._file is not None, "it has begun"
+        assert self._part is not None, "it has begun"
         files = self._files()
         inodes = [path.stat().st_ino for path in files]
-        own = os.fstat(self._file.fileno()).st_ino
+        own = os.fstat(self._part.file.fileno()).st_ino
         late = own not in inodes
         following = files if late else files[inodes.index(own) + 1 :]
         if following:
-            self._next = following[0].open("rb")
+            self._next = self._open(following[0])
         return late
+
+    def _open(self, path: Path) -> _Part:
+        return _Part(path, self._timestamps)
 
     def _files(self) -> list[Path]:
         """Oldest first."""
         return [path for number in range(KEEP, -1, -1) if (path := _numbered(self._path, number)).exists()]
 
 
-def _rest(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk
+def _since(files: list[Path], begin: datetime) -> tuple[int, int]:
+    """Where what was written since that time begins: which file, and the offset in it. At worst the end."""
+    end = (0, 0)
+    for index, path in enumerate(files):
+        part = _Part(path, times=True)
+        try:
+            assert part.times is not None, "as asked"
+            if (offset := part.times.since(begin.timestamp())) is not None:
+                return index, offset
+            end = index, os.fstat(part.file.fileno()).st_size
+        finally:
+            part.close()
+    return end
+
+
+def _begins_line(files: list[Path], index: int, offset: int) -> bool:
+    if not offset:
+        if not index:
+            return True
+        index -= 1
+        offset = files[index].stat().st_size
+    with files[index].open("rb") as file:
+        file.seek(max(0, offset - 1))
+        return file.read(1) in (b"\n", b"")
 
 
 def _tail(files: list[Path], lines: int) -> tuple[int, int]:

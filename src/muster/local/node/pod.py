@@ -485,7 +485,9 @@ def _cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds:
     if mounted(program) or shutil.which(program, path=env.get("PATH")) is not None:
         return ""
     if "/" not in argv[0]:
-        return f"command {argv[0]!r} not found in PATH {env.get('PATH', '')}"
+        count = len(env.get("PATH", "").split(os.pathsep))
+        directories = "1 directory" if count == 1 else f"{count} directories"
+        return f"command {argv[0]!r} not found in PATH ({directories})"
     return f"command {argv[0]!r}: {'not executable' if os.path.exists(program) else 'no such file'}"
 
 
