@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster.api import kinds
-from muster.app.nodes import fetch, summary
+from muster.app.nodes import fetch, quantities, summary
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -49,7 +49,8 @@ async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
     assert [view.state for view in (away, closed, gpu)] == ["not ready", "cordoned", "ready"]
     assert (gpu.capacity["cpu"], gpu.capacity["memory"], gpu.product) == (2000, 2**30, "A100")
     assert gpu.used == {"cpu": 1000, "memory": 2**27, "pods": 2}, "what has ended takes nothing"
-    assert summary(gpu)["used"]["cpu"] == 1000
+    assert summary(gpu)["capacity"] == {"cpu": "2", "memory": "1Gi", "pods": "10"}
+    assert summary(gpu)["used"] == {"cpu": "1", "memory": "128Mi", "pods": "2"}
     assert away.used == {}
 
 
@@ -61,3 +62,5 @@ async def test_shares_of_gpus_are_told_in_thousandths(client: LocalClient) -> No
     await client.bind("default", "share", {"target": {"name": "gpu"}})
     (view,) = await fetch(client)
     assert view.used == {"muster.dev/gpu-share": 250, "pods": 1}
+    assert summary(view)["used"] == {"nvidia.com/gpu": "0.25", "pods": "1"}
+    assert quantities({"nvidia.com/gpu": 2, "muster.dev/gpu-share": 1250}) == {"nvidia.com/gpu": "3.25"}

@@ -1,10 +1,12 @@
 """Rows of a timeline: who waited and who ran when."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from muster.app.timeline import Now, Phase, Row, Span, runs_of, timeline
+from muster.app.timeline import Now, Phase, Row, Span, runs_of, summary, timeline
 from tests.app.objects import T0, at, labels, pod, ran
 
 W, R = Phase.WAITING, Phase.RUNNING
@@ -15,6 +17,13 @@ def test_waiting_counts_from_the_jobs_creation() -> None:
     (row,) = drawn.rows
     assert (row.label, row.spans, row.note) == ("worker 0", [Span(W, 0.0, 2.0), Span(R, 2.0, 10.0)], "")
     assert (drawn.begin, drawn.end, drawn.waited) == (0.0, 10.0, 2.0)
+
+
+def test_a_run_as_json_has_times_that_say_so() -> None:
+    told = json.loads(msgspec.json.encode(summary(ran(created=1.0, ended=10.5))))
+    assert told["created"] == "1970-01-01T00:00:01Z"
+    assert told["ended"] == "1970-01-01T00:00:10.500000Z"
+    assert summary(ran(started=None, ended=None))["ended"] is None
 
 
 def test_what_goes_on_lasts_until_now() -> None:

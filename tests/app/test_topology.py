@@ -6,7 +6,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.topology import fetch
+from muster.app.topology import fetch, summary
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -55,6 +55,17 @@ async def test_domains_with_what_is_free(client: LocalClient) -> None:
     ]
     assert found.domains[3].capacity["nvidia.com/gpu"] == 8
     assert found.layers == ("Spine", "Block")
+    told = summary(found)
+    assert told["domains"][3] | {"nodes": ()} == {
+        "layer": "Block",
+        "path": ("s1", "b1"),
+        "labelled": True,
+        "nodes": (),
+        "ready": 1,
+        "capacity": {"cpu": "4", "nvidia.com/gpu": "8"},
+        "free": {"cpu": "2", "nvidia.com/gpu": "1"},
+    }
+    assert (told["defined"], told["error"]) == (True, None)
 
 
 async def test_without_a_topology_and_with_one_that_is_none(client: LocalClient) -> None:

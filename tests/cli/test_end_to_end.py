@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import socket
+from datetime import datetime
 
 import pytest
 
@@ -215,8 +216,9 @@ def test_one_host_its_nodes_and_what_does_not_fit_them(muster: Muster) -> None:
     runs = [muster.start("run", whole) for _ in range(2)]
     assert [run.communicate(timeout=PATIENCE) and run.returncode for run in runs] == [0, 0]
     spans = [muster.json("timeline", name)[0] for name in names(muster.json("list"))]
-    first, then = sorted(spans, key=lambda span: span["started"])
-    assert first["ended"] <= then["started"]
+    times = [[datetime.fromisoformat(span[key]) for key in ("started", "ended")] for span in spans]
+    (_, ended), (started, _) = sorted(times)
+    assert ended <= started
     assert muster.json("nodes")[0]["name"] == "tiny-0"
     muster.run("down")
     gone(muster)
@@ -290,7 +292,7 @@ def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster:
     (entry,) = gang["preemptions"]
     assert entry["by"].startswith("default/high")
     assert entry["kind"] == "preemption"
-    assert entry["workLost"] > 0
+    assert entry["lostResourceSeconds"] > 0
     assert "ended for default/high" in muster.run("why", "low").out
     assert "ended for default/high" in muster.run("timeline", "low").out
     muster.run("down")

@@ -76,11 +76,14 @@ class Known(Mirror):
 
 
 SAYS_SO: Any = [entry(VICTIM, G)]
+#: as an earlier muster wrote it
+SAID_SO: Any = [{("workLost" if key == "lostResourceSeconds" else key): v for key, v in SAYS_SO[0].items()}]
 OWN = Leaving(GangId("mine/w"), None, (PodRef("mine", "w-0", PodId("u9")),))
 
 CASES = {
     "of the plan's own namespace": (OWN, G, [], True),
     "of another namespace, and its Gang says so": (VICTIM, G, SAYS_SO, True),
+    "of another namespace, and its Gang said so to an earlier muster": (VICTIM, G, SAID_SO, True),
     "its Gang says nothing": (VICTIM, G, [], False),
     "its Gang names another gang": (VICTIM, GangId("mine/h"), SAYS_SO, False),
     "its Gang tells of another time": (replace(VICTIM, at=VICTIM.at + 1), G, SAYS_SO, False),

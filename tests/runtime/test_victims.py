@@ -87,7 +87,7 @@ def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:
     noted, _ = end_victims([victim], G)
     assert isinstance(noted, PatchGangStatus)
     (told,) = noted.body["status"]["preemptions"]
-    assert (told["by"], told["workLost"], told["kind"]) == ("ns/g", 12.5, "reclaim")
+    assert (told["by"], told["lostResourceSeconds"], told["kind"]) == ("ns/g", 12.5, "reclaim")
     again = end_victims([replace(victim, record=record(told))], G)
     assert [type(write) for write in again] == [Suspend]
 

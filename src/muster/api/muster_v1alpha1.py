@@ -54,6 +54,12 @@ class GangStatus(Struct, frozen=True):
     preemptions: list[Object] = []
     conditions: list[Condition] = []
 
+    def __post_init__(self) -> None:
+        """Reads preemptions as an earlier muster wrote them, without the unit."""
+        for entry in self.preemptions:
+            if "workLost" in entry:
+                entry["lostResourceSeconds"] = entry.pop("workLost")
+
 
 class Gang(Resource, frozen=True):
     spec: GangSpec = GangSpec()

@@ -1,15 +1,17 @@
 """Nodes as people see them: what they have, and what bound pods have asked of it."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.api import kinds
 from muster.api.base import Object, is_true
 from muster.api.core_v1 import Node
+from muster.api.quantity import show, thousandths
 from muster.core.gang import NodeName
 from muster.kube.client import Client
 from muster.kube.listing import everything
-from muster.names import GPU_PRODUCT
+from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
 from muster.translate.requests import as_it_runs
@@ -53,11 +55,21 @@ def _view(node: Node, used: dict[str, int]) -> NodeView:
 
 
 def summary(node: NodeView) -> Object:
-    """A view as JSON, amounts in milli-CPU, bytes, pieces, and thousandths for shares of GPUs."""
+    """A view as JSON."""
     return {
         "name": node.name,
         "state": node.state,
-        "capacity": node.capacity,
-        "used": node.used,
+        "capacity": quantities(node.capacity),
+        "used": quantities(node.used),
         "product": node.product,
     }
+
+
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Amounts as Kubernetes quantities. Shares of GPUs count as the parts of a GPU that they are."""
+    found = {
+        resource: show(resource, amount) for resource, amount in amounts.items() if resource != GPU_SHARE
+    }
+    if shares := amounts.get(GPU_SHARE, 0):
+        found[GPU] = thousandths(1000 * amounts.get(GPU, 0) + shares)
+    return found

@@ -8,10 +8,12 @@ from the job's creation until its first pod runs, between two pods, and at prese
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 
-from muster.api.base import condition, is_true
+import msgspec
+
+from muster.api.base import Object, condition, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import (
@@ -177,6 +179,15 @@ def _note(lane: Sequence[PodRun]) -> str:
         return f"{why}{where}"
     times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
     return f"restarted {times}: {why}{where}"
+
+
+def summary(run: PodRun) -> Object:
+    """A run as JSON: its times are in RFC 3339."""
+    told: Object = msgspec.structs.asdict(run)
+    for key in ("created", "bound", "started", "ended"):
+        if told[key] is not None:
+            told[key] = datetime.fromtimestamp(told[key], UTC)
+    return told
 
 
 def runs_of(pods: Iterable[Pod]) -> list[PodRun]:

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from muster.api import kinds
+from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.app import nodes
-from muster.app.nodes import NodeView
+from muster.app.nodes import NodeView, quantities
 from muster.core.events import NodeChanged
 from muster.core.gang import NodeName
 from muster.core.nodes import Nodes
@@ -19,7 +20,7 @@ from muster.translate.layers import Layers, layers
 
 @dataclass(frozen=True, slots=True)
 class DomainView:
-    """Amounts are milli-CPU, bytes and pieces. As JSON it is as it stands here."""
+    """Amounts are milli-CPU, bytes and pieces."""
 
     layer: str
     #: names from the widest layer down; "" where a node has no label
@@ -49,6 +50,15 @@ async def fetch(client: Client) -> TopologyView:
     found = await every(client, kinds.CLUSTER_NETWORK_TOPOLOGY)
     default = next((one for one in found if one.metadata.name == DEFAULT), None)
     return view(default is not None, layers(default), await nodes.fetch(client))
+
+
+def summary(view: TopologyView) -> Object:
+    """A view as JSON."""
+    domains = [
+        {**asdict(domain), "capacity": quantities(domain.capacity), "free": quantities(domain.free)}
+        for domain in view.domains
+    ]
+    return {**asdict(replace(view, domains=())), "domains": domains}
 
 
 def view(defined: bool, read: Layers, found: list[NodeView]) -> TopologyView:

@@ -12,7 +12,7 @@ def command(
     from muster.app import nodes
     from muster.app.cluster import Target, reading
     from muster.cli import show
-    from muster.names import GPU, GPU_SHARE
+    from muster.names import GPU
 
     target = Target(kubeconfig, context)
 
@@ -21,11 +21,9 @@ def command(
             return await nodes.fetch(client)
 
     def used(node: nodes.NodeView, name: str) -> str:
-        """Shares of GPUs count as the parts that they are."""
-        amount = node.used.get(name, 0)
-        if name == GPU and (shares := node.used.get(GPU_SHARE, 0)):
-            return f"{amount + shares / 1000:g}"
-        return quantity(name, amount)
+        if name == GPU:
+            return nodes.quantities(node.used).get(GPU, "0")
+        return quantity(name, node.used.get(name, 0))
 
     found = asyncio.run(fetch())
     if output is not Output.TABLE:

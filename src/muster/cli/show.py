@@ -213,7 +213,7 @@ def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str
     """Who ended a gang and when, from `status.preemptions` of its record: a line each."""
     return [
         f"{_ended(entry)} for {entry['by']} {age(datetime.fromisoformat(entry['at']), now)} ago "
-        f"({entry['kind']}), {entry['workLost']:,.0f} resource-seconds of work lost"
+        f"({entry['kind']}), {entry['lostResourceSeconds']:,.0f} resource-seconds of work lost"
         for entry in told
     ]
 

@@ -14,15 +14,14 @@ def command(
 ) -> None:
     import asyncio
 
-    import msgspec
-
     from muster.app.cluster import Target
     from muster.app.runs import recorded
+    from muster.app.timeline import summary
     from muster.cli import bars, show
 
     record = asyncio.run(recorded(Target(kubeconfig, context, namespace), job))
     if output is not Output.TABLE:
-        show.machine(msgspec.to_builtins(record.runs), output)
+        show.machine([summary(run) for run in record.runs], output)
         return
     print(record.name)
     for line in bars.lines(record.timeline(time.time())):

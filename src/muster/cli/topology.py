@@ -24,7 +24,7 @@ def command(
 
     found = asyncio.run(fetch())
     if output is not Output.TABLE:
-        show.machine(found, output)
+        show.machine(topology.summary(found), output)
         return
     if said := _instead(found):
         print(said)

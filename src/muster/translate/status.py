@@ -115,7 +115,8 @@ def gang_status(
 def preemption(by: GangId, at: float, work_lost: float, pods: int | None, *, reclaimed: bool) -> Object:
     """An entry of a victim's `status.preemptions`. `pods`: so many of its surplus; None: the whole gang."""
     kind = "reclaim" if reclaimed else "preemption"
-    entry: Object = {"by": str(by), "at": _time(at), "workLost": round(work_lost, 3), "kind": kind}
+    lost = round(work_lost, 3)
+    entry: Object = {"by": str(by), "at": _time(at), "lostResourceSeconds": lost, "kind": kind}
     return entry if pods is None else {**entry, "pods": pods}
 
 
