@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster import names
 from muster.api.base import Kind, Resource
-from muster.api.core_v1 import Pod
-from muster.api.kinds import POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.core_v1 import PersistentVolumeClaim, Pod
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
 from muster.api.scheduling import PodGroup
 from muster.core.gang import Code, Gate, Place
 from muster.translate.dialects import group_of
@@ -16,7 +19,8 @@ from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup import read
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked
-from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, template, world
+from muster.translate.world import World
+from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, priority_class, template, world
 
 KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
 NAME = pod_set_name(asked(template(pod_spec())).shape)
@@ -305,3 +309,56 @@ def test_pods_of_another_scheduler_are_not_members() -> None:
     group = read(KEY, world(pod_group(), theirs, ours, schedulers=frozenset({"muster"})))
     assert group is not None
     assert list(group.members) == ["uid-b"]
+
+
+def _claim(volume: str) -> PersistentVolumeClaim:
+    obj = {"metadata": {"name": "c", "namespace": "ns"}, "spec": {"volumeName": volume}}
+    return msgspec.convert(obj, PersistentVolumeClaim)
+
+
+_PODS = st.builds(
+    lambda name, cpus, claim, rank, share, created: grouped(
+        name,
+        created=created,
+        annotations={names.GPU_SHARE: share} if share else None,
+        spec=pod_spec(
+            cpus,
+            priorityClassName=rank,
+            volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}] if claim else [],
+        ),
+    ),
+    st.sampled_from("abc"),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+    st.sampled_from(["", "high"]),
+    st.sampled_from(["", "250", "much"]),
+    st.integers(0, 2),
+)
+_CLASSES = st.builds(lambda value: (PRIORITY_CLASS, priority_class("high", value)), st.integers(1, 3))
+_CLAIMS = st.builds(lambda volume: (PERSISTENT_VOLUME_CLAIM, _claim(volume)), st.sampled_from(["", "v"]))
+_MINIMA = st.builds(lambda least: (POD_GROUP_X, pod_group(minimum=least)), st.integers(1, 3))
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(_PODS.map(lambda one: (POD, one)), _CLASSES, _CLAIMS, _MINIMA), st.booleans()),
+        max_size=12,
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_a_group_of_which_each_pod_is_read_once_is_that_of_a_fresh_look(
+    changes: list[tuple[tuple[Any, Resource], bool]],
+) -> None:
+    """Whatever comes, changes and goes, in any order, and read after each change."""
+    found, there = World(), dict[tuple[Any, str], Resource]()
+    for (kind, obj), comes in changes:
+        name = obj.metadata.name
+        if comes:
+            found.put(kind, obj)
+            there[kind, name] = obj
+        elif there.pop((kind, name), None) is not None:
+            found.drop(kind, obj.metadata.namespace, name)
+        fresh = World()
+        for (other, _), one in there.items():
+            fresh.put(other, one)
+        assert read(KEY, found) == read(KEY, fresh)

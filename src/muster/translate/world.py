@@ -7,8 +7,8 @@ without a PodGroup has one here nevertheless (`described.py`).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from muster.api.admitted import admitted
 from muster.api.base import Kind, Resource, controller_of
@@ -50,6 +50,7 @@ from muster.translate.layers import Layers, layers
 #: (namespace, name); the namespace of a cluster-scoped object is "".
 Name = tuple[str, str]
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 
 #: Kinds of groups and of what they are read from.
 KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many types
@@ -67,6 +68,14 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     POD_GROUP_X,
     POD_GROUP_SIGS,
     POD,
+)
+#: Of these, all that `World.once` may read besides the pod.
+_READ_BY_PODS: Final[tuple[Kind[Any], ...]] = (  # Any: as above
+    NAMESPACE,
+    PRIORITY_CLASS,
+    PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME,
+    STORAGE_CLASS,
 )
 #: Of these, what a cluster may not show, or not know: then they are taken for none.
 OPTIONAL: tuple[Kind[Any], ...] = (LIMIT_RANGE, RUNTIME_CLASS)
@@ -96,6 +105,8 @@ class World:
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
         #: by gang that pods describe, these pods, the oldest first: when they were created, and their names
         self._describing: dict[Name, list[tuple[float, str]]] = {}
+        #: by pod and function, what `once` has read
+        self._read: dict[Name, dict[Callable[..., Any], Any]] = {}  # Any: whatever each returns
 
     def put(self, kind: Kind[R], obj: R) -> R | None:
         """Takes in an object as it is now; returns it as it was, None if it is new."""
@@ -104,6 +115,20 @@ class World:
     def drop(self, kind: Kind[R], namespace: str, name: str) -> R | None:
         """Forgets an object; returns it as it was, None if it was not known."""
         return self._replace(kind, (namespace, name), None)
+
+    def once(self, pod: Pod, read: "Callable[[Pod, World], T]") -> T:
+        """What `read` says of a pod, called again only when the pod or a kind of `_READ_BY_PODS` changes.
+
+        `read` must look at nothing else.
+        """
+        name = pod.metadata.namespace, pod.metadata.name
+        if self._objects[POD].get(name) is not pod:
+            return read(pod, self)
+        found = self._read.setdefault(name, {})
+        if read not in found:
+            found[read] = read(pod, self)
+        known: T = found[read]
+        return known
 
     def quotas_in(self, namespace: str) -> list[ResourceQuota]:
         """By name. Hardly any namespace has more than one or two."""
@@ -190,6 +215,10 @@ class World:
 
     def _replace(self, kind: Kind[R], name: Name, obj: R | None) -> R | None:
         before: R | None = self._objects[kind].pop(name, None)
+        if kind is POD:
+            self._read.pop(name, None)
+        elif kind in _READ_BY_PODS:
+            self._read.clear()
         if before is not None:
             self._unindex(kind, name, before)
         if obj is not None:

@@ -19,10 +19,11 @@ from muster.core.gang import Gang, GangId
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, Member
 from muster.translate.identity import Dialect, GroupKey
+from muster.translate.podgroup.facts import facts
 from muster.translate.podgroup.gates import disagreement, gate_of
 from muster.translate.podgroup.members import Pods
 from muster.translate.podgroup.reading import KINDS, read_one
-from muster.translate.priority import chosen, may_preempt, priority
+from muster.translate.priority import chosen
 from muster.translate.running import SILENT, limit_of_all, marked, pod_limit, run
 from muster.translate.world import World
 
@@ -44,7 +45,8 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     topology = network.wish((group.metadata for group in groups), (pod.metadata for pod in pods), world)
     queue, quarrel = marks.queue([group.metadata for group in groups], (pod.metadata for pod in pods))
     by_place = {member.place: member.pod for member in members.values() if member.place is not None}
-    numbers = [number for pod in pods if isinstance(number := priority(pod.spec, world), int)]
+    said_by = [facts(pod, world) for pod in pods]
+    numbers = [one.priority for one in said_by if one.priority is not None]
     said = chosen((group.metadata for group in groups), world)
     source = next((group for group in groups if _name(group) == here), None)
     gang = Gang(
@@ -59,10 +61,10 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         or quarrel
         or disagreement(groups, kind, world)
         or next(filter(None, (gate_of(key, one, len(readings) > 1, world) for one in readings)), None),
-        preempts=all(may_preempt(pod.spec, world) for pod in pods),
+        preempts=all(one.preempts for one in said_by),
         limit=limit_of_all(pod_limit(member.pod) for member in members.values()),
     )
-    own, runs = SILENT, [run(pod.metadata) for pod in pods]
+    own, runs = SILENT, [one.run for one in said_by]
     if len(groups) == 1:
         own = run(groups[0].metadata)
     else:  # of several the most careful counts, as of pods

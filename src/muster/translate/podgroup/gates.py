@@ -12,10 +12,10 @@ from muster.translate import ganggroup, marks
 from muster.translate.demand import MOST_PLACES
 from muster.translate.described import Described, minimum_of
 from muster.translate.identity import GroupKey
+from muster.translate.podgroup.facts import facts
 from muster.translate.podgroup.members import Pods
 from muster.translate.podgroup.reading import KINDS, Reading
-from muster.translate.pods import asked
-from muster.translate.priority import chosen, priority
+from muster.translate.priority import chosen
 from muster.translate.quotas import forbidden
 from muster.translate.world import World
 
@@ -78,15 +78,9 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
     for pod in pods.ready:
         if pod.spec.node_name:
             continue
-        number = priority(pod.spec, world)
         if group is not None and (message := _quarrel(group, pod.metadata)):
             return Gate(Code.INVALID, message)
-        gate = (
-            marks.refusal(pod.metadata, of_pods=True)
-            or asked(pod, world).refusal
-            or (number if isinstance(number, Gate) else None)
-            or forbidden(pod, world)
-        )
+        gate = facts(pod, world).refusal or forbidden(pod, world)
         if gate is not None:
             return Gate(gate.code, f"pod {pod.metadata.name}: {gate.message}")
     return None

@@ -12,9 +12,9 @@ from muster.core.gang import Labels, Place, PodId, PodSet, Shape
 from muster.translate.demand import MOST_PLACES
 from muster.translate.group import Group, Member
 from muster.translate.places import Block, fill, planned
+from muster.translate.podgroup.facts import facts
 from muster.translate.podgroup.members import Pods
 from muster.translate.podgroup.pod_sets import PODS, common, own_labels, pod_set_name
-from muster.translate.pods import asked
 from muster.translate.quotas import proposed
 from muster.translate.world import World
 
@@ -34,8 +34,8 @@ def places_of(pods: Pods, before: Group | None, lacking: int, world: World, pref
     """`lacking`: how many pods fewer there are than the minimum; `prefix`: what pod sets are called by."""
     by_shape: dict[tuple[Shape, Labels], list[Pod]] = {}
     for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
-        shape = asked(pod, world).shape
-        by_shape.setdefault((shape, own_labels(shape, pod.metadata.labels)), []).append(pod)
+        said = facts(pod, world)
+        by_shape.setdefault((said.shape, said.own_labels), []).append(pod)
     lost = _lost(pods, before)
     earlier = {pod_set.name: pod_set for pod_set in (before.gang.pod_sets if before is not None else ())}
     for pod_set in earlier.values():
