@@ -1,16 +1,22 @@
-"""Preemption within a cycle: who may look for victims, how often, and what ends when they are found.
+"""Preemption within a cycle: which gangs search for victims, how often, and what their eviction charges.
 
-A search costs milliseconds, and thousands of gangs may wait. So one is made only where it can help: for a
-gang whose minimum does not fit, on the nodes or below the hard caps of its queues, that may preempt, while
-somebody of lower priority runs in its queue, or another queue is over its entitlement and this one is not;
-once for equal wants of a queue, the highest priority first (who may end less will not fit either); not again
-until something changes; and for at most `SEARCHES` wants in a cycle, where further ones take turns.
+A search costs milliseconds, and thousands of gangs may wait. So a search is made only where it can help:
 
-No two gangs evict each other in turn. In one queue a victim's priority is below the preemptor's, so whoever
-is evicted can never evict it back, and a chain of evictions only goes down. Across queues a victim's queue
-was over its entitlement, so the victim cannot start within it again as long as entitlements stay; only who
-stays within reclaims; and entitlements follow what queues use and wait for together, which no eviction
-changes. While its victims leave a gang is nobody's victim, so what they were ended for comes about first.
+- for a gang that may preempt and whose minimum does not fit, on the nodes or below the hard caps of its
+  queues,
+- while a gang of lower priority runs in its queue, or another queue is over its entitlement and this one is
+  not,
+- once for equal wants of a queue, the highest priority first (a gang that may evict less will not fit
+  either),
+- not again until something changes,
+- for at most `SEARCHES` wants in a cycle; further ones are searched in later cycles.
+
+No two gangs evict each other in turn. In one queue a victim's priority is below the preemptor's, so the
+victim can never evict it in return, and a chain of evictions only goes down in priority. Across queues the
+victim's queue was over its entitlement. So the victim cannot start within it again as long as entitlements
+stay, and only gangs that stay within theirs reclaim. Entitlements depend on what queues use and wait for
+together, which no eviction changes. A gang whose victims are leaving is never a victim, so the start for
+which they were evicted takes place first.
 """
 
 from collections import Counter, defaultdict
@@ -36,10 +42,10 @@ from muster.core.preemption.victims import Found, Search
 from muster.core.queues.lingering import Leaving
 from muster.core.rota import Rota
 
-#: Wants per cycle for which victims are looked for.
+#: Wants per cycle for which victims are searched.
 SEARCHES: Final = 4
-#: Seconds from the first cycle that sees a pod being deleted in which muster preempts nothing for its room.
-#: A pod that is there longer may be stuck, and nothing waits for its room for ever.
+#: Seconds, from the first cycle that sees a pod being deleted, in which muster does not preempt for the
+#: capacity that the pod is about to free. A pod that exists longer may be stuck.
 COMING: Final = 300.0
 #: Gangs named in a message.
 _NAMED: Final = 3
@@ -54,18 +60,18 @@ class Preemption:
         self._candidates = Candidates(cluster.nodes, cluster.gangs, cluster.pods)
         self._search = Search(cluster.nodes, cluster.ledger, cluster.eligibility, cluster.fit)
         self._rota = Rota(SEARCHES)
-        #: per queue how many gangs with pods have which priority; each of these gangs, and its state's stamp
+        #: per queue, how many gangs with pods have which priority; each of these gangs, and its state's stamp
         self._running: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._counted: dict[GangId, tuple[Gang, int]] = {}
         #: wants of a queue for which there were no victims, and the highest priority that looked for them
         self._hopeless: dict[tuple[Want, str], int] = {}
         #: queues that a want of a queue may take from, in this cycle
         self._from: dict[tuple[Want, str], set[str]] = {}
-        #: wants of a queue that have to wait for their turn
+        #: wants of a queue that are searched in a later cycle
         self._later: set[tuple[Want, str]] = set()
-        #: pods that are being deleted, and until when their room is counted on; None: no cycle has seen them
+        #: pods being deleted, and until when their capacity counts as coming; None: no cycle has seen them
         self._deleted: dict[PodId, float | None] = {}
-        #: somebody who was leaving stays, since the end of the last cycle
+        #: a gang that was leaving stays, since the end of the last cycle
         self._spared = False
         #: of the queues, in the last cycle
         self._rules = (-1, -1)
@@ -74,7 +80,7 @@ class Preemption:
         self._due = inf
 
     def next_cycle(self, now: float, changed: bool) -> None:
-        """`changed`: what was found out in earlier cycles holds no longer."""
+        """Begin a cycle. `changed`: the results of earlier cycles no longer hold."""
         self._now = now
         for pod, until in self._deleted.items():
             if until is None:
@@ -83,7 +89,7 @@ class Preemption:
         self._rota.next_cycle()
         self._from.clear()
         self._later.clear()
-        # Entitlements decide only where something can be taken back.
+        # Entitlements matter only where something can be reclaimed.
         rules = self._queues.plantings, self._queues.rulings * (len(self._running) > 1)
         if changed or now >= self._due or rules != self._rules:
             self._hopeless.clear()
@@ -91,7 +97,7 @@ class Preemption:
             self._rules = rules
 
     def pods_seen(self, pods: Iterable[PodId], *, deleted: bool) -> None:
-        """Pods are on a node, or have gone from it; `deleted`: they will go of themselves."""
+        """Note that pods are on a node, or have left it; `deleted`: they are about to leave it."""
         for pod in pods:
             if deleted:
                 self._deleted.setdefault(pod, None)
@@ -99,18 +105,18 @@ class Preemption:
                 self._deleted.pop(pod, None)
 
     def forget(self) -> None:
-        """Something has changed that decides about victims."""
+        """Forget which wants have no victims, as something has changed that decides about victims."""
         self._hopeless.clear()
 
     def settle(self, *touched: Iterable[GangId]) -> set[GangId]:
-        """Bring up to date who leaves. Returns gangs that are no victims any more."""
+        """Bring departures up to date. Returns gangs that are no longer victims."""
         over = self.departures.settle(*touched)
         if over:
-            self.forget()  # whoever was leaving may be a victim now
+            self.forget()  # a gang that was leaving may be a victim now
         return over
 
     def note(self, state: GangState) -> None:
-        """A gang has changed: whether it runs, and as what. What failed may succeed with it as a victim."""
+        """Note a changed gang: whether it runs, and as what. With it as a victim a search may succeed."""
         gang = state.gang if state.pods and state.gang is not None and state.gang.preemptible else None
         old, stamp = self._counted.get(state.id, (None, -1))
         if gang is old and (gang is None or stamp == state.stamp):
@@ -130,7 +136,7 @@ class Preemption:
                 self.forget()
 
     def end_forsaken(self) -> set[GangId]:
-        """At the end of a cycle. Returns gangs that leave no longer, and may be victims again in the next."""
+        """End departures without purpose, at the end of a cycle. Returns gangs that may be victims again."""
         over = self.departures.end_forsaken()
         if over:
             self.forget()
@@ -138,14 +144,14 @@ class Preemption:
         return over
 
     def found(self, beneficiary: GangId, victim: Victim) -> None:
-        """An open plan says that this leaves for it."""
+        """Take in, from an open plan, that this victim leaves for the beneficiary."""
         state = self._gangs.get(victim.gang)
         pods = victim.pods or (state.pods.keys() if state is not None else ())
         if any(pod in self._pods for pod in pods):
             self.departures.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
 
     def helps(self, state: GangState, want: Want) -> bool:
-        """Whether a search may help it to have this, as far as can be told without one."""
+        """Whether a search may make room for this want, as far as is known without searching."""
         gang = state.gang
         if gang is None or not gang.preempts:
             return False
@@ -162,13 +168,13 @@ class Preemption:
         return lower or bool(self._reclaims(gang.queue, want))
 
     def idle(self, queue: str, priority: int) -> bool:
-        """Whether no gang of this queue, of this priority or less, can end anybody, whatever it wants."""
+        """Whether no gang of this queue, of this priority or less, can evict any gang, whatever it wants."""
         if self.departures or not self._running.keys() <= {queue}:
             return False
         return min(self._running.get(queue, ()), default=priority) >= priority
 
     def conceivable(self, state: GangState, want: Want) -> bool:
-        """Whether there is anybody whom it may end, as queues are now, and whatever was found out."""
+        """Whether there is any gang that it may evict, as queues are now, whatever earlier searches found."""
         gang = state.gang
         if gang is None or not gang.preempts or not state.waits:
             return False
@@ -180,7 +186,7 @@ class Preemption:
         return any(self._queues.may_reclaim(gang.queue, demand, other, least) for other in self._running)
 
     def _reclaims(self, queue: str, want: Want) -> set[str]:
-        """Queues of whose gangs it may take something, as things stand in this cycle."""
+        """The queues from which it may reclaim, as of this cycle."""
         known = self._from.get((want, queue))
         if known is None:
             demand = self._queues.demand(want)[0]
@@ -191,9 +197,9 @@ class Preemption:
         return known
 
     def find(self, state: GangState, claim: Claim) -> Found | None:
-        """Victims for it, and where it would be. The ledger is charged as the gang sees it, and stays so.
+        """Victims for it, and its places then. The ledger is charged as the gang sees it, and stays so.
 
-        None, too, if it fits once those have gone who leave already.
+        Also None if the gang fits once the pods that are already leaving have gone.
         """
         gang = state.gang
         assert gang is not None
@@ -214,7 +220,7 @@ class Preemption:
         return found
 
     def _fits_soon(self, state: GangState, claim: Claim, coming: Set[PodId]) -> bool:
-        """Whether it would fit beside those for whom others leave, if these and `coming` pods had left."""
+        """Whether it would fit once all victims of other gangs, and the `coming` pods, have left."""
         mark = self._ledger.mark()
         for pod in sorted(coming - self.departures.leaving.keys()):
             bound = self._pods[pod]
@@ -227,11 +233,11 @@ class Preemption:
         return not isinstance(placed, Verdict)
 
     def would_find(self, state: GangState, claim: Claim) -> Found | None:
-        """Victims, if it might preempt. Whoever asks this is not among those who take turns."""
+        """The victims if the gang might preempt. This search does not count towards `SEARCHES`."""
         return self._search_for(state, claim)[0]
 
     def _search_for(self, state: GangState, claim: Claim) -> tuple[Found | None, float]:
-        """Victims, and when somebody more may be one."""
+        """Victims, and when the next minimum run time ends."""
         gang = state.gang
         assert gang is not None
         demand, leaving = self._queues.asked(state, claim.want), self.departures.leaving
@@ -251,7 +257,7 @@ class Preemption:
         return found, due
 
     def nobody(self, state: GangState, claim: Claim, running: Iterable[GangState]) -> str | None:
-        """Why there are no victims for it among those that run; None: that has still to be found out."""
+        """Why there are no victims for it among the running gangs; None: not known yet."""
         gang = state.gang
         assert gang is not None
         if self.departures or (gang.preempts and self.helps(state, claim.want)):
@@ -289,7 +295,7 @@ class Preemption:
         self._ledger.rollback(mark)
         if fits:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
-        if claim.want.sociable:  # it may need that some of them stay
+        if claim.want.sociable:  # it may need some of them to stay
             return (
                 f"no way was found to make it fit by ending some of the {_gangs(len(able))} that it may end"
             )
@@ -307,7 +313,7 @@ class Preemption:
                     yield promise.node, promise.requests, promise.device, promise.presence
 
     def evict(self, state: GangState, found: Found) -> Evict:
-        """End the victims. They are off the ledger as yet; their departure is charged by `lower`."""
+        """Evict the victims. So far they are off the ledger; `lower` charges their departure."""
         for victim in found.victims:
             ending = self._gangs[victim.gang]
             promised = []
@@ -323,7 +329,7 @@ class Preemption:
         return Evict(tuple(map(self._of_queue(state), found.victims)), state.id, lost)
 
     def _of_queue(self, state: GangState) -> Callable[[Victim], Victim]:
-        """Notes which victims are taken from another queue."""
+        """Marks the victims that are reclaimed from another queue."""
         queue = state.gang.queue if state.gang is not None else ""
 
         def note(victim: Victim) -> Victim:
@@ -333,7 +339,7 @@ class Preemption:
         return note
 
     def linger(self) -> None:
-        """Tell the queues what is there still of those who leave."""
+        """Report to the queues what leaving pods still use."""
         self._queues.linger(tuple(self._leaving()) if self.departures else ())
 
     def _leaving(self) -> Iterator[Leaving]:
@@ -363,7 +369,7 @@ class Preemption:
 
     @property
     def behind(self) -> bool:
-        """Some wants have not had their turn, or there are victims again."""
+        """Whether some wants have not been searched yet, or there are possible victims again."""
         return self._rota.behind or self._spared
 
     @property
@@ -372,7 +378,7 @@ class Preemption:
         return self._due
 
     def _ranks_above(self, preemptor: Gang, want: Want) -> Callable[[Gang], bool]:
-        """Over whom: those of lower priority in its queue, and those from whom its queue may take back."""
+        """Whether a gang has lower priority in its queue, or its queue may reclaim from that gang's queue."""
         reclaims = self._reclaims(preemptor.queue, want)
 
         def ranks_above(other: Gang) -> bool:
@@ -382,7 +388,7 @@ class Preemption:
         return ranks_above
 
     def _may_end(self, preemptor: Gang, want: Want) -> Callable[[Gang], bool]:
-        """Of those nobody who is leaving, in whole or in part, or waits for others to leave; nor itself."""
+        """Whether it may evict a gang: of lower rank, not leaving, not waiting for victims, not itself."""
         leaving = {self._pods[pod].gang for pod in self.departures.leaving}
         barred = {*leaving, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}
         ranks_above = self._ranks_above(preemptor, want)
@@ -390,13 +396,13 @@ class Preemption:
 
 
 def leaves_for(beneficiary: GangId) -> Explanation:
-    """Why a gang waits that is a victim itself."""
+    """The reason of a gang that is a victim itself."""
     message = f"its own pods are leaving still: they make room for {beneficiary}"
     return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=(beneficiary,))
 
 
 def waits_for(victims: Sequence[Victim]) -> Explanation:
-    """Why a gang waits whose victims are leaving."""
+    """The reason of a gang whose victims are leaving."""
     gangs = [victim.gang for victim in victims]
     more = f" and {len(gangs) - _NAMED} more" if len(gangs) > _NAMED else ""
     surplus = "pods above the minimum of " if all(victim.pods for victim in victims) else ""

@@ -1,17 +1,17 @@
-"""Victims on their way out, and the room that they leave: each of them counted once.
+"""Pending evictions: victims that are leaving, and the capacity that they free, each counted once.
 
-From the decision to end them until they are gone, victims still take their nodes, while the places that they
-make room for are held already. Both are charged, and what the two have in common is taken off again: on each
-node, of each resource, the lesser of what a beneficiary's victims take and what it holds there. So a node
-carries for each beneficiary the *greater* of the two. The room is neither free for others meanwhile nor
-counted twice, and whatever happens next (a pod ends, a place is filled) never asks for more than is carried.
+From the decision until they have gone, victims still use their nodes, while the places for which they make
+room are held already. Both are charged, and what the two have in common is taken off again: on each node, of
+each resource, the smaller of what a beneficiary's victims use and what it holds there. So a node is charged
+for each beneficiary with the *greater* of the two. The capacity is neither free for other gangs meanwhile nor
+counted twice. Whatever happens next (a pod ends, a place is filled) never needs more than is charged.
 
-It is the greater for each beneficiary by itself, and not of the sums over all of them: one may start
-while another's victims are still there.
+The greater is taken for each beneficiary by itself, not of the sums over all of them: one may start while
+another's victims still exist.
 
-A departure lasts as long as its beneficiary holds places, or an open plan promises it some, and victims are
-there. If the beneficiary gives up, those that have not been told stay, and whoever has been told is seen
-leaving by everybody.
+A departure lasts as long as its beneficiary holds places, or an open plan promises it some, and victims
+exist. If the beneficiary gives up, victims whose eviction has not begun stay; the others are seen as being
+deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -32,9 +32,9 @@ class Departure:
     """All that leaves for one beneficiary."""
 
     pods: set[PodId] = field(default_factory=set)
-    #: gangs that end as a whole
+    #: gangs that are evicted as a whole
     whole: set[GangId] = field(default_factory=set)
-    #: what victims had been promised and not filled yet: a bind may be on its way
+    #: places that victims held and had not filled yet: a bind may be on its way
     promised: list[Charged] = field(default_factory=list)
     #: places held for the beneficiary with it; once one of them is filled, no bind of a victim is on its way
     places: set[Place] = field(default_factory=set)
@@ -49,12 +49,12 @@ class Departures:
         self._gangs = gangs
         #: by beneficiary
         self._departures: dict[GangId, Departure] = {}
-        #: whom a gang ends for as a whole
+        #: by gang that is evicted as a whole, its beneficiary
         self.whole: dict[GangId, GangId] = {}
-        #: whom a pod leaves for
+        #: by pod that leaves, its beneficiary
         self.leaving: dict[PodId, GangId] = {}
         self._changed: set[GangId] = set()
-        #: gangs that are no victims any more, since the last `settle`
+        #: gangs that are no longer victims, since the last `settle`
         self._over: set[GangId] = set()
 
     def __contains__(self, beneficiary: GangId) -> bool:
@@ -75,7 +75,7 @@ class Departures:
         promised: Iterable[Hold] = (),
         places: Iterable[Place] = (),
     ) -> None:
-        """These leave for it, besides those that do already. The ledger stays charged with them."""
+        """Add victims of a beneficiary. The ledger stays charged with them."""
         departure = self._departures.setdefault(beneficiary, Departure())
         departure.pods |= self._pods.keys() & set(pods)
         departure.whole |= set(whole)
@@ -86,7 +86,7 @@ class Departures:
         self._changed.add(beneficiary)
 
     def of(self, gang: GangState) -> Amounts:
-        """What pods of this gang take that leave for somebody, who is charged with it in their place."""
+        """What leaving pods of this gang use; their beneficiary is charged with it instead."""
         if not self.leaving:
             return ()
         sums: dict[str, int] = {}
@@ -96,7 +96,7 @@ class Departures:
         return tuple(sums.items())
 
     def there(self) -> Iterator[tuple[GangId, list[tuple[GangId, Amounts]]]]:
-        """By beneficiary, pods that have not gone: whose, and what each takes."""
+        """By beneficiary, the pods that have not gone: the gang of each, and what it uses."""
         for beneficiary, departure in sorted(self._departures.items()):
             pods = [self._pods[pod] for pod in sorted(departure.pods)]
             yield (
@@ -105,13 +105,13 @@ class Departures:
             )
 
     def pods_bound(self, pods: Set[PodId], gang: GangId) -> None:
-        """Pods of a gang that ends were still being bound: they leave, too."""
+        """Add pods of an evicted gang that were still being bound: they leave, too."""
         beneficiary = self.whole.get(gang)
         if beneficiary is not None and (new := pods - self.leaving.keys()):
             self.begin(beneficiary, new, ())
 
     def pods_ended(self, pods: Iterable[PodId]) -> Set[PodId]:
-        """Which of them were leaving for somebody."""
+        """Remove pods that have ended. Returns those that were leaving."""
         left = self.leaving.keys() & pods
         for pod in left:
             beneficiary = self.leaving.pop(pod)
@@ -129,7 +129,7 @@ class Departures:
                 self._ledger.charge(node, demand)
 
     def lower(self, beneficiary: GangId) -> None:
-        """Charge it again; what it has in common with the places that are held now is taken off."""
+        """Charge it again, less what it has in common with the places that are held now."""
         departure = self._departures.get(beneficiary)
         if departure is not None:
             for charged in self._charged(departure):
@@ -138,7 +138,7 @@ class Departures:
             self._share(beneficiary, departure)
 
     def give_up(self, beneficiary: GangId) -> None:
-        """It has no use for them any more: who has not gone yet stays, as far as this one is concerned."""
+        """End the departure of a beneficiary that no longer needs it: remaining victims stay."""
         if beneficiary in self._departures:
             self._over |= self._end(beneficiary)
 
@@ -160,7 +160,7 @@ class Departures:
         return over
 
     def end_forsaken(self) -> set[GangId]:
-        """Departures whose beneficiary has nothing any more that it could wait for, at the end of a cycle."""
+        """End departures whose beneficiary has neither holds nor an open plan. Returns their victims."""
         over: set[GangId] = set()
         for beneficiary in sorted(self._departures):
             state = self._gangs.get(beneficiary)
@@ -183,7 +183,7 @@ class Departures:
         return not (departure.pods or departure.promised)
 
     def _give_promised(self, beneficiary: GangId, departure: Departure) -> None:
-        """A bind of a victim can be on its way only as long as no place of the beneficiary is filled."""
+        """Release promised places once a place of the beneficiary is filled: no bind is under way then."""
         state = self._gangs.get(beneficiary)
         if state is not None and any(place in state.filled for place in departure.places):
             for charged in departure.promised:
@@ -191,7 +191,7 @@ class Departures:
             departure.promised.clear()
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
-        """Returns the gangs that are concerned: what is still there of them is theirs again."""
+        """End a departure. Returns its victims: what still exists of them is theirs again."""
         departure = self._departures.pop(beneficiary)
         gangs = {*departure.whole, *(self._pods[pod].gang for pod in departure.pods)}
         for node, demand in departure.shared.items():
@@ -205,7 +205,7 @@ class Departures:
         return {gang for gang in gangs if gang is not None}
 
     def _share(self, beneficiary: GangId, departure: Departure) -> None:
-        """Take off what its victims and its own places have in common, now.
+        """Take off what its victims and its own places have in common now.
 
         Shares of a GPU are counted twice, on the safe side: what they have in common depends on devices.
         """
