@@ -298,8 +298,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     mark = made.ledger.mark()
     for candidate, n in chosen:
         pods = frozenset(pod for cut in candidate.cuts[:n] for pod in cut.pods)
-        for charged in made.preemption.freed([Victim(candidate.gang.id, pods)]):
-            made.ledger.give(*charged)
+        made.preemption.lift([Victim(candidate.gang.id, pods)])
     made.fit.exact.next_cycle()
     with made.fit.exclusion.without(map(Victim, made.gangs)):  # who keeps it off is said here once more
         placed = made.fit.fit(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,15 @@ import numpy.typing as npt
 from muster.core.events import PodsBound, Presence
 from muster.core.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.gangs import GangState, Hold
-from muster.core.ledger import Ledger
+from muster.core.ledger import Charged, Ledger
 from muster.core.nodes import Columns, Demand
 
 #: Amounts in use, rows of the ledger × columns.
 Used = npt.NDArray[np.int64]
 
 _Record = TypeVar("_Record")
+
+_NOTHING_LIFTED: Final[Mapping[Charged, int]] = {}
 
 
 class Taken(NamedTuple):
@@ -202,12 +204,15 @@ class Ends:
                 amounts[row, where] += sign * amount * many
 
     def _of(self, state: GangState) -> Taken:
+        if (lifted := self._ledger.lifted.get(state.id)) is not None:
+            return self._take(state, lifted)
         taken = self._taken.get(state.id)
         if taken is None or (taken.layout, taken.stamp) != (self._nodes.layout, state.stamp):
             taken = self._taken[state.id] = self._take(state)
         return taken
 
-    def _take(self, state: GangState) -> Taken:
+    def _take(self, state: GangState, lifted: Mapping[Charged, int] = _NOTHING_LIFTED) -> Taken:
+        """What it takes, less what a trial has lifted already."""
         column, demand = self._nodes.column, self._nodes.demand
         alike: dict[tuple[Demand, Presence], dict[int, int]] = {}
         shares: list[tuple[NodeName, Amounts, int, Presence]] = []
@@ -215,7 +220,13 @@ class Ends:
         taken: list[tuple[PodsBound | Hold, int | None, int]] = []
         taken += ((one, one.presence.device, number) for one, number in _runs(bound))
         taken += ((one, one.device, number) for one, number in _runs(held))
+        off = dict(lifted)
         for one, device, number in taken:
+            if off and (gone := off.get(what := Charged(one.node, one.requests, device, one.presence))):
+                off[what] = max(gone - number, 0)
+                number = max(number - gone, 0)
+            if not number:
+                continue
             if device is not None:
                 shares += [(one.node, one.requests, device, one.presence)] * number
             elif (at := column.get(one.node)) is not None:

@@ -5,6 +5,10 @@ there is no second account that could differ: a pod's amounts and what other pod
 are charged in one breath. A trial takes a mark first; `rollback` undoes everything after it, newest
 first, and `commit` makes it last. Marks do not nest across a change of columns.
 
+What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are found
+anew), and a look ahead within that trial gives back what gangs use that end by then (`Ends.give`). The ledger
+knows what is lifted, and so what is left to give back. A lift ends when its trial does.
+
 A share of a GPU is charged to one device of its node: whoever takes it is told which, or asks `devices` what
 was taken since a mark, and names it when it is given back.
 """
@@ -19,7 +23,7 @@ import numpy.typing as npt
 
 from muster.core.devices import Choose, Device
 from muster.core.events import NOTHING, Presence
-from muster.core.gang import Amounts, NodeName
+from muster.core.gang import Amounts, GangId, NodeName
 from muster.core.nodes import Columns, Demand, Nodes
 from muster.core.presences import Presences, Terms, seen
 from muster.names import GPU_SHARE
@@ -47,6 +51,16 @@ class Share(NamedTuple):
     device: int
 
 
+class Charged(NamedTuple):
+    """Where a pod or a promised place is, what it takes, on which device, if it shares one, and what others
+    see of it."""
+
+    node: NodeName
+    requests: Amounts
+    device: int | None
+    presence: Presence
+
+
 class Ledger:
     def __init__(self, nodes: Nodes, device: Choose | None = None) -> None:
         """`device` says where shares go; if it is not given, where they fit best."""
@@ -58,6 +72,10 @@ class Ledger:
         #: how often something was given back for good; as long as it stays the same, room is only taken
         self.given = 0
         self._trial: list[Charge | Share] = []
+        #: by gang, what is on its record and has been taken away by a trial. Not to be written to
+        self.lifted: dict[GangId, Counter[Charged]] = {}
+        #: the same in order, with how much had been tried before
+        self._lifts: list[tuple[int, GangId, Charged]] = []
         self._marks = 0
 
     def mark(self) -> Mark:
@@ -72,10 +90,12 @@ class Ledger:
                     self.presences.forget(carried)
                 case Share(node, share, device):
                     self._share(node, -share, device)
+        self._end_lifts(mark)
         self._marks -= 1
 
     def commit(self, mark: Mark) -> None:
         """What was tried since the mark lasts (unless an earlier mark is rolled back)."""
+        self._end_lifts(mark)
         self._marks -= 1
         if not self._marks:
             self.given += any(isinstance(entry, Charge) and _gives(entry.times) for entry in self._trial)
@@ -117,6 +137,13 @@ class Ledger:
             assert times == 1
             self._note_share(node, -share, device)
         self._note(self.nodes.column.get(node, node), demand, -times, presence)
+
+    def lift(self, gang: GangId, charged: Charged) -> None:
+        """Give back what is on this gang's record, for a trial. `Ends` does not give it back again."""
+        assert self._marks, "only a trial lifts"
+        self._lifts.append((len(self._trial), gang, charged))
+        self.lifted.setdefault(gang, Counter())[charged] += 1
+        self.give(*charged)
 
     def charge(self, node: NodeName, demand: Demand, times: int = 1) -> None:
         """Charge an amount to a node, present or not: no pod, and on no device."""
@@ -190,6 +217,13 @@ class Ledger:
             if isinstance(entry, Share):
                 taken[entry.node, entry.device] += entry.share
         return +taken
+
+    def _end_lifts(self, mark: Mark) -> None:
+        while self._lifts and self._lifts[-1][0] >= mark:
+            _, gang, charged = self._lifts.pop()
+            self.lifted[gang][charged] -= 1
+            if not +self.lifted[gang]:
+                del self.lifted[gang]
 
     def _choose(self, node: NodeName, demand: Demand, share: int) -> int:
         if numbers := self._reserved.get((node, share)):

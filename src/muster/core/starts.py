@@ -19,6 +19,7 @@ from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import Place
 from muster.core.gangs import GangState, Hold, occupy, pod_set_of, presence
+from muster.core.ledger import Charged
 from muster.core.misfits import Misfits
 from muster.core.nodes import Columns
 from muster.core.order import Standing, Turn
@@ -76,7 +77,8 @@ class Starts:
             return []
         mark = self._ledger.mark()
         for promise in untold.values():
-            self._ledger.give(promise.node, promise.requests, promise.device, promise.presence)
+            lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
+            self._ledger.lift(state.id, lifted)
             occupy(state, promise.node, promise.requests, -1)
         self._preemption.departures.lift(state.id)
         found = placed = None
@@ -117,8 +119,7 @@ class Starts:
         self, state: GangState, found: Found, claim: Claim
     ) -> dict[Place, int] | Verdict | Reservation:
         """Where it fits once the victims that were found for it are gone, as they are from here on."""
-        for charged in self._preemption.freed(found.victims):
-            self._ledger.give(*charged)
+        self._preemption.lift(found.victims)
         with self._fit.exclusion.without(found.victims):
             placed = self._reservations.fit(state, claim._replace(search=False))
             if isinstance(placed, Verdict):  # it took an exact search: its answer is known

@@ -31,12 +31,13 @@ from muster.core.exact import Verdict
 from muster.core.fit import Claim
 from muster.core.gang import Code, Gang, GangId, PodId
 from muster.core.gangs import GangState, departing, occupy, stands
+from muster.core.ledger import Charged
 from muster.core.nodes import PODS
 from muster.core.placement import Want
 from muster.core.preemption.budgets import Budgets
 from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.cuts import Table
-from muster.core.preemption.departures import Charged, Departures
+from muster.core.preemption.departures import Departures
 from muster.core.preemption.limits import Limits, Quota, caps, limits
 from muster.core.preemption.victims import Found, Search
 from muster.core.queues.lingering import Leaving
@@ -251,7 +252,7 @@ class Preemption:
         may, found, due = self._may_end(gang, claim.want), None, inf
         for highest in self._candidates.levels(claim.want, may):
             candidates, due = self._candidates.of(self._now, may, highest)
-            found = self._search.find(claim, candidates, limit, quota, lambda victim: self.freed([victim]))
+            found = self._search.find(claim, candidates, limit, quota, self._freed)
             if found is not None:
                 break
         return found, due
@@ -288,8 +289,7 @@ class Preemption:
             return None
         mark = self._ledger.mark()
         everybody = [Victim(gang) for gang in sorted(able)]
-        for charged in self.freed(everybody):
-            self._ledger.give(*charged)
+        self.lift(everybody)
         with self._fit.exclusion.without(everybody):
             fits = not isinstance(self._fit.fit(claim._replace(search=False)), Verdict)
         self._ledger.rollback(mark)
@@ -301,16 +301,21 @@ class Preemption:
             )
         return f"it would not fit even without the {_gangs(len(able))} that it may end"
 
-    def freed(self, victims: Iterable[Victim]) -> Iterator[Charged]:
-        """What is charged for them."""
+    def lift(self, victims: Iterable[Victim]) -> None:
+        """Charge the ledger as if these had left, for a trial."""
         for victim in victims:
-            state = self._gangs[victim.gang]
-            for pod in sorted(victim.pods or state.pods):
-                bound = self._pods[pod]
-                yield bound.node, bound.requests, bound.presence.device, bound.presence
-            if not victim.pods:
-                for _, promise in sorted(state.holds.items()):
-                    yield promise.node, promise.requests, promise.device, promise.presence
+            for charged in self._freed(victim):
+                self._ledger.lift(victim.gang, charged)
+
+    def _freed(self, victim: Victim) -> Iterator[Charged]:
+        """What is charged for it."""
+        state = self._gangs[victim.gang]
+        for pod in sorted(victim.pods or state.pods):
+            bound = self._pods[pod]
+            yield Charged(bound.node, bound.requests, bound.presence.device, bound.presence)
+        if not victim.pods:
+            for _, promise in sorted(state.holds.items()):
+                yield Charged(promise.node, promise.requests, promise.device, promise.presence)
 
     def evict(self, state: GangState, found: Found) -> Evict:
         """Evict the victims. So far they are off the ledger; `lower` charges their departure."""

@@ -23,11 +23,10 @@ from muster.core.decisions import Victim
 from muster.core.eligibility import Eligibility
 from muster.core.events import Presence
 from muster.core.gang import Shape, Spread
-from muster.core.ledger import Ledger
+from muster.core.ledger import Charged, Ledger
 from muster.core.nodes import Bools, Ints
 from muster.core.placement import Claim
 from muster.core.preemption.cuts import Floats, Table
-from muster.core.preemption.departures import Charged
 from muster.core.presences import Matching
 
 

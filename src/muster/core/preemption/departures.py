@@ -17,14 +17,11 @@ deleted.
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from muster.core.events import PodsBound, Presence
+from muster.core.events import PodsBound
 from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.gangs import GangState, Hold
-from muster.core.ledger import Ledger
+from muster.core.ledger import Charged, Ledger
 from muster.core.nodes import PODS, Demand
-
-#: Where a pod is, what it takes, on which device, if it shares one, and what others see of it.
-Charged = tuple[NodeName, Amounts, int | None, Presence]
 
 
 @dataclass(slots=True)
@@ -79,7 +76,9 @@ class Departures:
         departure = self._departures.setdefault(beneficiary, Departure())
         departure.pods |= self._pods.keys() & set(pods)
         departure.whole |= set(whole)
-        departure.promised += [(hold.node, hold.requests, hold.device, hold.presence) for hold in promised]
+        departure.promised += [
+            Charged(hold.node, hold.requests, hold.device, hold.presence) for hold in promised
+        ]
         departure.places |= set(places)
         self.leaving.update(dict.fromkeys(departure.pods, beneficiary))
         self.whole.update(dict.fromkeys(departure.whole, beneficiary))
@@ -123,8 +122,11 @@ class Departures:
         """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""
         departure = self._departures.get(beneficiary)
         if departure is not None:
-            for charged in self._charged(departure):
-                self._ledger.give(*charged)
+            for gang, charged in self._charged(departure):
+                if gang is None:
+                    self._ledger.give(*charged)
+                else:
+                    self._ledger.lift(gang, charged)
             for node, demand in departure.shared.items():
                 self._ledger.charge(node, demand)
 
@@ -132,7 +134,7 @@ class Departures:
         """Charge it again, less what it has in common with the places that are held now."""
         departure = self._departures.get(beneficiary)
         if departure is not None:
-            for charged in self._charged(departure):
+            for _, charged in self._charged(departure):
                 self._ledger.take(*charged)
             departure.shared = {}
             self._share(beneficiary, departure)
@@ -168,11 +170,13 @@ class Departures:
                 over |= self._end(beneficiary)
         return over
 
-    def _charged(self, departure: Departure) -> Iterator[Charged]:
+    def _charged(self, departure: Departure) -> Iterator[tuple[GangId | None, Charged]]:
+        """On whose record it is, if on any gang's, and what."""
         for pod in sorted(departure.pods):
             bound = self._pods[pod]
-            yield bound.node, bound.requests, bound.presence.device, bound.presence
-        yield from departure.promised
+            yield bound.gang, Charged(bound.node, bound.requests, bound.presence.device, bound.presence)
+        for promised in departure.promised:
+            yield None, promised
 
     def _is_over(self, beneficiary: GangId, departure: Departure) -> bool:
         state = self._gangs.get(beneficiary)
@@ -216,7 +220,7 @@ class Departures:
             return node, () if nodes.share(demand) else demand
 
         held = _by_node(whole(hold.node, hold.requests) for hold in self._gangs[beneficiary].holds.values())
-        left = _by_node(whole(node, requests) for node, requests, _, _ in self._charged(departure))
+        left = _by_node(whole(node, requests) for _, (node, requests, _, _) in self._charged(departure))
         common = {
             node: tuple(
                 (row, least)

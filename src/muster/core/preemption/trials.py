@@ -14,13 +14,12 @@ from muster.core.decisions import Victim
 from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
-from muster.core.ledger import Ledger
+from muster.core.ledger import Charged, Ledger
 from muster.core.nodes import Bools, Columns, Nodes
 from muster.core.placement import Want
 from muster.core.preemption.companions import Companions
 from muster.core.preemption.counting import Count
 from muster.core.preemption.cuts import Table
-from muster.core.preemption.departures import Charged
 from muster.core.preemption.limits import Limits
 
 #: How often one search asks `Fit`.
