@@ -1,4 +1,4 @@
-"""Batch and gang scheduling for Kubernetes: all of it starts, or none of it does."""
+"""Batch and gang scheduling for Kubernetes: all of a job starts, or none of it."""
 
 import importlib
 import os

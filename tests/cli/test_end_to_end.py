@@ -157,7 +157,7 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
     assert (job["state"], job["running"]) == ("running", 2), "read from the store"
     assert "the embedded cluster is not running; `muster up` goes on" in muster.run("list").err
     up = muster.run("up", "--detach")
-    assert up.err.endswith(f"continuing what was unfinished: {job['name']}\n")
+    assert up.err.endswith(f"continuing unfinished jobs: {job['name']}\n")
     (muster.cwd / "release").touch()
     assert "worker-1-0 │ end" in muster.run("logs", "-f", "job").lines
     (job,) = muster.json("list")
@@ -182,7 +182,7 @@ def test_down_uses_up_no_restarts(muster: Muster) -> None:
     assert not muster.processes()
     (muster.cwd / "release").touch()
     other = muster.file("other.yaml", manifest("true", name="other"))
-    assert f"continuing what was unfinished: {name}\n" in muster.run("run", other).err
+    assert f"continuing unfinished jobs: {name}\n" in muster.run("run", other).err
     muster.run("logs", "-f", name)
     jobs = {job["name"]: job for job in muster.json("list")}
     assert (jobs[name]["state"], jobs[name]["restarts"], jobs[name]["failed"]) == ("succeeded", 0, 0)
@@ -198,7 +198,7 @@ def test_one_host_its_nodes_and_what_does_not_fit_them(muster: Muster) -> None:
     assert (muster.home / "kubeconfig").stat().st_mode & 0o777 == 0o600
 
     second = muster.run("up", code=2).err
-    assert "runs already (1 x cpu=2,memory=1Gi,name=tiny, pid " in second
+    assert "is already running (1 x cpu=2,memory=1Gi,name=tiny, pid " in second
     other = muster.file("other.yaml", manifest("true"))
     assert "1 x cpu=2,memory=1Gi,name=tiny" in muster.run("run", other, "--nodes", "1 x cpu=3", code=2).err
 

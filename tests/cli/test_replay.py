@@ -100,7 +100,7 @@ def test_a_trace_of_our_own_with_a_node_that_goes(run: Run) -> None:
     code, out, err = run(*words, "-o", "json")
     assert (code, err) == (
         0,
-        "never started: 1 of 3; they are in no mean\nstopped and started again: 1 × node lost\n",
+        "never started: 1 of 3; they count in no mean\nstopped and restarted: 1 × node lost\n",
     )
     metrics = json.loads(out)["metrics"]
     # a loses ten seconds on four GPUs, waits for b's end, and starts over
@@ -203,7 +203,7 @@ def test_jobs_that_never_start_are_counted(run: Run) -> None:
     # 8 GPUs in all, and the largest node has 5: 8 = 5 + 3, but no node has 3 beside it
     nodes = "1 x nvidia.com/gpu=5; 3 x nvidia.com/gpu=1"
     code, out, err = run("philly.csv", "--format", "philly", "--nodes", nodes, "-o", "json")
-    assert (code, err) == (0, "never started: 1 of 2; they are in no mean\n")
+    assert (code, err) == (0, "never started: 1 of 2; they count in no mean\n")
     assert json.loads(out)["metrics"]["makespan"]["mean"] == 20
 
 
@@ -236,9 +236,9 @@ def test_a_journal_is_decided_again(run: Run, journal: Path) -> None:
     assert (code, err.partition(" (")[0]) == (2, "journal.gz: the gzip data is damaged or cut off")
     code, _, err = run("journal", "--format", "muster", "--load", "1", "--skip-bad", "--jobs", "2")
     assert code == 2
-    assert err.startswith("--jobs, --load, --skip-bad: not for a journal; it is decided again")
+    assert err.startswith("--jobs, --load, --skip-bad: not supported for a journal, which is replayed")
     code, _, err = run("journal", "journal", "--format", "muster")
-    assert (code, err) == (2, "a journal is decided again by itself; got 2 files\n")
+    assert (code, err) == (2, "a journal is replayed on its own; got 2 files\n")
     code, out, _ = run("journal", "--format", "muster", "-o", "json")
     assert code == 0
     assert json.loads(out) == {

@@ -83,7 +83,7 @@ async def test_a_disk_that_fills_up_is_told_at_once(
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
     assert [line.partition(" is full")[0] for line in told] == [
         "note: the disk of /h",
-        "note: the disk of /h has room again",
+        "note: the disk of /h has free space again",
     ]
 
 
@@ -102,7 +102,7 @@ class Endless(LocalClient):
 async def test_a_third_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Store(":memory:")) as store:
         runner = of(Endless(Registry(store)), monkeypatch)
-        with pytest.raises(Failure, match=r"solo: not waited for") as left:
+        with pytest.raises(Failure, match=r"solo: no longer waiting") as left:
             await asyncio.wait_for(runner.run(), 60)
     assert left.value.exit_code == 130
 

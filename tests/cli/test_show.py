@@ -61,7 +61,7 @@ def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_whose_output_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
     show.cut((), ["job"])
     show.cut(("worker-0", "worker-1"), ["job"])
-    said = "note: the end of the output of worker-0, worker-1 did not come; `muster logs job` may have it\n"
+    said = "note: the output of worker-0, worker-1 is incomplete; `muster logs job` may have the rest\n"
     assert capsys.readouterr() == ("", said)
 
 

@@ -39,7 +39,7 @@ def test_a_gang_is_held_sent_back_and_released(muster: Muster) -> None:
     assert muster.run("requeue", name).lines == [f"{name} requeued"]
     until(lambda: states(muster)["g"] == ("waiting", 0), "the gang to wait")
     until(lambda: "held by muster.dev/hold" in muster.run("why", "g").out, "the reason")
-    assert muster.run("requeue", "g").lines == [f"{name} waits already"]
+    assert muster.run("requeue", "g").lines == [f"{name} is already waiting"]
 
     assert muster.run("release", "g").lines == [f"{name} released"]
     until(lambda: states(muster)["g"] == ("running", 2), "the gang to run again")

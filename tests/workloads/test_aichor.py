@@ -447,7 +447,9 @@ def test_counts_beyond_any_cluster_are_refused(counts: str) -> None:
 
 
 def test_a_second_document_is_refused() -> None:
-    assert_error("spec: {operator: jobset, command: x, types: {w: }}\n---\na: 1", 3, "", "stands alone")
+    assert_error(
+        "spec: {operator: jobset, command: x, types: {w: }}\n---\na: 1", 3, "", "must be the only document"
+    )
 
 
 def test_all_errors_are_told_at_once_in_the_order_of_the_file() -> None:

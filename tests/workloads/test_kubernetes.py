@@ -240,7 +240,7 @@ spec:
 
 
 def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> None:
-    offered, advice = ", ".join(OFFERED), "say which directory stands for it: --volume data=DIR"
+    offered, advice = ", ".join(OFFERED), "name a directory to use instead: --volume data=DIR"
     with pytest.raises(JobFileError) as caught:
         load("f.yaml", text=VOLUMES)
     assert [(each.line, each.field, each.message) for each in caught.value.findings] == [
@@ -274,7 +274,7 @@ def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> No
         (pod("A_b"), 3, "metadata.name", "such as a-b"),
         (pod("a", ", namespace: Ü"), 3, "metadata.namespace", "lowercase"),
         (pod("a" * 254), 3, "metadata.name", "1 more than 253"),
-        (pod("a") + "---\n" + pod("a"), 8, "metadata.name", "stands in line 1 already"),
+        (pod("a") + "---\n" + pod("a"), 8, "metadata.name", "is already in line 1"),
         (JOB + "  parallelism: '3'", 5, "spec.parallelism", "takes a whole number, not text"),
         (JOB + "  parallelism: -1", 5, "spec.parallelism", "the least is 0"),
         (JOB + "  completions: 99999999999", 5, "spec.completions", "the most is 2147483647"),
@@ -374,7 +374,7 @@ def test_slips_of_the_pen_are_warned_of(text: str, field: str, meant: str) -> No
     ("spec", "said"),
     [
         ("wieght: 3", "unknown field; did you mean weight?"),
-        ("share: 3", "unknown field; there are allow, capability, closed, deserved, guarantee, maxGangs, "),
+        ("share: 3", "unknown field; known: allow, capability, closed, deserved, guarantee, maxGangs, "),
     ],
 )
 def test_of_our_own_kinds_every_field_is_known(spec: str, said: str) -> None:
@@ -459,7 +459,7 @@ def test_a_jobs_name_that_is_too_long_is_reported_where_it_is_written() -> None:
         load("f.yaml", text=job(metadata="name: " + "a" * 64))
     (finding,) = caught.value.findings
     assert (finding.line, finding.field) == (3, "metadata.name")
-    assert finding.message == "has 64 characters; the Job's pods bear it as a label, so at most 63"
+    assert finding.message == "has 64 characters; the Job's pods have it as a label, so at most 63"
 
 
 @pytest.mark.parametrize(("text", "line"), [("kind: Pod\nmetadata:\n\tname: a\n", 3), ("a: b\n\t- c", 2)])
@@ -469,5 +469,5 @@ def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
     (finding,) = caught.value.findings
     assert (finding.line, finding.message) == (
         line,
-        "is not YAML: a tab stands here; YAML is indented with spaces",
+        "is not YAML: a tab is not allowed here; indent YAML with spaces",
     )

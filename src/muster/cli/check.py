@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from muster.workloads.findings import Finding
     from muster.workloads.jobfile import JobFile
 
-Strict = Annotated[bool, typer.Option("--strict", help="Warnings are errors.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
 
 
 def command(

@@ -37,7 +37,7 @@ async def _demo(directory: Path) -> bool:
     begin = time.monotonic()
     async with running(home, nodespec.read(deadlock.NODES), SystemClock()) as cluster:
         limit, work = f"{deadlock.LIMIT:.0f} s", f"{deadlock.WORK:.0f} s"
-        print("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 nodes (pretended).")
+        print("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
         print(f"   Workers wait at a barrier for all 6, {limit} at most, then work {work}.")
         print("   Pods are created in turn, as two controllers would.\n")
         print("   pod by pod", flush=True)

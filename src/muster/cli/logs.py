@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from muster.app.logs import Line, Selection
     from muster.kube.client import LogOptions
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print new output until the job ends.")]
 Group = Annotated[
     str | None, typer.Option("--group", "-g", metavar="G", help="Only this type (replicated job).")
 ]
@@ -29,10 +29,10 @@ Tail = Annotated[int | None, typer.Option("--tail", metavar="N", help="Only the 
 
 OnePod = Annotated[
     str | None,
-    typer.Argument(metavar="POD", help="Only this pod: its name, or what its lines are labelled with."),
+    typer.Argument(metavar="POD", help="Only this pod: its name, or the label in front of its lines."),
 ]
 Previous = Annotated[
-    bool, typer.Option("--previous", "-p", help="What was printed before the last restart of each pod.")
+    bool, typer.Option("--previous", "-p", help="The output before the last restart of each pod.")
 ]
 
 
@@ -73,7 +73,7 @@ def command(
     if target.embedded:  # which has this machine's clock
         how = how.at(datetime.now(UTC))
     if follow and previous:
-        raise Failure("--previous has come to its end; omit --follow", BAD_INPUT)
+        raise Failure("--previous cannot be followed; omit --follow", BAD_INPUT)
     if follow:
         with attached_if_hosted(target) as endpoint:
             if endpoint is not None or not target.embedded:  # else nothing will come any more
@@ -137,7 +137,7 @@ async def _recorded(target: "Target", job: str, selection: "Selection", how: "Lo
         _print(line, width)
         found = True
     if how.previous and not found:
-        print(f"nothing of {record.name} was printed before a restart", file=sys.stderr)
+        print(f"{record.name} has no output from before a restart", file=sys.stderr)
 
 
 async def _now(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
@@ -178,7 +178,7 @@ def _since(text: str | None) -> "datetime | timedelta | None":
 
 def _no_pod(job: str, labels: list[str]) -> Failure:
     names = ", ".join(sorted(set(labels))[:20])
-    return Failure(f"no pod of {job} is meant by that; there are: {names}", BAD_INPUT)
+    return Failure(f"{job} has no such pod; its pods: {names}", BAD_INPUT)
 
 
 def _print(line: "Line", width: int) -> None:

@@ -42,7 +42,7 @@ from muster.cli.errors import INTERRUPTED, UNREAD, failure
 
 app: Final = typer.Typer(
     name="muster",
-    help="Batch and gang scheduling for Kubernetes: all of it starts, or none of it does.",
+    help="Batch and gang scheduling for Kubernetes: all of a job starts, or none of it.",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,  # plain help: a third of the time, and as clear
@@ -56,22 +56,22 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "list": (list_.command, "Jobs, one line each."),
     "get": (get.command, "One job: its pods, or the whole object with -o."),
     "why": (why.command, "Why a job waits, and what would start it."),
-    "timeline": (timeline.command, "Who ran when, as bars."),
+    "timeline": (timeline.command, "When each pod waited and when it ran, as bars."),
     "logs": (logs.command, "The output of a job's pods."),
-    "cancel": (cancel.command, "End a job and its pods."),
+    "cancel": (cancel.command, "Remove a job and end its pods."),
     "hold": (hold.command, "Do not start a job until it is released."),
-    "release": (release.command, "Let a job start that was held."),
-    "requeue": (requeue.command, "End what runs of a job, and let it wait again."),
+    "release": (release.command, "Let a held job start again."),
+    "requeue": (requeue.command, "End a job's running pods and let the job wait again."),
     "set": (set_.command, "Change a job's priority or queue."),
     "check": (check.command, "Validate a job file without a cluster."),
-    "plan": (plan.command, "What would happen if this were submitted now."),
+    "plan": (plan.command, "What would happen if these files were submitted now."),
     "replay": (replay.command, "Run a trace through the scheduler in virtual time."),
     "queues": (queues.command, "The queues: what each uses and is entitled to."),
-    "nodes": (nodes.command, "The nodes and what is free on them."),
+    "nodes": (nodes.command, "The nodes: what each has and what is used."),
     "topology": (topology.command, "The network topology, and what is free in each domain."),
     "up": (up.command, "Start the embedded cluster."),
     "down": (down.command, "Stop the embedded cluster."),
-    "demo": (demo.command, "The idea in a minute."),
+    "demo": (demo.command, "A demonstration that takes a minute."),
 }
 for _verb, (_command, _help) in _VERBS.items():
     app.command(_verb, help=_help, epilog=examples.epilog(_verb))(_command)

@@ -30,7 +30,7 @@ def command(
         show.machine([nodes.summary(node) for node in found], output)
         return
     if not found:
-        nobody = ": nobody hosts the embedded cluster now; `muster up` starts it"
+        nobody = ": the embedded cluster is not running; `muster up` starts it"
         print("no nodes" + (nobody if target.embedded else ""))
         return
     resources = sorted({resource for node in found for resource in node.capacity}, key=_interest)

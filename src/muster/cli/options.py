@@ -37,7 +37,7 @@ Into = Annotated[
         "--namespace",
         "-n",
         metavar="NAME",
-        help="Where objects go that name no namespace; by default the context's.",
+        help="The namespace of objects that name none; by default the context's.",
     ),
 ]
 OutputFormat = Annotated[
@@ -47,7 +47,7 @@ JobName = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job's name, or the beginning of it; or NAMESPACE/NAME.",
+        help="A job's name, the beginning of it, or NAMESPACE/NAME.",
         autocompletion=job_names,
     ),
 ]
@@ -57,13 +57,13 @@ Nodes = Annotated[
     typer.Option(
         "--nodes",
         metavar="SPEC",
-        help='A cluster in pretence, e.g. "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8", or a YAML file.',
+        help='Simulated nodes, e.g. "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8", or a YAML file.',
     ),
 ]
 Gang = Annotated[
     bool | None,
     typer.Option(
-        "--gang/--independent", help="All pods at once or none; or each on its own.", show_default=False
+        "--gang/--independent", help="Start all pods at once or none, or each on its own.", show_default=False
     ),
 ]
 Queue = Annotated[
@@ -72,5 +72,5 @@ Queue = Annotated[
 ]
 Volumes = Annotated[
     list[str] | None,
-    typer.Option("--volume", metavar="NAME=DIR", help="The directory that stands in for an existing volume."),
+    typer.Option("--volume", metavar="NAME=DIR", help="A directory to use instead of an existing volume."),
 ]

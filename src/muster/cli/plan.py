@@ -30,7 +30,9 @@ Snapshot = Annotated[
 ]
 Now = Annotated[
     str | None,
-    typer.Option("--now", metavar="TIME", help="When that is: 2026-01-31T08:00:00Z, or seconds since 1970."),
+    typer.Option(
+        "--now", metavar="TIME", help="The time of the snapshot: 2026-01-31T08:00:00Z, or seconds since 1970."
+    ),
 ]
 
 
@@ -53,7 +55,7 @@ def command(
 
     target = Target(kubeconfig, context, namespace)
     if snapshot is not None and not target.embedded:
-        raise Failure("--snapshot is a cluster of its own; leave --kubeconfig and --context out", BAD_INPUT)
+        raise Failure("--snapshot replaces the cluster; omit --kubeconfig and --context", BAD_INPUT)
     at = _time(now) if now is not None else None
     proposed = _proposed(files, gang, queue, target)
     if snapshot is not None:
@@ -106,16 +108,14 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
             )
         for name, resource in objects.items.items():
             if name in found.items:
-                raise Failure(
-                    f"{called}: {name[0].kind} {resource.key} stands in another file too", BAD_INPUT
-                )
+                raise Failure(f"{called}: {name[0].kind} {resource.key} is in another file too", BAD_INPUT)
             found.add(name[0], resource)
         found.ignored += objects.ignored
         found.repeated += objects.repeated
     if not found.items:
         kinds = ", ".join(f"{count} × {what}" for what, count in sorted(found.ignored.items()))
         raise Failure(
-            f"{', '.join(map(jobfile.called, files))}: nothing to plan; there is {kinds}", BAD_INPUT
+            f"{', '.join(map(jobfile.called, files))}: nothing to plan; found only {kinds}", BAD_INPUT
         )
     return found
 
@@ -253,6 +253,6 @@ def _consequences(decision: "Decision") -> list[str]:
         lines.append(f"evicts {plural(len(decision.victims), 'pod')}: {some}{more}")
         lines.append(f"loses {decision.cost.gpu_seconds:,.0f} resource-seconds of work")
     for each in decision.delays:
-        by = "for as long as is known" if each.by is None else f"by {clock(each.by)}"
+        by = "by an unknown time" if each.by is None else f"by {clock(each.by)}"
         lines.append(f"delays {each.gang} {by}")
     return lines

@@ -61,28 +61,33 @@ def command(
         typer.Argument(metavar="TRACE", help="A trace, or its files, also as gzip; - for standard input."),
     ],
     format: Annotated[
-        Format | None, typer.Option("--format", help="What it is written in; by default, as it begins.")
+        Format | None,
+        typer.Option("--format", help="Format of the trace; by default recognised by its start."),
     ] = None,
     policy: Annotated[
         str,
         typer.Option(
-            "--policy", metavar="NAME", help="Who decides: pack (the default), easy, fcfs, fgd, random, …"
+            "--policy",
+            metavar="NAME",
+            help="Scheduling policy: pack (the default), easy, fcfs, fgd, random, …",
         ),
     ] = "",
     order: Annotated[
         Order | None,
-        typer.Option("--order", help="Who may pass one that waits: in order, or the shortest first."),
+        typer.Option(
+            "--order", help="Order of gangs that may pass a waiting one: by queue, or shortest first."
+        ),
     ] = None,
     seeds: Annotated[
-        str, typer.Option("--seeds", metavar="A..B", help="Seeds of what is drawn: 42, 42..51 or 1,2,3.")
+        str, typer.Option("--seeds", metavar="A..B", help="Random seeds: 42, 42..51 or 1,2,3.")
     ] = DEFAULT_SEED,
     estimates: Annotated[
         Estimates | None,
-        typer.Option("--estimates", help="Run times as jobs' users thought (the default), or as they were."),
+        typer.Option("--estimates", help="Estimates of run times: the users' (the default), or exact."),
     ] = None,
     load: Annotated[
         float | None,
-        typer.Option("--load", metavar="X", help="Bring arrivals closer or apart, to this offered load."),
+        typer.Option("--load", metavar="X", help="Scale the times between arrivals to this offered load."),
     ] = None,
     passes: Annotated[
         Pass | None,
@@ -90,7 +95,8 @@ def command(
     ] = None,
     nodes: Nodes = "",
     jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Processes, one seed each at a time.")
+        int,
+        typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of seeds to replay in parallel."),
     ] = 1,
     report: Annotated[
         str | None, typer.Option("--report", metavar="FILE.html", help="Also write a page with charts.")
@@ -124,7 +130,7 @@ def command(
             }
             _refuse([option for option, is_given in given.items() if is_given])
             if len(paths) > 1:
-                raise Failure(f"a journal is decided again by itself; got {len(paths)} files", BAD_INPUT)
+                raise Failure(f"a journal is replayed on its own; got {len(paths)} files", BAD_INPUT)
             _recheck(paths[0], said(str(paths[0])), policy or LIVE, output)
         else:
             from muster.sim import engine, experiment
@@ -204,7 +210,7 @@ def _files(names: list[str]) -> "Iterator[tuple[list[Path], Callable[[str], str]
 def _refuse(options: list[str]) -> None:
     if options:
         raise Failure(
-            f"{', '.join(options)}: not for a journal; it is decided again exactly as it was",
+            f"{', '.join(options)}: not supported for a journal, which is replayed exactly as recorded",
             BAD_INPUT,
         )
 
@@ -323,10 +329,10 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
     if tally.bad:
         yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
     if worst := report.worst.stranded:
-        yield f"never started: {worst:,} of {report.worst.submitted:,}; they are in no mean"
+        yield f"never started: {worst:,} of {report.worst.submitted:,}; they count in no mean"
     stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
     if stopped:
-        yield f"stopped and started again: {', '.join(sorted(stopped))}"
+        yield f"stopped and restarted: {', '.join(sorted(stopped))}"
     if len(report.seeds) > 1 and not report.drawn:
         yield "nothing in this replay is drawn: all seeds have one result"
 

@@ -17,4 +17,4 @@ def command(
         return await steer.requeue(client, view, SystemClock())
 
     view, stopped = act(Target(kubeconfig, context, namespace), job, requeue)
-    print(f"{view.name} requeued" if stopped else f"{view.name} waits already")
+    print(f"{view.name} requeued" if stopped else f"{view.name} is already waiting")

@@ -121,11 +121,11 @@ class Runner:
             full = full_disk(self._target)
             if full is not None and was is None:
                 screen.say(
-                    f"note: the disk of {full} is full: what pods print is lost, and jobs may stand still "
+                    f"note: the disk of {full} is full: pods' output is lost, and jobs may make no progress "
                     "until there is room"
                 )
             elif full is None and was is not None:
-                screen.say(f"note: the disk of {was} has room again")
+                screen.say(f"note: the disk of {was} has free space again")
             was = full
             await asyncio.sleep(LOOK)
 
@@ -140,7 +140,7 @@ class Runner:
             self._interrupted.clear()
             names = ", ".join(job.name for job in self._jobs)
             if self._interrupts > 2:
-                raise Failure(f"{names}: not waited for any longer; its pods are being ended", INTERRUPTED)
+                raise Failure(f"{names}: no longer waiting; its pods are being ended", INTERRUPTED)
             if self._interrupts == 1:
                 screen.say("cancelling: pods get their grace period; Ctrl-C again ends them at once")
             cancelling = asyncio.create_task(self._cancel(client, at_once=self._interrupts > 1))
@@ -148,7 +148,7 @@ class Runner:
             try:
                 await asyncio.wait({cancelling, again}, return_when=asyncio.FIRST_COMPLETED)
                 if cancelling.done() and len(finished := cancelling.result()) == len(self._jobs):
-                    screen.say(f"{names} had finished and stays; its output is in the logs: {self._logs()}")
+                    screen.say(f"{names} has finished and is kept; its output is in the logs: {self._logs()}")
                     self._pods |= {pod.metadata.uid: pod for view in finished for pod in view.pods}
                     return Ended(tuple(finished), tuple(self._pods.values()))
             finally:

@@ -139,7 +139,7 @@ def started(endpoint: "Endpoint | None") -> None:
     if endpoint.degraded:
         print(f"note: {endpoint.degraded}", file=sys.stderr)
     if endpoint.continues:
-        print(f"continuing what was unfinished: {', '.join(endpoint.continues)}", file=sys.stderr)
+        print(f"continuing unfinished jobs: {', '.join(endpoint.continues)}", file=sys.stderr)
 
 
 def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
@@ -147,7 +147,7 @@ def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
     if pods:
         verbs = " or ".join(f"`muster logs {job}`" for job in jobs)
         print(
-            f"note: the end of the output of {', '.join(pods)} did not come; {verbs} may have it",
+            f"note: the output of {', '.join(pods)} is incomplete; {verbs} may have the rest",
             file=sys.stderr,
         )
 

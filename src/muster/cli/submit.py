@@ -61,7 +61,7 @@ def command(
     for item, outcome in submitted.outcomes:
         if item.role is Role.PRIMARY and outcome is not Outcome.CREATED:
             what = f"{item.object['kind']} {item.object['metadata']['name']}"
-            print(f"note: {what} was there already: {outcome.value}", file=sys.stderr)
+            print(f"note: {what} exists already: {outcome.value}", file=sys.stderr)
     for followed in submitted.jobs:
         print(followed.name)
     if not submitted.jobs:

@@ -55,7 +55,7 @@ def _instead(found: "TopologyView") -> str:
         return f"the ClusterNetworkTopology default cannot be used: {found.error}"
     if not found.defined:
         return "there is no ClusterNetworkTopology named default: all nodes are one domain"
-    return "" if found.domains else "no nodes: nobody hosts the embedded cluster now; `muster up` starts it"
+    return "" if found.domains else "no nodes: the embedded cluster is not running; `muster up` starts it"
 
 
 def _devices(found: "TopologyView") -> list[str]:

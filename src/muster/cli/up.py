@@ -7,7 +7,7 @@ import typer
 from muster.cli.errors import BAD_INPUT, UNREACHABLE, Failure
 from muster.cli.options import Nodes
 
-Detach = Annotated[bool, typer.Option("--detach", "-d", help="Go on in the background until `muster down`.")]
+Detach = Annotated[bool, typer.Option("--detach", "-d", help="Run in the background until `muster down`.")]
 
 
 def command(nodes: Nodes = "", detach: Detach = False) -> None:
@@ -22,15 +22,15 @@ def command(nodes: Nodes = "", detach: Detach = False) -> None:
     running = home.endpoint()
     if running is not None:
         raise Failure(
-            f"the embedded cluster runs already ({running.nodes or 'this machine'}, pid {running.pid}); "
-            "stop it first: muster down",
+            f"the embedded cluster is already running ({running.nodes or 'this machine'}, "
+            f"pid {running.pid}); stop it first: muster down",
             BAD_INPUT,
         )
 
     def tell(said: object) -> None:
         if not isinstance(said, Endpoint):
             told = said if isinstance(said, dict) else {}
-            raise Failure(told.get("error", "another command is just starting it"), UNREACHABLE)
+            raise Failure(told.get("error", "another command is starting it"), UNREACHABLE)
         show.started(said)
         print(f"the embedded cluster is at {said.server}")
         print(f"export KUBECONFIG={home.kubeconfig}", flush=True)

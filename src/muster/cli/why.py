@@ -56,4 +56,4 @@ def command(
         for line in (*show.explanation(gang), *show.preemptions(gang.status.preemptions)):
             print(f"  {line}")
     if not (view.state.finished or view.managed_by or hosted(target)):
-        print("  the embedded cluster is not running; `muster up` goes on with the job")
+        print("  the embedded cluster is not running; `muster up` continues the job")

@@ -52,7 +52,7 @@ def _gpus_without_product(job: JobFile) -> Iterator[Finding]:
             if names.GPU_PRODUCT not in selector:
                 yield item.report(
                     (*path, "spec", "containers"),
-                    f"asks for GPUs and names no product, so any GPU will do; "
+                    f"requests GPUs but names no product, so any GPU will do; "
                     f"{_product_advice(job)} chooses one",
                     Severity.WARNING,
                 )
@@ -68,7 +68,7 @@ def _pods_that_ask_for_nothing(job: JobFile) -> Iterator[Finding]:
     for item, path, pod_set in _templates(job):
         containers = pod_set.template.get("spec", {}).get("containers", [])
         if not any((c.get("resources") or {}).get(k) for c in containers for k in ("requests", "limits")):
-            message = "asks for no resources, so that any number of its pods fits a node"
+            message = "requests no resources, so any number of its pods fits on a node"
             yield item.report((*path, "spec", "containers"), message, Severity.WARNING)
 
 
@@ -104,8 +104,8 @@ def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
         if limit:
             yield item.report(
                 at,
-                f"the limit of {limit} over all restarts is kept by muster's JobSet controller; "
-                f"upstream's knows no limit for a whole JobSet",
+                f"the limit of {limit} over all restarts is enforced by muster's JobSet controller; "
+                f"upstream's has no limit for a whole JobSet",
                 Severity.WARNING,
             )
         policy = item.object["spec"].get("failurePolicy", {})
@@ -176,7 +176,7 @@ def _deadlines(job: JobFile) -> Iterator[Finding]:
     for item in _primary(job, "JobSet"):
         at, value = _mark(item, names.DEADLINE)
         if value and duration.parse(value) == 0:
-            yield item.report(at, "is no time at all: the job would fail as soon as it runs", Severity.ERROR)
+            yield item.report(at, "is zero: the job would fail as soon as it runs", Severity.ERROR)
 
 
 def _mark(item: Item, key: str) -> tuple[Path, str]:
@@ -202,11 +202,11 @@ def _resources_of_queues(job: JobFile) -> Iterator[Finding]:
                 if resource in _RESOURCES or resource.startswith("hugepages-"):
                     continue
                 if close := get_close_matches(resource, _RESOURCES, 1, _ALIKE):
-                    told = f"no pod asks for it; did you mean {close[0]}?"
+                    told = f"no pod requests it; did you mean {close[0]}?"
                 elif "/" in resource:
                     continue
                 else:
-                    told = f"no pod asks for it; write {', '.join(_RESOURCES)}, or a resource with its domain"
+                    told = f"no pod requests it; write {', '.join(_RESOURCES)}, or a resource with its domain"
                 yield item.report(("spec", field, resource), told, Severity.WARNING)
 
 

@@ -101,4 +101,4 @@ def _format(document: source.Document) -> Format:
         if each.claims(value):
             return each
     known = ", ".join(each.name for each in FORMATS)
-    raise JobFileError([document.finding(("kind",), f"is of no format that is known; known: {known}")])
+    raise JobFileError([document.finding(("kind",), f"unrecognised job file format; supported: {known}")])

@@ -99,7 +99,7 @@ def _mark(item: Item, at: Path, key: str, text: str, kind: str) -> Iterator[Find
         elif key.startswith(f"{names.DOMAIN}/"):
             known = ", ".join(sorted(each.partition("/")[2] for each in _WRONG))
             yield item.report(
-                at, f"is unknown to muster; of {names.DOMAIN}/ there are {known}", Severity.WARNING
+                at, f"is unknown to muster; known under {names.DOMAIN}/: {known}", Severity.WARNING
             )
         return
     if kind not in _ON.get(key, (kind,)):

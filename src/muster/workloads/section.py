@@ -163,7 +163,7 @@ class Section:
 
 def _quantity(value: str | int | float) -> str:
     if quantity.parse(value) < 0:
-        raise ValueError(f"{value} is less than nothing")
+        raise ValueError(f"{value} is negative")
     return str(value)
 
 

@@ -247,7 +247,7 @@ class _Reading:
             self._fault((*at, *wrong.path), f"{kind.kind} {meta.name}: {wrong}")
         namespace = (meta.namespace or self._namespace) if kind.namespaced else ""
         if self._confined and kind.namespaced and namespace != self._namespace:
-            told = f"is {namespace!r}, and --namespace is {self._namespace}; leave one of them out"
+            told = f"is {namespace!r}, and --namespace is {self._namespace}; omit one of them"
             self._fault(
                 (*at, "metadata", "namespace"), f"{kind.kind} {meta.name}: metadata.namespace: {told}"
             )

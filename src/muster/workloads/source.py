@@ -285,7 +285,7 @@ def not_yaml(error: yaml.YAMLError, text: str, file: str) -> JobFileError:
     if context := details.get("context"):
         message = f"{message} ({context})"
     if mark is not None and text[mark.index : mark.index + 1] == "\t":
-        message = "a tab stands here; YAML is indented with spaces"
+        message = "a tab is not allowed here; indent YAML with spaces"
     if mark is not None:
         return JobFileError.of(file, f"is not YAML: {message}", mark.line + 1, mark.column + 1)
     line = text.count("\n", 0, int(details.get("position") or 0)) + 1

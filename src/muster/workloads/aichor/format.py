@@ -42,7 +42,11 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     document = documents[0]
     if len(documents) > 1:
         raise JobFileError(
-            [documents[1].finding((), "an AIchor manifest stands alone; put this document into its own file")]
+            [
+                documents[1].finding(
+                    (), "an AIchor manifest must be the only document; put this one into its own file"
+                )
+            ]
         )
     manifest, errors = parse(document)
     name = f"{manifest.name}-{options.suffix}"
@@ -125,7 +129,7 @@ def _outside(document: Document, manifest: Manifest, options: Options) -> list[F
             errors.append(
                 document.finding(
                     volume.path,
-                    f"the embedded cluster has no PVCs; say which directory stands for it: "
+                    f"the embedded cluster has no PVCs; name a directory to use instead: "
                     f"--volume {volume.name}=DIR",
                 )
             )

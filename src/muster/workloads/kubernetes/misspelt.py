@@ -46,7 +46,7 @@ def _in(entry: Entry, value: Any, type_: type[Struct], at: Path) -> Iterator[Fin
             if close := _alike(name, set(known) - set(value)):
                 yield entry.report((*at, name), f"unknown field; did you mean {close}?", Severity.WARNING)
             elif entry.kind.group == DOMAIN and at[:1] == ("spec",):
-                told = f"unknown field; there are {', '.join(sorted(known))}"
+                told = f"unknown field; known: {', '.join(sorted(known))}"
                 yield entry.report((*at, name), told, Severity.WARNING)
         elif (inner := known[name]) is not None:
             if isinstance(item, list):

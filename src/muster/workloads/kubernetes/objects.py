@@ -134,7 +134,7 @@ class _Names:
             here = self._options.namespace
             own = metadata.setdefault("namespace", here)
             if self._options.confined and own != here:
-                told = f"is {own!r}, and --namespace is {here}; leave one of them out"
+                told = f"is {own!r}, and --namespace is {here}; omit one of them"
                 return [entry.report(("metadata", "namespace"), told)]
         else:
             metadata.pop("namespace", None)
@@ -151,7 +151,7 @@ class _Names:
             return [
                 entry.report(
                     ("metadata", "name"),
-                    f"a {entry.kind.kind} {name} stands in line {other} already; rename one",
+                    f"a {entry.kind.kind} {name} is already in line {other}; rename one",
                 )
             ]
         return []

@@ -25,7 +25,7 @@ def broken(entry: Entry) -> list[Finding]:
     )
     if entry.kind is kinds.JOB and len(entry.name) > dns.LABEL:
         message = (
-            f"has {len(entry.name)} characters; the Job's pods bear it as a label, so at most {dns.LABEL}"
+            f"has {len(entry.name)} characters; the Job's pods have it as a label, so at most {dns.LABEL}"
         )
         errors = [error for error in errors if error.path not in _NAMES]
         errors.insert(0, FieldError(("metadata", "name"), message))

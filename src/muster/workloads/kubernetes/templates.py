@@ -73,7 +73,7 @@ def _volumes(job: Entry, path: Path, template: Object, options: Options) -> Iter
                 told = "has no PVCs" if claim is not None else f"offers {', '.join(OFFERED)} only"
                 yield job.report(
                     (*at, kind),
-                    f"the embedded cluster {told}; say which directory stands for it: --volume {name}=DIR",
+                    f"the embedded cluster {told}; name a directory to use instead: --volume {name}=DIR",
                 )
         projected = volume.get("projected")
         sources = projected.get("sources") if isinstance(projected, dict) else None
