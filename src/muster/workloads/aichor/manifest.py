@@ -141,6 +141,8 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         spec.error(
             "command", 'is missing; write the shell line that each pod runs, such as "python3 main.py"'
         )
+    if "\0" in command:
+        spec.error("command", "contains a zero byte, which no argument of a program can hold; remove it")
     image = spec.text("image")
     deadline = spec.seconds("timeout")
     active_deadline = spec.integer("activeDeadlineSeconds", 0, minimum=1)
