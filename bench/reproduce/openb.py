@@ -72,8 +72,7 @@ def figures(
         for name in names:
             ours = [allocated[percent] for allocated in found[variant, name]]
             if name == PACK:
-                least = published["fgd"][percent] if percent else None
-                yield Figure(table, name, None, ours, least=least)
+                yield Figure(table, name, None, ours, least=published["fgd"][percent])
             else:
                 yield Figure(table, name, published[name][percent], ours, WITHIN[name] if percent else None)
 

@@ -75,6 +75,7 @@ from muster.core.gang import (
     Strategy,
     Taint,
 )
+from muster.core.packing import Pack
 from muster.core.scheduler import Config, Scheduler
 from muster.core.slots import Slots
 from muster.names import GPU_SHARE
@@ -711,7 +712,14 @@ class Machine(RuleBasedStateMachine):
     def caches_equal_a_fresh_computation(self) -> None:
         if self.muster.nodes.unsettled:
             return
-        fresh = Slots(self.muster.nodes, Eligibility(self.muster.nodes))
+        eligibility = Eligibility(self.muster.nodes)
+        order = Pack(self.muster.nodes, eligibility)
+        for state in self.muster.gangs.values():
+            if state.gang is not None:
+                order.count(state.gang, 1)
+        order.settle()
+        fresh = Slots(self.muster.nodes, eligibility, order)
+        self.muster.slots.order.settle()
         for of in SHAPES:
             cached, computed = self.muster.slots.of(of), fresh.of(of)
             assert cached.slots.tolist() == computed.slots.tolist()

@@ -65,7 +65,7 @@ class Facts:
         self._hold, self._ledger, self._nodes = hold, cluster.ledger, cluster.nodes
         self._gangs, self._pods, self._topology = cluster.gangs, cluster.pods, cluster.topology
         self._exclusion, self._queues, self._quotas = cluster.fit.exclusion, cluster.queues, cluster.quotas
-        self._preemption, self._misfits = preemption, misfits
+        self._preemption, self._misfits, self._order = preemption, misfits, cluster.slots.order
 
     def apply(self, event: Event) -> None:
         """Take one fact in. Told twice, it changes nothing."""
@@ -212,6 +212,9 @@ class Facts:
             gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
         if gang == state.gang:
             return
+        if state.gang is not None:
+            self._order.count(state.gang, -1)
+        self._order.count(gang, 1)
         state.gang = gang
         self._gangs.arrivals += 1
         state.arrived = self._gangs.arrivals
@@ -228,6 +231,8 @@ class Facts:
         state = self._gangs.touch(event.gang)
         self._preemption.departures.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
+        if state.gang is not None:
+            self._order.count(state.gang, -1)
         state.gang = state.back_off = state.explanation = None
         state.avoided.clear()
         state.retired = frozenset()

@@ -12,27 +12,34 @@ asked about few nodes at a time. It also says which of a node's GPUs a share is 
 3. then nodes that whole pods fill exactly, by what would be left over of the scarce resource;
 4. then the tightest node, by fewest slots: large holes stay whole for those who need them.
 
+To what a pod that takes GPUs strands is added the node's contention (`contention.py`): how much of its GPUs
+pods ask for that could not go just anywhere. In step 2 all of a node's GPUs count as much as half of them
+stranded. It is zero where all pods may use the same nodes.
+
 The scarce resource of a shape is the one of which it asks the largest part of all capacity. For a share of
 a GPU, steps 2 to 4 are one sum in thousandths of a GPU: what is stranded, what is left on the GPU that it
-fits best (an empty one counts for 400 more), and up to 300 for how empty the node is.
+fits best (an empty one counts for 400 more), up to 300 for how empty the node is, and the share's part of the
+contention.
 
-This is dominant-resource best fit with the remainder first. It looks at no other shape, unlike FGD
-(fragmentation gradient descent, `muster.sim.policies.fgd`): what other pods need is guessed from how the
-node was built. It is therefore a vector operation, and on the trace of FGD's own evaluation it leaves fewer
-GPUs idle (docs/performance.md).
+This is dominant-resource best fit with the remainder first. Of other shapes it looks only at
+how many GPUs they ask for and which nodes they may use, unlike FGD (fragmentation gradient descent,
+`muster.sim.policies.fgd`): how much CPU they need is guessed from how the node was built. It is therefore a
+vector operation, and on the trace of FGD's own evaluation it leaves fewer GPUs idle (docs/performance.md).
 
 `Spread` is its opposite, least of the scarce resource in use first, for those who want load even more
 than room for large pods. The published orders that muster is compared with are in `muster.sim.policies`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from muster.core.contention import PARTS, Contention
 from muster.core.devices import WHOLE
 from muster.core.eligibility import Eligibility
+from muster.core.gang import Gang
 from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Longs, Nodes, Row
 
 if TYPE_CHECKING:
@@ -89,8 +96,16 @@ class Order:
     free_alone = False
     looks_at: tuple[int, ...] = ()
 
-    def ground(self, columns: Columns | None) -> "Ground":
-        """Some nodes, or all, for `keys_of`."""
+    def count(self, gang: Gang, times: int) -> None:
+        """A gang has come (`times` 1) or gone (-1)."""
+        return
+
+    def settle(self) -> None:
+        """A cycle begins: nodes and gangs are as they will be in it."""
+        return
+
+    def ground(self, columns: Columns | None, vectors: "Sequence[Vector]") -> "Ground | None":
+        """Some nodes, or all, for `keys_of` of these shapes; None if none of them needs it."""
         raise NotImplementedError
 
     def keys_of(
@@ -128,30 +143,39 @@ class Pack(Order):
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         super().__init__(nodes, eligibility)
         self._cpu, self._gpu = self.looks_at = nodes.row("cpu"), nodes.devices.row
+        self._contention = Contention(nodes, eligibility)
+
+    def count(self, gang: Gang, times: int) -> None:
+        self._contention.count(gang, times)
+
+    def settle(self) -> None:
+        self._contention.settle()
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
         nodes = self.nodes
         some = slice(None) if columns is None else columns
-        ground = self.ground(columns) if vector.basis else None
+        ground = self.ground(columns, (vector,))
 
         def free(row: int) -> Row:
             return nodes.free(row)[some]
 
         if not vector.share:
             return self.keys_of(vector, ground, vector.slots[some], free)
-        strands = ground.strands(vector, self._cpu, self._gpu, free) if ground is not None else None
-        key = self._of_share(vector, columns, strands)
+        key = self._of_share(vector, columns, ground, free)
         for row in vector.devices:
             key |= (free(row) > 0).astype(np.int32) << _TOP
         return key
 
-    def ground(self, columns: Columns | None) -> "Ground":
-        nodes = self.nodes
+    def ground(self, columns: Columns | None, vectors: "Sequence[Vector]") -> "Ground | None":
+        nodes, contention = self.nodes, self._contention.parts
+        if contention is None and not any(vector.basis for vector in vectors):
+            return None
         some = slice(None) if columns is None else columns
         gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
         cores = np.clip(nodes.capacity(self._cpu)[some], 1, UNLIMITED).astype(np.int64)
         open_ = nodes.devices.thousandths(columns) - nodes.free(self._gpu)[some].astype(np.int64) * WHOLE
-        return Ground(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_)
+        contended = None if contention is None else contention[some]
+        return Ground(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_, contended)
 
     def keys_of(
         self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
@@ -168,8 +192,12 @@ class Pack(Order):
             strands = ground.strands(vector, self._cpu, self._gpu, free)
             capacity = np.maximum(ground.gpus, WHOLE)
             parts = (strands * (2 * _PARTS) + capacity) // (capacity * 2) + _PARTS
+            if ground.contended is not None and self._takes(vector):
+                parts += ground.contended
             parts = np.minimum(np.maximum(parts, 0), _STRANDS_MAX)
             key |= parts.astype(np.int32) << _SLOTS + _LEFT
+        elif ground is not None and ground.contended is not None and self._takes(vector):
+            key |= ground.contended << _SLOTS + _LEFT
         for row in vector.devices:
             key |= (free(row) > 0).astype(np.int32) << _TOP
         return key
@@ -196,16 +224,31 @@ class Pack(Order):
                 if nodes.free_at(row, column) > 0:
                     key |= 1 << _TOP
             vector.key[column] = key
+        contention = self._contention.parts
+        if contention is not None and self._takes(vector):
+            for column in columns:
+                if vector.slots.item(column):
+                    key = vector.key.item(column)
+                    most = _STRANDS_MAX - (key >> _SLOTS + _LEFT & _STRANDS_MAX)
+                    vector.key[column] = key + (min(contention.item(column), most) << _SLOTS + _LEFT)
 
-    def _of_share(self, vector: "Vector", columns: Columns | None, strands: Longs | None) -> Ints:
+    def _takes(self, vector: "Vector") -> bool:
+        """Whether the pod takes whole GPUs of its node."""
+        return any(row == self._gpu for row, _ in vector.demand)
+
+    def _of_share(
+        self, vector: "Vector", columns: Columns | None, ground: "Ground | None", free: Callable[[int], Row]
+    ) -> Ints:
         """What the pod costs, in thousandths of a GPU: see above."""
         devices, share = self.nodes.devices, vector.share
         left = devices.left(columns)
         least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)
         cost = np.where(least < UNLIMITED, least, WHOLE - share + _OPENING).astype(np.int64)
         cost += np.maximum(devices.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
-        if strands is not None:
-            cost += strands
+        if ground is not None and vector.basis:
+            cost += ground.strands(vector, self._cpu, self._gpu, free)
+        if ground is not None and ground.contended is not None:
+            cost += ground.contended * share // PARTS
         return np.clip(cost + _NOTHING, 0, 2 * _NOTHING).astype(np.int32)
 
     def basis(self, vector: "Vector") -> bool:
@@ -244,6 +287,8 @@ class Ground:
     serves: Longs
     #: thousandths that are free besides the GPUs that are free as a whole
     open: Longs
+    #: as in `Contention.parts`
+    contended: Ints | None
 
     def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Row]) -> Longs:
         """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use.

@@ -126,6 +126,7 @@ class Scheduler:
         """One cycle. Decisions in the order in which they are to be carried out."""
         # 1. New nodes
         self.nodes.settle()
+        self.slots.order.settle()
         # 2. What is held no longer
         lapsed, releases = self._settlement.release(now)
         # 3. What each lacks, and each queue may use
@@ -173,6 +174,7 @@ class Scheduler:
     def settle(self) -> None:
         """Bring up to date what follows from the events: what gangs lack, what queues use. Decide nothing."""
         self.nodes.settle()
+        self.slots.order.settle()
         self._settlement.settle()
         self.queues.entitle()
 

@@ -33,7 +33,7 @@ class Bays:
         self._vectors = vectors
         #: domains × nodes, as everything here
         self._columns, there = _side_by_side(domains)
-        self._ground = order.ground(self._columns) if any(vector.basis for vector in vectors) else None
+        self._ground = order.ground(self._columns, vectors)
         #: rows of resources that are kept
         self._kept = sorted({row for v in vectors for row in (*dict(v.demand), *v.devices, *order.looks_at)})
         #: resources × domains × nodes
