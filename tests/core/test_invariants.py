@@ -764,4 +764,4 @@ Machine.TestCase.settings = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestEverything = pytest.mark.timeout(300)(Machine.TestCase)
+TestEverything = pytest.mark.timeout(1500)(Machine.TestCase)

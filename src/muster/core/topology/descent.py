@@ -94,7 +94,9 @@ def _on_nodes(nodes: Nodes, vector: Vector, columns: Columns, room: Longs, size:
         kept_off |= nodes.free(row)[columns] > 0
     if vector.rank is not None:
         kept_off += vector.rank[columns].astype(np.int64) << 1
-    for tier in np.unique(kept_off[room > 0]).tolist():
+    tiers = np.sort(kept_off[room > 0])
+    # as np.unique, whose first call imports numpy.ma in the middle of a cycle
+    for tier in tiers[np.diff(tiers, prepend=-1) > 0].tolist():
         some = np.flatnonzero((kept_off == tier) & (room > 0))
         share = min(size, int(room[some].sum()))
         if not share:
