@@ -78,7 +78,7 @@ def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
     assert muster.run("logs", "job", "--since", "2099-01-01T00:00:00Z").out == ""
     assert {run["exit_code"] for run in muster.json("timeline", "job")} <= {7, 143, None}
     assert muster.run("nodes").lines[0].startswith("NAME")
-    assert "there are: worker-0-0" in muster.run("logs", "job", "-g", "nosuch", code=2).err
+    assert "its pods: worker-0-0" in muster.run("logs", "job", "-g", "nosuch", code=2).err
 
     assert muster.run("cancel", "job").out == f"{name} cancelled\n"
     gone(muster)
