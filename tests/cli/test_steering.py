@@ -131,6 +131,6 @@ def test_a_pod_that_nobody_would_make_anew_is_not_sent_back(muster: Muster) -> N
     muster.run("submit", "pod.json")
     until(lambda: states(muster)["alone"] == ("running", 1), "the pod to run")
     done = muster.run("requeue", "alone", code=2)
-    assert "nobody would make alone anew, for it has no controller" in done.err
+    assert "pod alone has no controller, so nothing would re-create it" in done.err
     muster.run("cancel", "alone")
     muster.run("down")

@@ -179,7 +179,7 @@ def test_nobody_or_everybody_may_pass(backfill: Backfill) -> None:
     assert reserves(decisions) == []
     assert started(decisions) == ([] if backfill is Backfill.STRICT else ["lengthy"])
     if backfill is Backfill.STRICT:
-        message = "wide is before it, and nobody may pass"
+        message = "wide is before it, and no gang may pass it"
         assert told(cluster, "lengthy") == (Code.HELD_FOR_RESERVATION, message)
 
 

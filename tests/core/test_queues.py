@@ -414,7 +414,10 @@ class TestRemedies:
         assert self.remedies(muster, "g") == [
             "with 4 GPUs (4 × 1): would start now",
             "in queue default: would start now",
-            "nobody of lower priority runs in queue a, and other queues need not give way: not by preemption",
+            (
+                "no gang of lower priority runs in queue a, and other queues need not give way: "
+                "not by preemption"
+            ),
         ]
 
     def test_another_gang_of_the_queue_ends(self) -> None:

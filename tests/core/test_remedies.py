@@ -395,10 +395,10 @@ def test_why_nobody_is_ended_for_it() -> None:
     made = scheduler(free(4))
     assert reasons(made, gang("empty", count=5)) == [], "nobody is in its way"
     runs(made, gang("equal", count=2), 1.0)
-    assert reasons(made, gang("x", count=4)) == ["nobody of lower priority runs"]
+    assert reasons(made, gang("x", count=4)) == ["no gang of lower priority runs"]
     made.apply(QueueChanged(Queue("a")))
     assert reasons(made, gang("y", count=4)) == [
-        "nobody of lower priority runs in queue default, and other queues need not give way"
+        "no gang of lower priority runs in queue default, and other queues need not give way"
     ]
 
 

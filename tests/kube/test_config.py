@@ -176,7 +176,7 @@ def test_a_token_in_the_file_is_never_read_again(write: Write) -> None:
 
 @pytest.mark.parametrize("key", ["as", "as-uid", "as-groups", "as-user-extra"])
 def test_nobody_acts_with_rights_that_he_meant_to_put_off(write: Write, key: str) -> None:
-    with pytest.raises(ConfigError, match=f"user u: muster acts as nobody else; omit {key}"):
+    with pytest.raises(ConfigError, match=f"user u: impersonation is not supported; remove {key!r}"):
         config.load(write({"token": "t", key: "reader"}))
 
 

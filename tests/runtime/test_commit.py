@@ -227,7 +227,7 @@ def test_pods_that_cannot_be_recorded_stay_and_the_gang_says_so() -> None:
     status, delete = step(lone, memory, LATE, LIMITS).writes
     assert isinstance(status, PatchGangStatus)
     assert status.body["status"]["phase"] == "Degraded"
-    assert "2 of 3 pods were bound; its pods cannot be recorded to make them anew" in failed.message
+    assert "2 of 3 pods were bound; its pods cannot be recorded for re-creation" in failed.message
     assert failed.message in status.body["status"]["reason"]["message"]
     assert isinstance(delete, DeletePlan)
 
@@ -251,8 +251,8 @@ def test_a_group_whose_lost_member_is_awaited_says_where_its_place_is_held() -> 
     assert told.body["status"]["phase"] == "Degraded"
     assert told.body["status"]["reason"] == {
         "code": "MembersMissing",
-        "message": "1 of its pods is gone, with no controller to make them anew; for others that ask for the "
-        "same, places are held on b",
+        "message": "1 of its pods is gone, with no controller to re-create them; places for "
+        "equal pods are held on b",
     }
 
 

@@ -135,7 +135,7 @@ GATES: dict[str, tuple[Object, Code, str]] = {
             "template": {"spec": pod_spec(schedulingGates=[{"name": "x/y"}])},
         },
         Code.GATED,
-        "scheduling gate x/y; whoever set it has to remove it from its template",
+        "scheduling gate x/y; it must be removed from its template",
     ),
     "pods": ({"parallelism": 3}, Code.MEMBERS_MISSING, "0 of 3 pods exist"),
 }
@@ -175,7 +175,7 @@ def test_a_gated_pod_has_no_place_and_gates_its_gang() -> None:
     running = job(gang="true", parallelism=1)
     gated = pod("a", owner=running, spec=pod_spec(schedulingGates=[{"name": "x/y"}]))
     group = the_gang(running, gated)
-    assert group.gang.gate == Gate(Code.GATED, "scheduling gate x/y; whoever set it has to remove it")
+    assert group.gang.gate == Gate(Code.GATED, "scheduling gate x/y; it must be removed")
     assert group.members[PodId("uid-a")].place is None
 
 

@@ -169,7 +169,7 @@ def _connection(target: Target, endpoint: Endpoint | None) -> "Connection":
     home = Home.of_user()
     endpoint = endpoint or home.endpoint()
     if endpoint is None:
-        raise Unreachable("nobody hosts the embedded cluster; `muster up` starts it")
+        raise Unreachable("the embedded cluster is not running; `muster up` starts it")
     token = credentials.token_file(home.root).read_text()
     return Connection(
         endpoint.server,

@@ -163,7 +163,7 @@ async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.E
                     home.withdraw()
                     stop.set()
         except FileNotFoundError:
-            log.warning("%s has been removed; nobody can reach this cluster any more", home.root)
+            log.warning("%s has been removed, so this cluster cannot be reached any more", home.root)
             stop.set()
 
 

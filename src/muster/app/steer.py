@@ -80,8 +80,8 @@ async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
     lost = sorted(pod.metadata.name for pod in running if controller_of(pod) is None)
     if lost:
         raise Refused(
-            f"{job.name}: nobody would make {lost[0]} anew, for it has no controller"
-            + (f", nor {len(lost) - 1} others" if len(lost) > 1 else "")
+            f"{job.name}: pod {lost[0]} has no controller, so nothing would re-create it"
+            + (f" (nor {len(lost) - 1} others)" if len(lost) > 1 else "")
             + f"; `muster cancel {job.name}` ends it for good"
         )
     leaving = [pod for pod in running if pod.metadata.deletion_timestamp is None]

@@ -30,8 +30,8 @@ def command(
         show.machine([nodes.summary(node) for node in found], output)
         return
     if not found:
-        nobody = ": the embedded cluster is not running; `muster up` starts it"
-        print("no nodes" + (nobody if target.embedded else ""))
+        idle = ": the embedded cluster is not running; `muster up` starts it"
+        print("no nodes" + (idle if target.embedded else ""))
         return
     resources = sorted({resource for node in found for resource in node.capacity}, key=_interest)
     show.table(

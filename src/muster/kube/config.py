@@ -122,7 +122,9 @@ def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, floa
     user = _user(config, path, active["context"])
     if acts := sorted(key for key in user if key == "as" or key.startswith("as-")):
         # The loader passes over it, and whoever means to be somebody else has rights that he shall not use.
-        raise ValueError(f"user {active['context']['user']}: muster acts as nobody else; omit {acts[0]}")
+        raise ValueError(
+            f"user {active['context']['user']}: impersonation is not supported; remove {acts[0]!r}"
+        )
     if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs it
         raise ValueError(f"the plug-in {user['exec']['command']} gives no credentials")
     return found, active["context"].get("namespace") or "default", _until(loader, user, now)

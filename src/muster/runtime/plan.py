@@ -247,7 +247,7 @@ def _inflated(blob: bytes) -> bytes:
 def _remade(uid: str, pod: Object) -> Remade:
     name = pod["metadata"]["name"]
     if not isinstance(name, str) or not name:
-        raise ValueError(f"a pod that is to be made anew has the name {name!r}")
+        raise ValueError(f"a pod to be re-created has the name {name!r}")
     return Remade(PodId(uid), pod)
 
 

@@ -39,11 +39,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
             or refusal
             or (number if isinstance(number, Gate) else None)
             or next(filter(None, map(marks.hold, owners)), None)
-            or (
-                Gate(Code.GATED, f"scheduling gate {gates}; whoever set it has to remove it")
-                if gates
-                else None
-            )
+            or (Gate(Code.GATED, f"scheduling gate {gates}; it must be removed") if gates else None)
             or quotas.forbidden(pod, world)
         )
     uncreated, charges = quotas.proposed([pod], world)

@@ -192,7 +192,7 @@ def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | No
     if not gates:
         return None
     named = ", ".join(sorted(gates))
-    return Gate(Code.GATED, f"scheduling gate {named}; whoever set it has to remove it{where}")
+    return Gate(Code.GATED, f"scheduling gate {named}; it must be removed{where}")
 
 
 def _uncreated(parts: Mapping[str, Part], filled: Filled) -> dict[str, int]:

@@ -183,7 +183,7 @@ class Reservations:
     def wait(self, state: GangState, claim: Claim) -> None:
         """Record that a gang has to wait for its minimum, and reserve for it if it has no reservation."""
         if self._backfill is Backfill.STRICT:
-            self.closed = held(f"{state.id} is before it, and nobody may pass", state.id)
+            self.closed = held(f"{state.id} is before it, and no gang may pass it", state.id)
         else:
             reservation = self._standing(state, claim) or self._book(state, claim)
             if reservation is None:

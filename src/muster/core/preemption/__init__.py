@@ -271,8 +271,8 @@ class Preemption:
         ]
         if not lower:
             if len(self._queues.accounts) == 1:
-                return "nobody of lower priority runs"
-            return f"nobody of lower priority runs in queue {gang.queue}, and other queues need not give way"
+                return "no gang of lower priority runs"
+            return f"no gang of lower priority runs in queue {gang.queue}, and other queues need not give way"
         staying = [other for other in lower if not departing(other, self._pods)]
         if not staying:
             are = "is" if len(lower) == 1 else "are"

@@ -112,7 +112,7 @@ def remake(view: GangView, plan: Plan, memory: Memory, now: float, limits: Limit
             if found.metadata.deletion_timestamp is not None:
                 leaving += 1
             elif live(found) or is_true(found.status.conditions, PREEMPTED):
-                evictions.append(EvictPod(found, f"is made anew: {plan.why}"))
+                evictions.append(EvictPod(found, f"is re-created: {plan.why}"))
     if evictions or creations:
         return Step(memory, (*evictions, *creations))
     if leaving:

@@ -35,7 +35,7 @@ def learn(
     if isinstance(write, Bind):
         return _refused(gang, memory, write, message, now, limits)
     if isinstance(write, RecordPods):
-        why = f"{memory.giving_up}; its pods cannot be recorded to make them anew: {message}"
+        why = f"{memory.giving_up}; its pods cannot be recorded for re-creation: {message}"
         memory = replace(memory, giving_up=why, recordable=False)
         return memory, (CommitFailed(gang, memory.until, why),)
     if isinstance(write, (CreateGang, CreatePlan)):

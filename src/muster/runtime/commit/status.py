@@ -49,14 +49,14 @@ def degraded(group: Group, places: Places, memory: Memory) -> Explanation:
         nodes = ", ".join(sorted({places.missing[place] for place in awaited}))
         message = (
             f"{len(awaited)} of its pods {'is' if len(awaited) == 1 else 'are'} gone, with no controller to "
-            f"make them anew; for others that ask for the same, places are held on {nodes}"
+            f"re-create them; places for equal pods are held on {nodes}"
         )
         return Explanation(Code.MEMBERS_MISSING, "commit", message)
     lacking = max(group.gang.min_count - len(places.settled), 0)
     message = (
-        f"{len(places.filled)} of at least {group.gang.min_count} pods run and {lacking} are lacking"
-        f"{f' ({memory.giving_up})' if memory.giving_up else ''}; they have no controller that would make "
-        "them anew, so muster does not delete them. What is lacking has first claim on what gets free"
+        f"{len(places.filled)} of at least {group.gang.min_count} pods run and {lacking} are missing"
+        f"{f' ({memory.giving_up})' if memory.giving_up else ''}; they have no controller that would "
+        "re-create them, so muster does not delete them. The missing pods have first claim on freed resources"
     )
     return Explanation(Code.COMMIT_FAILED, "commit", message)
 
@@ -84,7 +84,7 @@ def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | N
 
 def _phase(view: GangView, group: Group, places: Places, memory: Memory) -> tuple[Phase, Explanation | None]:
     if view.plans and view.plans[-1].remade:
-        message = f"its pods are made anew: {view.plans[-1].why}"
+        message = f"its pods are re-created: {view.plans[-1].why}"
         return Phase.WAITING, Explanation(Code.COMMIT_FAILED, "commit", message)
     if view.plans:
         leaving = sum(len(victim.pods) for victim in view.victims)

@@ -68,5 +68,5 @@ def policy(name: str, *, explain: bool = False, shortest_first: bool = False) ->
     if found is None:
         raise TraceError(f"--policy {name}: unknown; there is {', '.join(POLICIES)}")
     if shortest_first and not found.config.backfill.reserves:
-        raise TraceError(f"--order sjbf: nothing is reserved under {name}, so nobody has to wait his turn")
+        raise TraceError(f"--order sjbf: {name} makes no reservations, so there is no backfill order")
     return replace(found, config=replace(found.config, explain=explain, shortest_first=shortest_first))

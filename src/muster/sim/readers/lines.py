@@ -51,7 +51,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")
     except EOFError:
         raise TraceError(
-            f"{path}: the gzip data ends after line {number}, in the middle; get it anew"
+            f"{path}: the gzip data ends after line {number}, in the middle; fetch the file again"
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise TraceError(f"{path}: the gzip data is damaged after line {number} ({error})") from None
