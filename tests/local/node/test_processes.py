@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from muster.local.node import processes
@@ -35,3 +37,15 @@ async def test_who_is_ended_while_it_is_set_up_is_told_as_soon_as_it_runs(tmp_pa
         await process.kill()
         os.close(reader)
     assert processes.recorded_exit(files) == 128 + 15
+
+
+def test_no_end_is_recorded_before_it_came(tmp_path: Path) -> None:
+    assert processes.recorded_end(Files(tmp_path)) is None
+    for number in range(50):  # some of them late in a tick of the clock that dates files
+        files = Files(tmp_path / str(number))
+        files.directory.mkdir()
+        came = datetime.now(UTC)
+        subprocess.run(["sh", "-c", f"echo 0 >{files.exit}"], check=True)
+        recorded = processes.recorded_end(files)
+        assert recorded is not None
+        assert came <= recorded <= datetime.now(UTC) + timedelta(seconds=2 * processes.COARSE)

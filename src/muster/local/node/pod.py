@@ -310,7 +310,7 @@ class PodWorker:
     def _ended_at(self, files: Files) -> datetime:
         """When the wrapper wrote down how its command ended, which may be long before muster learns it."""
         now = self._place.clock.now()
-        return min(now, _time_of(files.exit) or now)
+        return min(now, processes.recorded_end(files) or now)
 
     def _try_start(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
         """Starts the container; None if it cannot be started, which is then its state. Raises Unavailable."""

@@ -14,12 +14,16 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from muster.local.node import marks
 from muster.local.node.isolation import WRAPPER, Files
 from muster.local.node.marks import MARK, Tag
+
+#: Seconds by which the clock that dates files may be behind: two ticks of most kernels, one of the slowest.
+COARSE: Final = 0.01
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +158,18 @@ def recorded_exit(files: Files) -> int | None:
     try:
         return int(files.exit.read_text())
     except (OSError, ValueError):
+        return None
+
+
+def recorded_end(files: Files) -> datetime | None:
+    """When the wrapper wrote the exit code down, at the earliest.
+
+    Files have the time of the kernel's coarse clock, which may be a tick behind. Without that tick a deleted
+    pod could seem to have ended before its deletion, and to have failed by itself.
+    """
+    try:
+        return datetime.fromtimestamp(files.exit.stat().st_mtime + COARSE, UTC)
+    except OSError:
         return None
 
 
