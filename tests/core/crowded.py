@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -206,20 +206,21 @@ def searched(made: Scheduler, decisions: Sequence[object]) -> Best | None:
     return Best(max(priorities), all(v.pods for v in evict.victims), evict.work_lost)
 
 
-_Chosen = list[tuple[Candidate, int]]
+#: Of a candidate, the cuts that are taken.
+_Some = tuple[int, ...]
+_Chosen = list[tuple[Candidate, _Some]]
 
 
 def oracle(case: Case) -> Best | None:
     """The best of all sets of victims, tried one by one; None: nothing helps."""
     found = _candidates(case)
-    chains = product(*(range(len(candidate.cuts) + 1) for candidate in found))
     sets = []
-    for chain in chains:
-        chosen = [(c, n) for c, n in zip(found, chain, strict=True) if n]
+    for several in product(*map(_ways, found)):
+        chosen = [(c, some) for c, some in zip(found, several, strict=True) if some]
         if chosen:
             level = max(c.gang.priority for c, _ in chosen)
-            surplus = not any(c.cuts[n - 1].core for c, n in chosen)
-            sets.append((Best(level, surplus, sum(sum(c.lost[:n]) for c, n in chosen)), chosen))
+            surplus = not any(_whole(c, some) for c, some in chosen)
+            sets.append((Best(level, surplus, sum(c.lost[n] for c, some in chosen for n in some)), chosen))
     sets.sort(key=lambda one: one[0].key)
     return next((best for best, chosen in sets if _allowed(case, chosen) and _fits(case, chosen)), None)
 
@@ -233,13 +234,34 @@ def sets_of(case: Case) -> int:
     """How many sets of victims there are."""
     total = 1
     for candidate in _candidates(case):
-        total *= len(candidate.cuts) + 1
+        total *= len(_ways(candidate))
     return total
+
+
+def _ways(candidate: Candidate) -> list[_Some]:
+    """What may be taken of a gang: so much surplus that its minima hold, in any order, or everything."""
+    gang, numbers = candidate.gang, range(len(candidate.cuts))
+    surplus = [n for n in numbers if not candidate.cuts[n].core]
+    ways = [
+        some
+        for number in range(len(surplus) + 1)
+        for some in combinations(surplus, number)
+        if _filled(candidate) - number >= max(gang.min_count, gang.pod_sets[0].min_count)
+    ]
+    return ways + [tuple(numbers)] * (len(surplus) < len(numbers))
+
+
+def _filled(candidate: Candidate) -> int:
+    return sum(len(cut.pods) for cut in candidate.cuts)
+
+
+def _whole(candidate: Candidate, some: _Some) -> bool:
+    return any(candidate.cuts[n].core for n in some)
 
 
 def _allowed(case: Case, chosen: _Chosen) -> bool:
     made = case.made
-    pods = [made.pods[pod] for c, n in chosen for cut in c.cuts[:n] for pod in cut.pods]
+    pods = [made.pods[pod] for c, some in chosen for n in some for pod in c.cuts[n].pods]
     if case.budget is not None and sum(("app", "a") in pod.presence.labels for pod in pods) > case.budget:
         return False
     demand = Counter({"pods": case.preemptor.min_count})
@@ -247,11 +269,11 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
         demand[GPU_SHARE] += 1000 * pod_set.count * dict(pod_set.shape.requests)[GPU]
     freed: dict[str, Counter[str]] = {name: Counter() for name in ("p", "q", "r")}
     gangs: Counter[str] = Counter()
-    for candidate, n in chosen:
+    for candidate, some in chosen:
         for name in ("p", candidate.gang.queue):
-            gangs[name] += candidate.cuts[n - 1].core
-            for cut in candidate.cuts[:n]:
-                freed[name].update(_freed(cut.freed))
+            gangs[name] += _whole(candidate, some)
+            for n in some:
+                freed[name].update(_freed(candidate.cuts[n].freed))
     for name in ("p", "q"):
         account = made.queues.accounts[name]
         cap = dict(account.rules.capability).get(GPU)
@@ -261,7 +283,7 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
         most = account.rules.max_gangs
         if most is not None and account.standing - gangs[name] + 1 > most:
             return False
-    return _reclaimable(made, [(c, n) for c, n in chosen if c.gang.queue != "q"], demand)
+    return _reclaimable(made, [(c, some) for c, some in chosen if c.gang.queue != "q"], demand)
 
 
 def _reclaimable(made: Scheduler, foreign: _Chosen, demand: Counter[str]) -> bool:
@@ -278,14 +300,24 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, demand: Counter[str]) -> boo
     if any(over(mine.used.get(r, 0) + demand[r], mine.entitled.get(r, 0), r) for r in limited & {*demand}):
         return False
     used = Counter(theirs.used)
-    for _, _, candidate, cut in sorted(
-        (sum(len(cut.pods) for cut in c.cuts[:n]), c.gang.id, c, cut) for c, n in foreign for cut in range(n)
+    for _, _, _, taken in sorted(
+        (sum(len(c.cuts[n].pods) for n in some), c.gang.id, number, taken)
+        for c, some in foreign
+        for number, taken in enumerate(_steps(c, some))
     ):
-        taken = _freed(candidate.cuts[cut].freed)
         if not any(demand[r] and over(used[r], theirs.entitled.get(r, 0), r) for r in limited & {*taken}):
             return False
         used.subtract(taken)
     return True
+
+
+def _steps(candidate: Candidate, some: _Some) -> Iterator[Counter[str]]:
+    """Surplus pod by pod; of a gang that goes as a whole, after its surplus all the rest."""
+    freed = [_freed(candidate.cuts[n].freed) for n in some]
+    steps = candidate.spare.get("", 0) if _whole(candidate, some) else len(some)
+    yield from freed[:steps]
+    if freed[steps:]:
+        yield sum(freed[steps:], Counter())
 
 
 def _freed(freed: Sequence[tuple[str, int]]) -> Counter[str]:
@@ -296,8 +328,8 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     made, state = case.made, case.made.gangs[case.preemptor.id]
     assert state.want is not None
     mark = made.ledger.mark()
-    for candidate, n in chosen:
-        pods = frozenset(pod for cut in candidate.cuts[:n] for pod in cut.pods)
+    for candidate, some in chosen:
+        pods = frozenset(pod for n in some for pod in candidate.cuts[n].pods)
         made.preemption.lift([Victim(candidate.gang.id, pods)])
     made.fit.exact.next_cycle()
     with made.fit.exclusion.without(map(Victim, made.gangs)):  # who keeps it off is said here once more
@@ -311,7 +343,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
 def _kept_off(case: Case, chosen: _Chosen) -> Columns | None:
     """Where who is left has a domain to itself; and, if the gang is to have one, where others are."""
     made = case.made
-    gone = {pod for candidate, n in chosen for cut in candidate.cuts[:n] for pod in cut.pods}
+    gone = {pod for candidate, some in chosen for n in some for pod in candidate.cuts[n].pods}
     left = [bound for pod, bound in made.pods.items() if pod not in gone]
     kept = set[int]()
     for bound in left:

@@ -1,11 +1,16 @@
-"""Of an elastic gang's surplus only those pods go that are in the way."""
+"""Of the surplus of an elastic gang, only the pods that are in the way are evicted."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from muster.core.events import GangSubmitted, LayersChanged
-from muster.core.gang import Gather, Layer, PodSet, Strategy
+from muster.core.gang import Gather, Layer, PodId, PodSet, Strategy
+from muster.core.nodes import Bools
+from muster.core.preemption.candidates import OTHERS, Candidates
+from muster.core.preemption.counting import Count
+from muster.core.preemption.cuts import Table
 from muster.core.scheduler import Scheduler
 from tests.core.test_preemption import evicts, running
 from tests.core.words import gang, node, scheduler, shape
@@ -40,6 +45,45 @@ def test_pods_that_are_not_in_the_way_stay(hosts: list[str], expected: list[int]
     assert victims(spread(6, 1), *on(*hosts)) == [f"elastic:main/{i}" for i in expected]
 
 
+@pytest.mark.parametrize(
+    ("spare", "hosts", "expected"),
+    [
+        (1, ["n0"], [0]),
+        (1, ["n3"], [3]),
+        (2, ["n1", "n4"], [1, 4]),
+        (2, ["n0", "n1"], [0, 1]),
+        (3, ["n2"], [2]),
+        (0, ["n0"], []),
+        (1, ["n0", "n1"], []),
+    ],
+)
+def test_any_pods_are_evicted_as_many_as_the_gang_can_spare(
+    spare: int, hosts: list[str], expected: list[int]
+) -> None:
+    """Empty: the gang is evicted as a whole."""
+    assert victims(spread(6, 6 - spare), *on(*hosts)) == [f"elastic:main/{i}" for i in expected]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "wanted", "surplus"),
+    [
+        (2, ["one/0", "two/0"], True),
+        (2, ["one/0", "one/1"], False),
+        (3, ["one/0"], True),
+        (3, ["one/0", "two/0"], False),
+    ],
+)
+def test_neither_gang_nor_pod_set_gives_up_more_than_it_can_spare(
+    minimum: int, wanted: list[str], surplus: bool
+) -> None:
+    made = scheduler(node(f"n{i}", gpu=1, labels={"host": f"n{i}"}) for i in range(4))
+    one, two = PodSet("one", shape(gpu=1), 2, 1), PodSet("two", shape(gpu=1), 2, 1)
+    running(made, gang("elastic", one, two, minimum=minimum))
+    pods = [PodId(f"elastic:{pod}") for pod in wanted]
+    hosts = [made.pods[pod].node for pod in pods]
+    assert victims(made, *on(*hosts)) == (pods if surplus else [])
+
+
 def test_pods_of_one_domain_go() -> None:
     made = spread(6, 2)
     made.apply(node("n5", gpu=0, labels={"host": "n5", "rack": "r2"}))
@@ -48,3 +92,55 @@ def test_pods_of_one_domain_go() -> None:
 
 def test_of_pods_that_do_as_well_those_of_the_highest_index_go() -> None:
     assert victims(spread(6, 1), PodSet("w", shape(gpu=1), 2, 2)) == ["elastic:main/4", "elastic:main/5"]
+
+
+@pytest.mark.parametrize(
+    ("spare", "index", "expected"),
+    [(1, OTHERS + 1, [OTHERS + 1]), (1, 1, [1]), (1, 0, []), (2, 0, [0])],
+)
+def test_of_a_large_gang_a_bounded_number_of_pods_is_considered(
+    spare: int, index: int, expected: list[int]
+) -> None:
+    """Empty: the gang is evicted as a whole."""
+    made = spread(OTHERS + 2, OTHERS + 2 - spare)
+    [elastic], _ = Candidates(made.nodes, made.gangs, made.pods).of(10.0, lambda _: True)
+    assert sum(not cut.core for cut in elastic.cuts) == spare + OTHERS
+    host = made.pods[PodId(f"elastic:main/{index}")].node
+    assert victims(made, *on(host)) == [f"elastic:main/{i}" for i in expected]
+
+
+def test_a_pod_set_gives_up_its_highest_indices_beside_a_large_one() -> None:
+    """The cuts that a gang can spare together are all considered, however many others there are."""
+    made = scheduler(node(f"n{i}", gpu=1, labels={"host": f"n{i}"}) for i in range(OTHERS + 12))
+    large, small = PodSet("large", shape(gpu=1), OTHERS + 10, OTHERS + 9), PodSet("small", shape(gpu=1), 2, 1)
+    running(made, gang("elastic", large, small, minimum=OTHERS + 10))
+    host = made.pods[PodId("elastic:small/1")].node
+    assert victims(made, *on(host)) == ["elastic:small/1"]
+
+
+@pytest.mark.parametrize("wanted", [1, 5])
+def test_the_search_among_many_pods_of_one_gang_is_short(
+    wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked, enough = spread(1_000, 500), list[Bools](), Count.enough
+
+    def counted(self: Count, taken: Bools) -> bool:
+        asked.append(taken)
+        return enough(self, taken)
+
+    monkeypatch.setattr(Count, "enough", counted)
+    expected = sorted(f"elastic:main/{999 - i}" for i in range(wanted))
+    assert victims(made, PodSet("w", shape(gpu=1), wanted, wanted)) == expected
+    assert len(asked) < 200
+
+
+def test_all_sets_of_cuts_are_in_the_order_of_their_cost() -> None:
+    made = scheduler(node(f"n{i}", gpu=1) for i in range(8))
+    running(made, gang("one", count=4, minimum=2), gang("two", count=4, minimum=2))
+    candidates, _ = Candidates(made.nodes, made.gangs, made.pods).of(10.0, lambda _: True)
+    table = Table(candidates, len(made.nodes))
+    sets = table.sets(np.ones(len(table), np.bool_), 1_000)
+    assert sets is not None
+    costs = [table.cost(chosen) for chosen in sets]
+    assert costs == sorted(costs)
+    assert len(costs) == (1 + 4 + 6 + 1) ** 2 - 1  # of each gang none, one, two or all

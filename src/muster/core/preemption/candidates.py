@@ -1,8 +1,11 @@
 """Which gangs may be victims, what is lost with each, and what each frees.
 
-A candidate is a standing gang with a chain of *cuts*. Its surplus pods are the first cuts, one by one, the
-highest index first. The last cut is all the rest: below its minimum a gang is evicted as a whole or not at
-all. A cut can be taken only together with those before it.
+A candidate is a standing gang with its *cuts*. A surplus cut is a pod that the gang can spare, the highest
+index first. Of these only so many can be taken, in any order (`Candidate.spare`). The last cut is all the
+rest: below its minimum a gang is evicted as a whole or not at all. So the last cut is taken only with all
+others.
+Of equal pods on one node only as many are surplus cuts as can be taken together, and in all no more than
+`OTHERS` beyond as many as the gang can spare. All other pods are evicted only with the whole gang.
 
 Never a candidate: a gang that is not preemptible, one within its minimum run time, one that is being
 started (within seconds it stands or has failed), one whose own victims are still leaving, and one that is
@@ -18,7 +21,8 @@ What the eviction of a gang frees is cached until the gang changes. So a search 
 places computes it only for those that have changed, and is arithmetic on arrays for the rest.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -36,6 +40,9 @@ from muster.names import GPU_SHARE
 _KEPT: Final = 100_000
 #: If gangs of lower priorities use so many times the preemptor's minimum, others are left out at first.
 AMPLE: Final = 2
+#: Surplus cuts of a gang beyond as many as it can spare: of larger gangs the other pods of lower indices are
+#: evicted only with the whole gang.
+OTHERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Cut:
     pods: tuple[PodId, ...]
     #: all that is left of the gang; its held places are released, too
     core: bool
+    #: of a surplus cut, its pod set
+    pod_set: str
     #: of each kind of demand the columns on which it is given back, distinct, and how often
     taken: tuple[tuple[Demand, Columns, Longs], ...]
     #: the same in sum, one of `pods` for each
@@ -61,6 +70,8 @@ class Candidate:
     cuts: tuple[Cut, ...]
     #: work lost by each cut
     lost: tuple[float, ...]
+    #: how many surplus cuts can be taken without the last one: of each pod set, and in all (the name "")
+    spare: Mapping[str, int]
 
 
 class Candidates:
@@ -72,7 +83,7 @@ class Candidates:
         self._nodes = nodes
         self._gangs = gangs
         self._pods = pods
-        self._cuts: dict[GangId, tuple[int, Gang, tuple[Cut, ...]]] = {}
+        self._cuts: dict[GangId, tuple[int, Gang, tuple[Cut, ...], Mapping[str, int]]] = {}
         self._layout = -1
 
     def of(
@@ -92,7 +103,7 @@ class Candidates:
                 continue
             if not may(gang):
                 continue
-            cuts = self._cuts_of(state, gang)
+            cuts, spare = self._cuts_of(state, gang)
             if not cuts:
                 continue
             if gang.min_run_time > 0:
@@ -101,7 +112,7 @@ class Candidates:
                     due = min(due, until)
                     continue
             lost = tuple(_lost(cut, gang, now) for cut in cuts)
-            found.append(Candidate(gang, cuts, lost))
+            found.append(Candidate(gang, cuts, lost, spare))
         found.sort(key=lambda candidate: candidate.gang.id)
         return found, due
 
@@ -139,26 +150,70 @@ class Candidates:
         at = self._pods[pod].at
         return now if at is None else at
 
-    def _cuts_of(self, state: GangState, gang: Gang) -> tuple[Cut, ...]:
-        """The cuts of a gang; none if it does not stand."""
+    def _cuts_of(self, state: GangState, gang: Gang) -> tuple[tuple[Cut, ...], Mapping[str, int]]:
+        """The cuts of a gang and what it can spare; no cuts if it does not stand."""
         known = self._cuts.get(state.id)
         if known is not None and known[0] == state.stamp and known[1] is gang:
-            return known[2]
-        cuts = tuple(self._cut(state, gang)) if stands(state) else ()
-        self._cuts[state.id] = (state.stamp, gang, cuts)
-        return cuts
+            return known[2:]
+        spare = _spare(state, gang)
+        cuts = tuple(self._cut(state, gang, spare)) if stands(state) else ()
+        self._cuts[state.id] = (state.stamp, gang, cuts, spare)
+        return cuts, spare
 
-    def _cut(self, state: GangState, gang: Gang) -> Iterator[Cut]:
+    def _cut(self, state: GangState, gang: Gang, spare: Mapping[str, int]) -> Iterator[Cut]:
         by_gpu = _gpus(tuple(state.usage.items())) > 0
-        surplus = _surplus(state, gang)
-        for pods in surplus:
-            yield self._make(pods, (), by_gpu, core=False)
-        gone = {pod for pods in surplus for pod in pods}
+        gone, number = set[PodId](), Counter[str]()
+        for place, pods in self._surplus(state, gang, spare):
+            gone.update(pods)
+            number.update((place.pod_set, ""))
+            yield self._make(pods, (), by_gpu, core=False, pod_set=place.pod_set)
         rest = sorted(pod for pod in state.pods if pod not in gone)
-        if rest or state.holds:
+        if rest or state.holds or any(n > spare[name] for name, n in number.items()):
             yield self._make(rest, state.holds.values(), by_gpu, core=True)
 
-    def _make(self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool) -> Cut:
+    def _surplus(
+        self, state: GangState, gang: Gang, spare: Mapping[str, int]
+    ) -> Iterator[tuple[Place, tuple[PodId, ...]]]:
+        """Pods that the gang can spare, place by place: highest index first, then the last pod set.
+
+        All pods of a place are evicted together: an old one may still be leaving beside the new one. The
+        first ones that can be taken together are always among them. Beyond those there are at most `OTHERS`.
+        """
+        if not spare:
+            return
+        position = {p.name: i for i, p in enumerate(gang.pod_sets)}
+        size = {p.name: p.count for p in gang.pod_sets}
+        order = sorted(
+            (
+                p
+                for p in state.filled
+                if spare.get(p.pod_set, 0) > 0 and p.index < size[p.pod_set] and p not in state.retired
+            ),
+            key=lambda p: (-p.index, -position[p.pod_set]),
+        )
+        by_place: dict[Place, list[PodId]] = {}
+        for pod, filling in state.pods.items():
+            if filling is not None:
+                by_place.setdefault(filling, []).append(pod)
+        left, alike, others = dict(spare), Counter[Hashable](), OTHERS
+        for place in order:
+            name, pods = place.pod_set, tuple(sorted(by_place[place]))
+            bound = [self._pods[pod] for pod in pods]
+            kind = name, *((one.node, one.requests, one.presence, one.at) for one in bound)
+            alike[kind] += 1
+            if left[name] > 0 and left[""] > 0:
+                left[name] -= 1
+                left[""] -= 1
+                yield place, pods
+            elif others > 0 and alike[kind] <= min(spare[name], spare[""]):
+                others -= 1
+                yield place, pods
+            if not others and not left[""]:
+                break
+
+    def _make(
+        self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool, pod_set: str = ""
+    ) -> Cut:
         kinds: dict[Amounts, tuple[dict[NodeName, int], dict[float | None, int]]] = {}
         requests, shares = None, False
         for pod in pods:
@@ -186,6 +241,7 @@ class Candidates:
         return Cut(
             tuple(pods),
             core,
+            pod_set,
             tuple([self._taken(requests, nodes) for requests, (nodes, _) in kinds.items()]),
             tuple(sorted(freed.items())),
             shares,
@@ -203,39 +259,18 @@ class Candidates:
         )
 
 
-def _surplus(state: GangState, gang: Gang) -> list[tuple[PodId, ...]]:
-    """Pods that the gang can spare, place by place: highest index first, then the last pod set.
-
-    All pods of a place are evicted together: an old one may still be leaving beside the new one.
-    """
+def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:
+    """How many filled places the gang can spare: of each pod set, and in all (the name ""). Empty: none."""
     if gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
-        return []
+        return {}
     satisfied: dict[str, set[int]] = {pod_set.name: set() for pod_set in gang.pod_sets}
     for place in (*state.filled, *state.retired):
         if place.pod_set in satisfied:
             satisfied[place.pod_set].add(place.index)
     counts = {p.name: sum(i < p.count for i in satisfied[p.name]) for p in gang.pod_sets}
     spare = sum(counts.values()) - gang.min_count
-    room = {p.name: counts[p.name] - p.min_count for p in gang.pod_sets}
-    if spare <= 0 or not any(n > 0 for n in room.values()):
-        return []
-    position = {p.name: i for i, p in enumerate(gang.pod_sets)}
-    size = {p.name: p.count for p in gang.pod_sets}
-    order = sorted(
-        (p for p in state.filled if p.pod_set in size and p.index < size[p.pod_set]),
-        key=lambda p: (-p.index, -position[p.pod_set]),
-    )
-    by_place: dict[Place, list[PodId]] = {}
-    for pod, filling in state.pods.items():
-        if filling is not None:
-            by_place.setdefault(filling, []).append(pod)
-    chain = []
-    for place in order:
-        if spare > 0 and room[place.pod_set] > 0 and place not in state.retired:
-            chain.append(tuple(sorted(by_place[place])))
-            spare -= 1
-            room[place.pod_set] -= 1
-    return chain
+    room = {p.name: n for p in gang.pod_sets if (n := counts[p.name] - p.min_count) > 0}
+    return {**room, "": spare} if spare > 0 and room else {}
 
 
 def _lost(cut: Cut, gang: Gang, now: float) -> float:

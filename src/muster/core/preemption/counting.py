@@ -141,9 +141,11 @@ class Count:
         inside._cut, inside._amount = self._cut[entries], self._amount[:, entries]
         inside._column = position[self._column[entries]]
         if not len(self._quota.lacking):
-            last = np.full(len(self._table.candidates), -1)
-            last[self._table.gang[inside._cut]] = inside._cut  # ascending: the last one stays
-            inside.reach = np.arange(len(self._table)) <= last[self._table.gang]
+            here = np.zeros(len(self._table), np.bool_)
+            here[inside._cut] = True
+            whole = np.zeros(len(self._table.candidates), np.bool_)
+            whole[self._table.gang[here & ~self._table.kept(here & ~self._table.core)]] = True
+            inside.reach = here | whole[self._table.gang]
         return inside
 
     def enough(self, taken: Bools) -> bool:
@@ -208,11 +210,10 @@ class Count:
         table, gangs = self._table, len(self._table.candidates)
         here = np.flatnonzero(usable[self._cut] & (alone[self._column] >= 0))
         keys = alone[self._column[here]].astype(np.int64) * gangs + table.gang[self._cut[here]]
-        pairs, inverse = np.unique(keys, return_inverse=True)
-        last = np.zeros(len(pairs), np.int64)
-        np.maximum.at(last, inverse, self._cut[here])
         domains = int(alone.max(initial=-1)) + 1
-        lost = np.bincount(pairs // gangs, table.lost_by[last], domains)
+        # Of each gang there the cuts that are there: so much is lost at the least.
+        cuts = np.unique(keys * len(table) + self._cut[here])
+        lost = np.bincount(cuts // (gangs * len(table)), table.lost[cuts % len(table)], domains)
         left = others.copy()
         for _, cuts, columns, times in table.groups:
             left -= np.bincount(columns, times * usable[cuts], len(left)).astype(np.int64)
@@ -232,7 +233,7 @@ class Count:
         """Grow `start` by one pick after the other, and yield the cuts taken whenever the slots suffice.
 
         Each pick is the one of `usable` that frees most relative to what is `lost`, as far as `allow`
-        permits: the next cut of a gang, or all of its cuts that are left. Ends when no pick helps.
+        permits: a cut of a gang, or all of its cuts that are left and may be taken. Ends when no pick helps.
         `fraction`: what a whole slot's worth of fractions counts.
         """
         table, parts = self._table, range(len(self._parts))
@@ -261,7 +262,7 @@ class Count:
             if picked is None:
                 return
             if not allow(taken | picked):
-                usable &= ~picked if picked.sum() > 1 else ~(picked | self._after(picked))
+                usable &= ~(picked if picked.sum() > 1 else table.from_on(picked))
                 touched = touched[:0]
                 continue
             taken = taken | picked
@@ -280,33 +281,26 @@ class Count:
             touched = np.flatnonzero(changed[self._column])
 
     def _best(self, gain: Floats, cost: Floats, left: Bools, taken: Bools) -> Bools | None:
-        """The next cut of some gang, or all that is left of it. None: nothing frees anything."""
+        """A cut of some gang, or all that is left of it. None: nothing frees anything."""
         table = self._table
         picked = np.zeros(len(table), np.bool_)
-        if table.first.all():
+        if table.whole:
             score = np.where(left, gain / cost, 0.0)
             picked[score.argmax()] = True
             return picked if score.max() > 0 else None
-        ready = left & (table.first | np.concatenate(([False], taken[:-1])))
+        ready, all_of = table.next(left, taken)
         gangs = len(table.candidates)
-        rest_gain = np.bincount(table.gang, np.where(left, gain, 0.0), gangs)
-        rest_cost = np.bincount(table.gang, np.where(left, cost, 0.0), gangs)
+        rest_gain = np.bincount(table.gang, np.where(all_of, gain, 0.0), gangs)
+        rest_cost = np.bincount(table.gang, np.where(all_of, cost, 0.0), gangs)
         one = np.where(ready, gain / cost, 0.0)
-        rest = np.where(ready, (rest_gain / np.maximum(rest_cost, cost.min()))[table.gang], 0.0)
+        rest = np.where(all_of, (rest_gain / np.maximum(rest_cost, cost.min()))[table.gang], 0.0)
         if max(one.max(), rest.max()) <= 0:
             return None
         if rest.max() > one.max():
-            all_left: Bools = left & (table.gang == table.gang[rest.argmax()])
+            all_left: Bools = all_of & (table.gang == table.gang[rest.argmax()])
             return all_left
         picked[one.argmax()] = True
         return picked
-
-    def _after(self, picked: Bools) -> Bools:
-        """Cuts of the same gang that come after this one."""
-        cut = int(picked.argmax())
-        after: Bools = self._table.gang == self._table.gang[cut]
-        after[: cut + 1] = False
-        return after
 
     def _without(self, taken: Bools) -> Longs:
         free = self._free.copy()

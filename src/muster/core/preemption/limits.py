@@ -5,13 +5,14 @@
 - *Reclaim*: what another queue uses may be taken only while that queue is over its entitlement, from the
   first cut to the last: the cuts before the last one must not have brought it down already. The smallest
   gangs are taken first, which is the order that allows most. A queue is brought down by surplus, cut by cut,
-  or by whole gangs, which may leave it below its entitlement.
+  or by the rest of whole gangs, which may leave it below its entitlement.
 
 A set that keeps these limits still does when victims are spared. The opposite holds for
 
 - *quota*: what the victims free below the hard caps of the preemptor's queues, which must be enough.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -106,12 +107,16 @@ def _needs(
 
 def _may_reclaim(table: Table, taken: Bools, queue: str, demand: Amounts, queues: Queues) -> bool:
     """Whether each of these cuts may be reclaimed once those before it are gone."""
-    cuts = np.flatnonzero(taken).tolist()
+    spared = table.kept(taken & ~table.core)
+    cuts = np.flatnonzero(spared | (taken & table.core)).tolist()
     sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
     shifted: list[tuple[str, Amounts]] = []
     allowed = True
     for cut in sorted(cuts, key=lambda cut: (sizes[table.gang[cut]], cut)):
         theirs, freed = table.candidates[table.gang[cut]].gang.queue, table.cuts[cut].freed
+        if table.core[cut]:  # with all that could not be spared
+            rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[cut]))
+            freed = tuple(sum((Counter(dict(table.cuts[one].freed)) for one in rest), Counter()).items())
         if not queues.may_reclaim(queue, demand, theirs, freed):
             allowed = False
             break

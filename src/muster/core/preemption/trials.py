@@ -15,7 +15,7 @@ from muster.core.exact import Verdict
 from muster.core.fit import Claim, Fit
 from muster.core.gang import Place
 from muster.core.ledger import Charged, Ledger
-from muster.core.nodes import Bools, Columns, Nodes
+from muster.core.nodes import Bools, Nodes
 from muster.core.placement import Want
 from muster.core.preemption.companions import Companions
 from muster.core.preemption.counting import Count
@@ -162,31 +162,58 @@ class Trial:
             # Where slots are not sufficient more has to be taken, so `Fit` is asked at growing distances.
             if number & (number - 1) == 0 and self._fits(taken):
                 return taken
-        if allow(usable) and self.fits(usable):
-            return usable
-        return None
+        return usable if self.table.holds(usable) and allow(usable) and self.fits(usable) else None
+
+    def least(self, usable: Bools) -> Bools | None:
+        """Of more surplus than the gangs can spare, a part that suffices and that they can spare."""
+        if self.table.holds(usable) or not self.fits(usable):
+            return None
+        some = self._spared(usable, usable & ~self.table.core)
+        return some if self.table.holds(some) and self._trials.allow(some) else None
 
     def reprieve(self, chosen: Bools) -> Bools:
-        """Spare gangs, the most costly first: all cuts of one, else as many as possible from its last one on.
+        """Spare gangs, the most costly first: all cuts of one, else all cuts that are not needed.
 
-        Of the surplus that remains, each pod is spared that is not needed, the lowest index first.
+        A gang that would be evicted as a whole gives up surplus instead if that suffices.
         """
-        for gang in self.table.dearest(chosen):
-            mine = np.flatnonzero(chosen & (self.table.gang == gang))
-            for first in range(len(mine)):
-                if self.fits(fewer := _without(chosen, mine[first:])):
+        table = self.table
+        for gang in table.dearest(chosen):
+            mine = chosen & (table.gang == gang)
+            if self.fits(fewer := chosen & ~mine):
+                chosen = fewer
+                continue
+            surplus = mine & ~table.core
+            if surplus.any() and self.fits(fewer := chosen & ~(mine & table.core)):
+                fewer = self._spared(fewer, surplus)
+                if table.holds(fewer):
                     chosen = fewer
-                    break
-            mine = np.flatnonzero(chosen & (self.table.gang == gang))
-            if not self.table.core[mine].any():
-                for cut in mine[:-1][::-1]:  # the last one has been tried
-                    if self.fits(fewer := _without(chosen, cut)):
-                        chosen = fewer
+        return chosen
+
+    def _spared(self, chosen: Bools, some: Bools) -> Bools:
+        """Spare those of some cuts that are not needed: the most costly first, then the lowest index.
+
+        Many are tried at once, and by halves if they are not all spared.
+        """
+        cuts = np.flatnonzero(chosen & some)
+        left = [cuts[np.lexsort((-cuts, -self.table.lost[cuts]))]]
+        while left:
+            tried = left.pop()
+            if not len(tried):
+                continue
+            fewer = chosen.copy()
+            fewer[tried] = False
+            if self.fits(fewer):
+                chosen = fewer
+            elif len(tried) > 1:
+                left += [tried[len(tried) // 2 :], tried[: len(tried) // 2]]
         return chosen
 
     def better(self, one: Bools, other: Bools | None) -> Bools:
-        """The one that costs less; of equals the other."""
-        return one if other is None or self.table.cost(one) < self.table.cost(other) else other
+        """The one that costs less, ties to the other."""
+        if other is None:
+            return one
+        costs = [(*self.table.cost(some), self.table.order(some)) for some in (one, other)]
+        return one if costs[0] < costs[1] else other
 
     def fits(self, taken: Bools) -> bool:
         """Whether the preemptor fits once these cuts are gone. Also False when the trials are used up."""
@@ -202,9 +229,3 @@ class Trial:
     def _fits(self, taken: Bools) -> bool:
         """Whether it fits, given that the slots suffice."""
         return self._trials.plain or self.placed(taken) is not None
-
-
-def _without(chosen: Bools, cuts: Columns | np.intp) -> Bools:
-    fewer = chosen.copy()
-    fewer[cuts] = False
-    return fewer

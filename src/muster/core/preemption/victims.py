@@ -7,7 +7,8 @@ order, the one
 1. whose highest victim priority is lowest,
 2. of surplus pods only, if surplus of that priority and below suffices,
 3. that loses the least work (`candidates.py`), then evicts the fewest gangs, then the fewest pods,
-4. that makes room in the tightest domain that the gang prefers.
+4. that makes room in the tightest domain that the gang prefers,
+5. that evicts surplus pods of the highest index.
 
 To find the very best is set covering, which is hard; so, after Dobson's greedy for covering integer
 programs and the reprieve of kube-scheduler's preemption:
@@ -89,8 +90,9 @@ class _Way:
     rank: int
 
     @property
-    def cost(self) -> tuple[float, int, int, int]:
-        return *self.trial.table.cost(self.chosen), self.rank
+    def cost(self) -> tuple[float, int, int, int, int]:
+        table = self.trial.table
+        return *table.cost(self.chosen), self.rank, table.order(self.chosen)
 
 
 class Search:
@@ -183,6 +185,7 @@ class Search:
             starts = islice(trial.table.prefixes(usable), _exchanges(trial.table))
             tries = (trial.greedy(usable, start, FRACTIONS[0], fewest=True) for start in (none, *starts))
             chosen = next((taken for taken in tries if taken is not None), None)
+            chosen = trial.least(usable) if chosen is None else chosen
             best = None if chosen is None else trial.reprieve(chosen)
         return best
 
@@ -232,7 +235,7 @@ def _variants(table: Table, usable: Bools, best: Bools) -> Iterator[tuple[Bools,
     none = np.zeros(len(table), np.bool_)
     for banned in table.bans(best):
         others: Bools = usable & ~banned
-        yield others, best & others
+        yield others, table.kept(best & others)
         yield others, none
     for first in table.prefixes(usable & ~best):
         yield usable, first
