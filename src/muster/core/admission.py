@@ -1,17 +1,17 @@
-"""What a gang may have, before it is asked where it fits: nothing, all it wants, or a part of it.
+"""What a gang may have, before any search for where it fits: nothing, all it wants, or a part of it.
 
 The answers are those of docs/names.md, in their order: `Invalid` (no such queue, or not for this gang),
-`QueueClosed`, `QuotaExceeded` (a hard cap, too many gangs), and, for what would carry a queue over its
-entitlement, nothing yet: it is asked about again when everybody else has been served, and left with
-`OverShare` if it does not start then either. Refusals carry the numbers that made them.
+`QueueClosed`, and `QuotaExceeded` (a hard cap, too many gangs). A gang that would carry a queue over its
+entitlement gets no answer at first. It is checked again when all other gangs have been served, and keeps
+`OverShare` if it does not start then either. Refusals carry the numbers that they rest on.
 
-A gang is charged whole or not at all: its minimum is allowed at every queue from its own up to the root, or
-it is refused. What an elastic gang wants beyond the minimum is cut to what is left. Where a hard cap refuses
-the minimum, it may still have that once others below that cap have left (`Full`): whether anybody has to is
-for a search for victims to say.
+A gang is charged whole or not at all: it is refused unless every queue from its own up to the root allows
+its minimum. What an elastic gang wants beyond the minimum is cut to what is left. If a hard cap refuses the
+minimum, the gang may still have it once other gangs below that cap have left (`Full`). The search for
+victims decides whether a gang has to leave.
 
-Answers are remembered per queue and want until some use or entitlement changes, so that ten thousand
-equal gangs are checked once.
+Answers are cached per queue and want until some use or entitlement changes, so that ten thousand equal gangs
+are checked once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,15 +37,15 @@ class Offer(NamedTuple):
     want: Want
     #: indices of each part's vacant places, ascending
     vacant: Sequence[Sequence[int]]
-    #: nothing has been cut off
+    #: it is all that the gang wants
     whole: bool = True
-    #: not before others have left, wherever it would fit
+    #: only after other gangs have left, wherever it would fit
     full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """A hard cap has no room for it: it may have this, its minimum, once others below that cap have left."""
+    """A refusal by a hard cap: the gang may have `want`, its minimum, once gangs below that cap have left."""
 
     want: Want
     refusal: Explanation
@@ -53,19 +53,19 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """What a gang may have on capacity that nobody can use within entitlement; None: nothing."""
+    """What a gang may have on capacity that no gang can use within entitlement; None: nothing."""
 
     want: Want | Full | None
-    #: why it waits if it does not start
+    #: why the gang waits if it does not start
     refusal: Explanation | None
 
 
 @dataclass(slots=True)
 class _Checked:
-    """Answers for one queue, as of a state of all accounts."""
+    """Cached answers for one queue, valid for one state of all accounts."""
 
     as_of: tuple[int, int] = (-1, -1)
-    #: of wants, and whether they are of gangs that have not begun. None: it would be over its entitlement
+    #: by want, and whether its gang has not begun. None: the queue would exceed its entitlement
     within: dict[tuple[Want, bool], Want | Full | Explanation | None] = field(default_factory=dict)
     beyond: dict[tuple[Want, bool], Lent] = field(default_factory=dict)
 
@@ -74,15 +74,15 @@ class Admission:
     def __init__(self, queues: Queues, quotas: Quotas, wants: Wants) -> None:
         self._queues, self._quotas, self._wants = queues, quotas, wants
         self._checked: dict[str, _Checked] = {}
-        #: what the rules alone say to gangs of a queue, namespace and user, new ones or not
+        #: the answer of the rules alone, by queue, namespace, user, and whether the gang is new
         self._doors: dict[tuple[str, str, str, bool], Explanation | None] = {}
         self._rules = -1
         self._told: dict[tuple[Code, str], Explanation] = {}
 
     def begun(self, state: GangState) -> Offer | None:
-        """A gang that is half there gets what it lacks, but for hard caps; it borrows nothing more.
+        """What a gang that has begun may have: what it lacks, within hard caps. It borrows nothing more.
 
-        What an open plan of an earlier leader promises it was allowed then: that is not asked about again.
+        What an open plan of an earlier leader promises was allowed then, and is not checked again.
         """
         assert state.gang is not None
         assert state.want is not None
@@ -106,9 +106,9 @@ class Admission:
         return self.offer(state, part) if part is not None and state.refusal is None else None
 
     def within(self, state: GangState, account: Account) -> Want | Full | Explanation | None:
-        """What it may have of its want within the entitlement of its queue and of those above it.
+        """What a gang may have of its want within the entitlement of its queue and of the queues above it.
 
-        An explanation: it is refused. None: it would carry one of them over.
+        An explanation: it is refused. None: it would carry one of these queues over its entitlement.
         """
         want, gang = state.want, state.gang
         assert gang is not None
@@ -128,7 +128,7 @@ class Admission:
         return self._short(state, answer) or answer
 
     def beyond(self, state: GangState, account: Account) -> Lent:
-        """What it may have on lent capacity, and what to say if it gets nothing."""
+        """What a gang may have on lent capacity, and why it waits if it does not start."""
         want, gang, new = state.want, state.gang, not state.begun
         assert gang is not None
         assert want is not None
@@ -141,7 +141,7 @@ class Admission:
         return answer if short is None else Lent(None, short)
 
     def offer(self, state: GangState, granted: Want | Full) -> Offer:
-        """What has been answered, for this gang."""
+        """An answer of `within` or `beyond` as an offer to this gang, cut to what ResourceQuotas leave."""
         want = state.want
         assert want is not None
         full = isinstance(granted, Full)
@@ -156,13 +156,13 @@ class Admission:
 
     @property
     def rules(self) -> tuple[int, int]:
-        """Changes when rules or quotas do; what `allows` says changes besides only with what gangs use."""
+        """Changes when rules or quotas do. Apart from that, `allows` changes only with what gangs use."""
         return self._queues.plantings, self._quotas.changes
 
     def allows(self, state: GangState, want: Want, queue: str | None = None) -> bool:
-        """Whether rules and quotas let it have at least the minimum of this now, be it on what is lent.
+        """Whether rules and quotas allow a gang at least the minimum of `want` now, even on lent capacity.
 
-        `queue`: as if it were in that one.
+        `queue`: as if the gang were in that queue.
         """
         assert state.gang is not None
         gang = state.gang if queue is None else replace(state.gang, queue=queue)
@@ -175,7 +175,7 @@ class Admission:
         return not self._quotas.concern(state) or self._quotas.exceeded(state, want) is None
 
     def admits(self, state: GangState) -> bool:
-        """Whether room is all that it lacks, be it below a hard cap; pods to be created have their quota."""
+        """Whether a gang lacks only room (even below a hard cap): quotas admit pods to be created for it."""
         assert state.gang is not None
         account = self._queues.find(state.gang.queue)
         if account is None or self._turned_away(account, state.gang, not state.begun) is not None:
@@ -183,7 +183,7 @@ class Admission:
         return self._uncreated(state, state.want) is None
 
     def refusal_of(self, state: GangState, want: Want) -> Explanation | None:
-        """Why its queue, or a ResourceQuota, does not give it this besides what it has; None: room is all."""
+        """Why a gang's queue, or a ResourceQuota, refuses it `want`; None: only room may be missing."""
         gang = state.gang
         assert gang is not None
         account, new = self._queues.find(gang.queue), not state.begun
@@ -194,7 +194,7 @@ class Admission:
         return None if account.free else self._lent(account, want, new).refusal
 
     def exhausted(self, state: GangState) -> Explanation | None:
-        """Why a cap or a ResourceQuota has no room for it now: others may have used that since its turn."""
+        """Why a cap or a ResourceQuota refuses a gang now: other gangs may have used it up since its turn."""
         gang, want = state.gang, state.want
         assert gang is not None
         assert want is not None
@@ -210,7 +210,7 @@ class Admission:
         return told if told is not None and told.code is Code.QUOTA_EXCEEDED else None
 
     def elsewhere(self, state: GangState) -> Iterator[str]:
-        """Other queues that allow it what it wants, by name."""
+        """Names of other queues that allow a gang what it wants, sorted."""
         assert state.gang is not None
         assert state.want is not None
         for name in sorted(self._queues.accounts):
@@ -218,7 +218,7 @@ class Admission:
                 yield name
 
     def bar(self, state: GangState) -> None:
-        """Leaves the reason why this gang's queue cannot be used."""
+        """Record the reason why this gang's queue cannot be used as its refusal."""
         assert state.gang is not None
         message = self._queues.barred(state.gang)
         state.refusal = self._tell(Code.INVALID, message) if message else None
@@ -226,7 +226,7 @@ class Admission:
     # -- helpers, in order of call
 
     def _planned(self, state: GangState) -> Offer | None:
-        """The places of its open plan, no more, if they make up its minimum."""
+        """An offer of only the places of the gang's open plan, if they make up its minimum; else None."""
         want = state.want
         assert want is not None
         parts, vacant = [], []
@@ -242,13 +242,13 @@ class Admission:
         return Offer(self._wants.of(tuple(parts), want.need, want.rules), tuple(vacant), whole=False)
 
     def _uncreated(self, state: GangState, want: Want | None) -> str | None:
-        """Why pods that are still to be created for this would be refused."""
+        """Why a ResourceQuota would refuse pods still to be created for `want`; None: it would not."""
         if want is None or not self._quotas.concern(state):
             return None
         return self._quotas.exceeded(state, want)
 
     def _short(self, state: GangState, answer: Want | Full | Explanation | None) -> Explanation | None:
-        """Why a part that its queue leaves it is of no use: it needs pods that a quota has no room for."""
+        """Why a part that the queue allows cannot start: a ResourceQuota refuses its pods. None: it can."""
         part = answer.want if isinstance(answer, Full) else answer
         if not isinstance(part, Want) or part is state.want:
             return None
@@ -263,7 +263,7 @@ class Admission:
         return checked
 
     def _turned_away(self, account: Account, gang: Gang, new: bool) -> Explanation | None:
-        """Why its queue never has anything for it, as long as the rules are what they are."""
+        """Why the queue refuses the gang whatever is in use, until the rules change; None: it does not."""
         if self._rules != self._queues.plantings or len(self._doors) >= _TOLD:
             self._doors.clear()
             self._rules = self._queues.plantings
@@ -281,7 +281,7 @@ class Admission:
         return None if closed is None else self._tell(Code.QUEUE_CLOSED, f"queue {closed.name} is closed")
 
     def _capped(self, account: Account, want: Want, new: bool) -> str | None:
-        """Which hard cap has no room for it; one more gang, if it is `new`."""
+        """Which hard cap has no room for the want, nor for one more gang if it is `new`; None: no cap."""
         if not account.capped:
             return None
         least, _ = self._queues.demand(want)
@@ -300,7 +300,7 @@ class Admission:
         return self._cut(want, room) if _fits(least, room) else None
 
     def _lent(self, account: Account, want: Want, new: bool) -> Lent:
-        """The same for equal wants, as long as no account has changed."""
+        """The answer of `_beyond`, cached for equal wants until an account changes."""
         known = self._of(account).beyond
         answer = known.get((want, new))
         if answer is None:
@@ -320,10 +320,10 @@ class Admission:
     def _full(
         self, account: Account, want: Want, message: str, least: Amounts, room: dict[str, int]
     ) -> Full | Explanation:
-        """Once just enough has left below the caps: `room` becomes what there is of it then.
+        """What the gang may have once just enough has left below the caps; `room` becomes what is free then.
 
-        While somebody leaves it is refused: nobody goes for what others make room for in a moment. Nor does
-        anybody for a gang whose minimum is nothing.
+        It is a plain refusal while pods are leaving: muster never preempts for capacity that departing pods
+        are about to free. It is one as well for a gang whose minimum is zero.
         """
         told = self._tell(Code.QUOTA_EXCEEDED, message)
         for resource, amount in self._queues.over_capability(account, least).items():
@@ -336,7 +336,7 @@ class Admission:
         return self._wants.of(parts, want.need, want.rules) if parts else None
 
     def _tell(self, code: Code, message: str) -> Explanation:
-        """Equal explanations are one object, so that nobody is told the same twice, fast."""
+        """An explanation; equal ones are one object, so that an unchanged reason is quickly recognised."""
         known = self._told.get((code, message))
         if known is None:
             if len(self._told) >= _TOLD:
@@ -346,7 +346,7 @@ class Admission:
 
 
 def refusal(answer: Want | Full | Explanation | None) -> Explanation | None:
-    """Why it waits if it does not start, as far as its queue is concerned."""
+    """Why a gang waits if it does not start, as far as its queue is concerned; None: no reason."""
     if isinstance(answer, Full):
         return answer.refusal
     return answer if isinstance(answer, Explanation) else None
@@ -365,9 +365,10 @@ def cut(
 ) -> tuple[Part, ...]:
     """As many places of each part as there is room for, but at least the minimum.
 
-    A place takes what its pod requests, or the charges of its pod set, if those are asked about.
+    A place takes what its pod requests or, with `charges`, what its pod set is charged.
 
-    A minimum over all parts is made of the smallest pods; what is left goes to the parts in their order.
+    A minimum over all parts is filled with the smallest pods; the rest of the room goes to the parts in their
+    order.
     """
     left = dict(room)
     counts = [0] * len(want.parts)
@@ -400,7 +401,7 @@ def cut(
 def _cost(
     part: Part, limited: Mapping[str, int], charges: Mapping[str, Mapping[str, int]] | None
 ) -> dict[str, int]:
-    """What one place takes of what is limited."""
+    """What one place takes of the limited resources."""
     if charges is not None:
         amounts = charges.get(part.pod_set, {})
     else:

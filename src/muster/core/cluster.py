@@ -1,7 +1,7 @@
-"""What there is: everything that the parts of the scheduler share, each piece with one owner.
+"""The shared state: everything that the parts of the scheduler have in common, each piece with one owner.
 
-Facts change it, a cycle reads it and charges it with what it decides. It is handed on as a whole to whoever
-works on it; who decides (queues' admission, victims, reservations, turns) is not part of it.
+Facts change it; a cycle reads it and charges its decisions to it. Every part that works on the state gets it
+as a whole. The parts that decide (queues' admission, victims, reservations, turns) do not belong to it.
 """
 
 from collections.abc import Callable

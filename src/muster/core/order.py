@@ -1,27 +1,27 @@
 """In which order gangs are served, and how much of what each wants it may have.
 
-1. Gangs that have begun and lack something of it: what is half there is finished before anything new starts.
-   First those with an open plan of an earlier leader, whose places are theirs already; then those with pods
-   on nodes, or held places, by rank. Only caps bind them.
+1. Gangs that have started and still lack places: a half-started gang is completed before a new one starts.
+   Gangs with an open plan of an earlier leader are first, since their places are theirs already; then gangs
+   with pods on nodes, or held places, by rank. Only caps limit these gangs.
 2. Gangs that stay within their queue's entitlement. The queue with the least share of its entitlement
    in use is served first, ties by name, level by level down the tree; inside a queue by its own order.
-   Of an elastic gang only what stays within counts: its minimum, and as much more as is left.
-3. What would carry a queue over its entitlement: gangs, and the rest of elastic ones. Everything that may
-   start within entitlement has been tried by then, so what is still free is capacity that nobody who waits
-   can use within entitlement, and is lent. First a queue that would itself stay within its entitlement (one
-   above or below it would not): what a sibling was lent of it comes back to it. Then the queue whose last
-   such start is longest ago (never: first), then the least share that the start would lead to, then
-   priority, then name; level by level, too.
-4. Gangs whose hold has just run out: everyone else has had the chance to use it first. Those that have
-   nothing else are new to their queue again.
+   An elastic gang gets only what stays within: its minimum, and as much more as is left.
+3. Gangs that would carry a queue over its entitlement, and the rest of elastic gangs. Everything that may
+   start within entitlement has been tried by then. What is still free is capacity that no waiting gang can
+   use within entitlement, and is lent. A queue that would itself stay within its entitlement is first (the
+   start carries over only a queue above or below it): it takes back what a sibling borrowed of it. Then
+   follow the queue whose last such start is longest ago (never: first), the least share after the start,
+   priority, and name; this order too is applied level by level.
+4. Gangs whose hold has just run out: all other gangs could use the freed places first. A gang that has
+   nothing else is new to its queue again.
 
-A gang that does not fit holds nothing and is passed over; it blocks nobody behind it.
+A gang that does not fit holds nothing and is skipped; it does not block gangs behind it.
 
 Inside a queue: `priority` (higher first, then age, then id), `fifo` (age, then id), or `fair`: the namespace
 with the least dominant share of the queue's entitlement first (DRF, NSDI 2011), and by priority in it.
 
-The order is kept as gangs change (`lines.py`), and a cycle walks along (`race.py`). A queue's share changes
-only when one of its gangs starts, which moves it in one heap per level of the tree.
+The order is maintained as gangs change (`lines.py`), and a cycle walks along it (`race.py`). A queue's share
+changes only when one of its gangs starts, which moves the queue in one heap per level of the tree.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -40,18 +40,18 @@ from muster.core.race import Race, Walk
 
 
 class Standing(Enum):
-    """On what a turn is taken."""
+    """The reason for which a gang is admitted to a turn."""
 
-    #: it has begun: nothing new starts
+    #: the gang has started and lacks places: nothing new starts
     BEGUN = "begun"
-    #: its queue stays within its entitlement
+    #: the gang's queue stays within its entitlement
     WITHIN = "within"
-    #: its queue would be over: on capacity that nobody can use within entitlement
+    #: the gang's queue would exceed its entitlement, on capacity that no gang can use within entitlement
     OVER = "over"
 
 
 class Turn(NamedTuple):
-    """One gang's turn: it may have what is offered, if that fits."""
+    """One gang's turn: the gang may have what is offered, if that fits."""
 
     state: GangState
     offer: Offer
@@ -61,9 +61,9 @@ class Turn(NamedTuple):
 class Turns:
     """The turns of one cycle.
 
-    Who is `hopeless` with what he may have gets no turn: he is passed over with all his kind behind him, or,
-    if everybody is to be `seen`, only told what his queue says. Whoever starts a gang settles it with the
-    queues before the next turn; lines change when the walk is over.
+    A gang that is `hopeless` with what it may have gets no turn. It is skipped with all of its kind behind
+    it, or, if all gangs are to be `seen`, only its queue's refusal is recorded. The caller that starts a gang
+    charges it to the queues before the next turn; lines change only after the walk.
     """
 
     def __init__(
@@ -78,15 +78,18 @@ class Turns:
         seen: bool,
         only: Collection[GangId] | None = None,
     ) -> None:
-        """`fits`: whether this may fit, as far as is known. `only`: everybody but these, and those behind
-        them, is known to be hopeless (`quiet.py`)."""
+        """Turns of the gangs in `lines`; `lapsed` gangs, whose hold has just run out, are last.
+
+        `fits`: whether this may fit, as far as is known. `only`: all gangs but these, and the gangs behind
+        them, are known to be hopeless (`quiet.py`).
+        """
         self._lines, self._queues, self._admission = lines, queues, admission
         self._lapsed, self._hopeless, self._fits = lapsed, hopeless, fits
         self._seen, self._only = seen, only
         self._last: list[GangState] = []
-        #: what would be over, by queue
+        #: by queue, gangs that would carry it over its entitlement
         self._over: dict[Account, list[Head]] = {}
-        #: everybody that was looked at, in order of first turn; those that have none come last
+        #: all gangs that were visited, in order of first turn; gangs without a turn are last
         self.served: dict[GangId, GangState] = {}
 
     def __iter__(self) -> Iterator[Turn]:
@@ -145,7 +148,7 @@ class Turns:
                 walk.next()
                 served[state.id] = state
                 state.refusal = refusal(answer)
-                known = not self._seen and answer is file.want  # the walk has asked about that
+                known = not self._seen and answer is file.want  # the walk has tested that already
                 if isinstance(answer, Explanation) or not (known or not hopeless(state, answer, False)):
                     continue
                 offer = admission.offer(state, answer)
@@ -174,7 +177,7 @@ class Turns:
             assert head is not None
             first, priority = head[2], head[0][1].rank[0]
             answer = admission.beyond(head[0][1], walk.account)
-            # The key is the same for all of a kind and priority: the turn stays here until one starts.
+            # The key is the same for all gangs of a kind and priority: this queue is next until one starts.
             while head is not None and head[2] is first and head[0][1].rank[0] == priority:
                 state = head[0][1]
                 walk.next()
@@ -189,7 +192,7 @@ class Turns:
                 head = walk.head
 
     def _anew(self, state: GangState) -> Iterator[Turn]:
-        """Its hold has run out, and it has nothing else: its queue treats it like any other."""
+        """The turn of a gang whose hold has run out and that has nothing else: like any of its queue."""
         assert state.gang is not None
         account = self._queues.find(state.gang.queue)
         if account is None:
@@ -212,7 +215,11 @@ class Turns:
         return not self._seen and file.want is not None and self._hopeless(state, file.want, False)
 
     def _walk_over(self, account: Account, heads: list[Head]) -> "Walk":
-        """Seen or not, who is hopeless takes no part in the race: what he would take counts for nobody."""
+        """A walk over gangs beyond the entitlement, without hopeless gangs.
+
+        A hopeless gang takes no part in the race, even if it is to be seen: its demand must not decide
+        which queue is next.
+        """
 
         def hopeless(head: Head) -> bool:
             (_, state), position, file = head

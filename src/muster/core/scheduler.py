@@ -1,15 +1,16 @@
 """The scheduler: facts in (`apply`), decisions out (`decide`), for whole gangs.
 
-`apply` takes a fact in, whenever it comes (`facts.py`). `decide` is one cycle over all that is known:
+`apply` records a fact at any time (`facts.py`). `decide` runs one cycle over all that is known:
 
-1. *nodes*: merge new ones in.
-2. *settlement*: give back what is held no longer.
-3. *settlement*, *queues*: find out what each gang lacks, what each queue uses and what it is entitled to.
-4. *order* says whose turn it is, and how much he may have. *starts* places each gang whole: its minimum at
-   once and as many more as fit, or nothing; greedily, then exactly, then with victims (*fit*, *preemption*).
-   What does not fit is passed over, and *misfits* remembers it, or gets a reservation (*backfill*).
-5. *settlement*: bring up to date who has started, and who was evicted for it.
-6. *explain* what stays.
+1. *nodes*: merge new nodes in.
+2. *settlement*: release holds that have ended.
+3. *settlement*, *queues*: compute what each gang lacks, what each queue uses and what it is entitled to.
+4. *order* says which gang is next, and how much it may have. *starts* places each gang whole: its minimum at
+   once and as many more pods as fit, or nothing; greedily, then exactly, then with victims (*fit*,
+   *preemption*). A gang that does not fit is skipped: *misfits* remembers it, or it gets a reservation
+   (*backfill*).
+5. *settlement*: bring the accounts of started and evicted gangs up to date.
+6. *explain* why the other gangs wait.
 
 Both are pure: the same events and times give the same decisions on any machine. The scheduler itself only
 puts these parts together; each piece of state has one owner among them.
@@ -46,49 +47,49 @@ from muster.core.starts import Starts
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a scheduler is told once. A policy of the simulator is one of these."""
+    """Settings of a scheduler, fixed for its life. A policy of the simulator is one of these."""
 
     #: seconds a vacated place of a standing gang stays held for its replacement
     hold: float = 300.0
     #: seconds until the next cycle if exact searches had to be put off
     turn: float = 1.0
-    #: say why gangs wait (`Wait`); a replay that nobody asks has no use for it
+    #: say why gangs wait (`Wait`); False for a replay whose explanations are not read
     explain: bool = True
-    #: who may pass a gang that waits
+    #: which gangs may start ahead of a gang that waits
     backfill: Backfill = Backfill.EASY
-    #: under `conservative`: how many gangs that wait have a reservation
+    #: under `conservative`: how many waiting gangs have a reservation
     depth: int = 64
-    #: seconds after which nodes are kept free for a gang whose start nobody can tell; None: never
+    #: seconds after which nodes are kept free for a gang whose start cannot be estimated; None: never
     drain_after: float | None = 3600.0
-    #: whether those who may pass are served by rising duration, not in their own order
+    #: whether gangs that may backfill are served by rising duration, not in queue order
     shortest_first: bool = False
     #: in which order nodes are filled
     order: Callable[[Nodes, Eligibility], Order] = Pack
-    #: say what would start them to so many gangs of each queue, and how many placements a cycle tries for it
+    #: gangs of each queue that are told what would start them, and placements that a cycle tries for that
     remedies: int = 3
     trials: int = 100
 
 
 class Scheduler:
-    """The state, and the cycle over it. It never waits, and belongs to one thread."""
+    """The state, and the cycle over it. It never blocks, and belongs to one thread."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config = config or Config()
         hold, backfill = config.hold, config.backfill
-        # What there is
+        # The shared state
         cluster = Cluster(config.order, promised if backfill is Backfill.CONSERVATIVE else expected)
         self.nodes, self.ledger, self.eligibility = cluster.nodes, cluster.ledger, cluster.eligibility
         self.slots, self.topology, self.fit = cluster.slots, cluster.topology, cluster.fit
         self.gangs, self.pods, self.ends = cluster.gangs, cluster.pods, cluster.ends
         self.queues, self.quotas = cluster.queues, cluster.quotas
-        # What is asked of it
+        # What a cycle asks about that state
         self.preemption = Preemption(cluster)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, cluster)
         self._misfits = Misfits(self.ledger, self.fit)
         self._admission = Admission(self.queues, self.quotas, cluster.wants)
         self._lines = Lines(self.queues, self.ends.duration if backfill.reserves else None)
         self._quiet = Quiet(cluster, self._lines, self._misfits, self.preemption, self.reservations)
-        # Who does it
+        # What changes that state
         self._facts = Facts(hold, cluster, self.preemption, self._misfits)
         self._settlement = Settlement(hold, cluster, self.preemption, self._misfits, self._lines)
         self._starts = Starts(
@@ -115,30 +116,30 @@ class Scheduler:
             rehearsal,
         )
         self._explainer = Explainer(cluster, self._admission, remedies)
-        #: what lacked something in the last cycle, in the order in which it was served
+        #: gangs that lacked something in the last cycle, in the order in which they were served
         self.served: Sequence[GangState] = ()
 
     def apply(self, event: Event) -> None:
-        """Take one fact in. Told twice, it changes nothing."""
+        """Record one fact. A repeated fact changes nothing."""
         self._facts.apply(event)
 
     def decide(self, now: float) -> list[Decision]:
-        """One cycle. Decisions in the order in which they are to be carried out."""
+        """Run one cycle. Return the decisions in the order in which they are to be carried out."""
         # 1. New nodes
         self.nodes.settle()
         self.slots.order.settle()
-        # 2. What is held no longer
+        # 2. Holds that have ended
         lapsed, releases = self._settlement.release(now)
-        # 3. What each lacks, and each queue may use
+        # 3. What each gang lacks, and what each queue may use
         self._settlement.touch_concerned()
         self._settlement.settle()
         if self.config.explain or (self._lines and not self.queues.undivided):
             self.queues.entitle()
-        # 4. Each gang in its turn
+        # 4. Each gang in order
         self._misfits.begin()
         self.fit.exact.next_cycle()
         self.preemption.next_cycle(now, changed=self._misfits.changed)
-        # Who is explained is looked at, hopeless or not: what keeps him may be his own.
+        # When explaining, visit infeasible gangs too: the reason may be the gang's own.
         seen = self.config.explain
         only = None if seen or lapsed else self._quiet.lasts(now)
         if only is None:
@@ -158,11 +159,11 @@ class Scheduler:
         placed = [decision for turn in self._in_order(turns) for decision in self._starts.place(turn, now)]
         self.served = [*turns.served.values()]
         self._lines.newcomers.clear()
-        # 5. Who has started, who was evicted
+        # 5. Gangs that have started, gangs that were evicted
         if self.preemption.departures:
             self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
         self._settlement.settle()
-        # 6. Why the others wait
+        # 6. Why the other gangs wait
         waits = []
         if self.config.explain:
             waits = self._explainer.explain(self.served, self._misfits.verdicts, now)
@@ -172,27 +173,31 @@ class Scheduler:
         return [*releases, *placed, *reserves, *waits]
 
     def settle(self) -> None:
-        """Bring up to date what follows from the events: what gangs lack, what queues use. Decide nothing."""
+        """Update what follows from the events (what gangs lack, what queues use). Decide nothing."""
         self.nodes.settle()
         self.slots.order.settle()
         self._settlement.settle()
         self.queues.entitle()
 
     def asked(self, gang: GangId) -> Explanation | None:
-        """Why a gang waits, as it was told in the last cycle, and all that would start it; None: it does not.
+        """Why a gang waits, as of the last cycle, and all that would start it; None: it does not wait.
 
-        On request: a cycle spends less on that, and looks only at the first gangs of each queue.
+        This is for single requests: a cycle spends less on remedies, for the first gangs of each queue only.
         """
         state = self.gangs.get(gang)
         return None if state is None else self._explainer.asked(state, self._misfits.verdicts)
 
     @property
     def behind(self) -> bool:
-        """Something is left to the next cycle, which may start or evict gangs without any change."""
+        """Whether work is left to the next cycle, which may start or evict gangs without any change."""
         return self.fit.exact.behind or self.preemption.behind or self._misfits.company
 
     def wake_at(self) -> float | None:
-        """When a hold or back-off ends, a promised time or a search's turn comes, or company has come."""
+        """The earliest time at which a cycle has work without a new event; None: there is none.
+
+        At that time a hold, a back-off or a minimum run time ends, a reservation begins, a postponed search
+        is due, or gangs may fit thanks to the affinity of a gang that has just started.
+        """
         times = [time for time in self.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
             times.append(self._settlement.now + self.config.turn)

@@ -1,9 +1,10 @@
 """One gang's turn: from what it may have to its Assign, or to a note of why there is none.
 
-What can be told without a trial is told first: who backs off or leaves himself, whom a reservation holds up,
-what is known not to fit. Then the ledger gets a mark. What the gang holds untold, and what leaves for it, is
-lifted; it is fitted; if it does not fit and victims might help, it is fitted without them. Either all of it
-lasts (the places are held, the victims are told to go) or the ledger is rolled back to the mark.
+Cheap tests come before any trial: a gang that backs off or is being evicted, a gang that a reservation holds
+up, and a want that is known not to fit are refused at once. Then the ledger gets a mark. The gang's untold
+holds, and the pods that leave for it, are lifted off the ledger, and the gang is fitted. If it does not fit
+and victims might help, it is fitted without them. Either all of this lasts (the places are held, the victims
+are evicted) or the ledger is rolled back to the mark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,9 +47,9 @@ class Starts:
         self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
 
     def hopeless(self, state: GangState, want: Want | Full, over: bool) -> bool:
-        """Whether it is known that this, which is all or a part of what it wants, cannot start.
+        """Whether the gang is known not to start with `want`, which is all or a part of what it wants.
 
-        `over`: it would carry its queue over, and gets no reservation for that.
+        `over`: the start would carry its queue over its entitlement, and gets no reservation for that.
         """
         if isinstance(want, Full):
             return not self._preemption.helps(state, want.want)
@@ -61,7 +62,7 @@ class Starts:
         return refusal is not None
 
     def place(self, turn: Turn, now: float) -> list[Decision]:
-        """Its Assign, after the Evict that makes room for it if it takes one; nothing if it does not fit."""
+        """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
         turn = self._up_to_date(turn)
         state, want, full = turn.state, turn.offer.want, turn.offer.full
         if self._passed_over(state, turn.offer):
@@ -93,7 +94,7 @@ class Starts:
             for promise in untold.values():
                 occupy(state, promise.node, promise.requests, 1)
             if full:
-                return []  # what its queue says stands
+                return []  # its queue's refusal is recorded already
             if isinstance(placed, Reservation):
                 state.refusal = placed.refusal
             elif plain or want.bound:
@@ -112,17 +113,17 @@ class Starts:
         return [evict, assign, Wait(state.id, waits_for(evict.victims))]
 
     def claim(self, state: GangState, want: Want) -> Claim:
-        """What this gang would be placed with, all of its vacant places."""
+        """The claim by which this gang would be placed, with all of its vacant places."""
         return self._claim(state, want, state.vacant, {})
 
     def fit_without(
         self, state: GangState, found: Found, claim: Claim
     ) -> dict[Place, int] | Verdict | Reservation:
-        """Where it fits once the victims that were found for it are gone, as they are from here on."""
+        """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
         self._preemption.lift(found.victims)
         with self._fit.exclusion.without(found.victims):
             placed = self._reservations.fit(state, claim._replace(search=False))
-            if isinstance(placed, Verdict):  # it took an exact search: its answer is known
+            if isinstance(placed, Verdict):  # only an exact search found it: reuse its answer
                 preferred = {**claim.preferred, **found.placed}
                 placed = self._reservations.fit(state, claim._replace(preferred=preferred))
         return placed
@@ -151,7 +152,7 @@ class Starts:
         state.lapsed -= placed.keys()
 
     def _up_to_date(self, turn: Turn) -> Turn:
-        """If somebody who keeps it off has come in this very cycle, it wants to be where he is not."""
+        """The turn with a fresh want, if anti-affinity that concerns the gang has arrived in this cycle."""
         state, offer = turn.state, turn.offer
         if not offer.whole or offer.full or not self._wants.newly_concerned(state):
             return turn
@@ -161,11 +162,11 @@ class Starts:
         return turn._replace(offer=Offer(state.want, state.vacant))
 
     def _passed_over(self, state: GangState, offer: Offer) -> bool:
-        """Whether it is not its turn after all, whatever room there is."""
-        if not offer.want.parts:  # ResourceQuotas have nothing left for what it would like besides
+        """Whether the gang is skipped whatever room there is."""
+        if not offer.want.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
             return True
         if self._wants.newly_concerned(state):
-            # It may have a part of what it wanted: it is served in the next cycle.
+            # Its offer is a part of its old want, which is stale: the gang is served in the next cycle.
             self._gangs.touched.add(state.id)
             self._misfits.company = True
             return True
@@ -201,7 +202,7 @@ class Starts:
         )
 
     def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
-        """Columns of the places that have a node of their own: held since they were vacated, or planned."""
+        """Columns of the places that have their own node: held since they were vacated, or planned."""
         nodes = {p: node for p, node in state.planned.items() if p not in state.holds}
         nodes.update({p: promise.node for p, promise in untold.items()})
         return {
@@ -222,7 +223,10 @@ class Starts:
         untold: Mapping[Place, Hold],
         now: float,
     ) -> Assign | None:
-        """Hold what was placed. The ledger is charged with it already, and no longer with `untold`."""
+        """Hold the placed places and return their Assign; None if nothing was placed.
+
+        The ledger is charged with them already, and no longer with `untold`.
+        """
         for place in untold:
             del state.holds[place]
         if untold:
