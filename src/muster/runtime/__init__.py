@@ -1,1 +1,1 @@
-"""The live scheduler: mirrors the cluster, lets the core decide, and commits so that nothing is half done."""
+"""The live scheduler: mirrors the cluster, lets the core decide, and commits each decision as a whole."""

@@ -1,8 +1,8 @@
-"""Keeps the books around `commit.step`: what the core has assigned, what each gang waits for.
+"""Keeps the state around `commit.step`: what the core has assigned, and what each gang waits for.
 
-Pure but for its own state: it is told of decisions, of changes and of outcomes, and says which writes to
-make now. Whoever drives it makes them, in any order between gangs, and tells the results. A gang of
-which writes are under way, or of which the mirror does not show the effects yet, is not looked at.
+The committer is pure except for its own state: it receives decisions, changes and outcomes, and returns
+the writes to make now. Its driver makes the writes, in any order between gangs, and reports the outcomes.
+The committer skips a gang while writes for it are under way or the mirror does not show their effects yet.
 """
 
 import heapq
@@ -27,8 +27,8 @@ from muster.runtime.writes import Expectation, Write, aim, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live, occupies
 
-#: Seconds after which a gang is looked at even if the mirror has not shown what was expected. Every
-#: write is conditional, so acting on an old picture fails rather than harms.
+#: Seconds after which a gang is visited even if the mirror has not shown what was expected. Every write
+#: is conditional, so acting on an outdated picture fails but does no harm.
 LONGEST_WAIT: Final = 5.0
 
 
@@ -39,7 +39,7 @@ class Observed(Known, Protocol):
     def nodes(self) -> Container[str]: ...
 
     def plans(self, gang: GangId) -> Sequence[Plan]:
-        """Its open plans, by attempt."""
+        """Returns the open plans of `gang`, by attempt."""
         ...
 
     def planned(self) -> Iterable[GangId]:
@@ -47,30 +47,30 @@ class Observed(Known, Protocol):
         ...
 
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
-        """Gangs whose owner this is: several if it has stages."""
+        """Gangs of this owner: several if it has stages."""
         ...
 
 
 @dataclass(slots=True)
 class _Book:
-    """The page of one gang."""
+    """The state that the committer keeps for one gang."""
 
     memory: Memory = field(default_factory=Memory)
     assigned: dict[Place, NodeName] = field(default_factory=dict)
-    #: which shared GPU of its node a place was assigned; good as long as the place is assigned
+    #: which shared GPU of its node each place was assigned; valid as long as the place is assigned
     devices: dict[Place, int] = field(default_factory=dict)
-    #: victims that the core has named for it, of which writes may be under way still
+    #: victims that the core has named for this gang; writes of these victims may still be under way
     named: tuple[CalledVictim, ...] = ()
-    #: the same, looked up: their pods and owners, until they are gone
+    #: the same victims with their pods and owners looked up, until they are gone
     called: tuple[Leaving, ...] = ()
     explanation: Explanation | None = None
     working: bool = False
-    #: what the last writes were for, and how often these have been made in a row
+    #: what the last writes were for, and how often they have been repeated in a row
     tried: tuple[object, ...] = ()
     repeats: int = 0
     expected: list[Expectation] = field(default_factory=list)
     expected_until: float = 0.0
-    timer: float = NEVER  # its earliest that is still to come
+    timer: float = NEVER  # the gang's earliest timer that is still to come
 
 
 class Committer:
@@ -81,8 +81,8 @@ class Committer:
         self._books: dict[GangId, _Book] = {}
         self._changed: dict[GangId, None] = {}  # a set that keeps its order
         self._timers: list[tuple[float, GangId]] = []
-        #: whole gangs that are victims: once their pods have been looked up they are their beneficiary's
-        #: until they are gone. A pod that they bound in the meantime would be left behind
+        #: victims that are whole gangs → beneficiary. From the lookup of its pods until they are gone, a
+        #: victim belongs to its beneficiary: a pod that it bound in the meantime would be left behind
         self._ending: dict[GangId, GangId] = {}
         #: gangs that must not be written to yet
         self._fenced: Mapping[GangId, Fenced] = {}
@@ -90,27 +90,27 @@ class Committer:
         self._awaited_by: dict[GangId, set[GangId]] = {}
 
     def adopt(self, now: float) -> None:
-        """Takes over the plans that are open now, of whatever epoch; called once, when recovery begins."""
+        """Takes over the plans that are open now, of any epoch; called once, when recovery starts."""
         for gang in self._observed.planned():
             book = self._book(gang)
             uids = frozenset(plan.uid for plan in self._observed.plans(gang))
             book.memory = replace(book.memory, adopted=uids)
-            self._view(gang, now)  # notes its victims, before any of them is looked at
+            self._view(gang, now)  # notes the gang's victims, before any of them is visited
             self.changed(gang)
 
     def changed(self, gang: GangId) -> None:
-        """Something about this gang is new; who waits for it to leave is concerned, too."""
+        """Marks a gang as changed, and with it the gangs that wait for its pods to leave."""
         self._changed[gang] = None
         self._changed.update(dict.fromkeys(self._awaited_by.get(gang, ())))
 
     def fence(self, fenced: Mapping[GangId, Fenced]) -> None:
-        """Exactly these must not be written to from now on."""
+        """Replaces the set of fenced gangs: exactly these must not be written to from now on."""
         before, self._fenced = self._fenced, fenced
         for gang in sorted(before.keys() ^ fenced.keys()):
             self.changed(gang)
 
     def recorded(self, gang: GangId) -> Plan:
-        """The open plan of a gang that has one, with those of its victims that count."""
+        """Returns the open plan of a gang that has one, with only those of its victims that count."""
         plan = self._observed.plans(gang)[-1]
         return replace(plan, victims=self._recorded(gang, plan))
 
@@ -141,20 +141,20 @@ class Committer:
                 self.changed(gang)
 
     def observe(self, event: Event) -> None:
-        """A fact that the core is told, too: what was assigned and is filled is no longer to be done."""
+        """Takes an event that the core receives, too: an assigned place that is filled needs no more work."""
         if isinstance(event, PodsBound) and event.gang is not None:
             for place in event.pods.values():
                 if place is not None:
                     self._book(event.gang).assigned.pop(place, None)
 
     def is_ending(self, gang: GangId) -> bool:
-        """Whether it is the victim of another gang, and not gone yet."""
+        """Whether the gang is the victim of another gang, and not gone yet."""
         return gang in self._ending
 
     def due(self, now: float) -> list[GangId]:
-        """Gangs to look at now, in order of change; each is named once and then forgotten.
+        """Returns the gangs to visit now, in order of change; each is returned once and then forgotten.
 
-        One that is not free is forgotten, too: what it waits for is a change that names it again.
+        A gang that is not free is forgotten, too: it waits for a change, and that change marks it again.
         """
         while self._timers and self._timers[0][0] <= now:
             _, gang = heapq.heappop(self._timers)
@@ -168,7 +168,7 @@ class Committer:
         return self._timers[0][0] if self._timers else None
 
     def work(self, gang: GangId, now: float) -> tuple[tuple[Write, ...], tuple[Event, ...]]:
-        """Writes to make for this gang, and events for the core. Tell their outcomes by `done`."""
+        """Returns the writes to make for this gang, and events for the core. Report outcomes to `done`."""
         view = self._view(gang, now)
         if gang in self._ending:
             return (), ()
@@ -179,7 +179,7 @@ class Committer:
         self._wake(gang, taken.wake, now)
         self._heed(book, taken.events)
         if taken.events:
-            self.changed(gang)  # it is assigned less now: there may be something else to do, or to wait for
+            self.changed(gang)  # fewer places are assigned now: something else may be next
         if view.group is None and not taken.writes and not view.plans:
             self._books.pop(gang, None)
         return taken.writes, taken.events
@@ -187,7 +187,7 @@ class Committer:
     def done(
         self, gang: GangId, outcomes: Sequence[tuple[Write, Exception | None]], now: float
     ) -> tuple[Event, ...]:
-        """The writes of a gang have been made, or tried: what the core must know."""
+        """Takes the outcomes of a gang's writes, and returns the events for the core."""
         book = self._book(gang)
         book.working = False
         events: tuple[Event, ...] = ()
@@ -211,7 +211,7 @@ class Committer:
         return self._books.setdefault(gang, _Book())
 
     def _call(self, victim: CalledVictim, now: float) -> Leaving:
-        """Who has to go, by uid: as recorded in the plan."""
+        """Looks up the pods and the owner of a victim, by uid, as the plan records them."""
         group = self._observed.groups.get(victim.gang)
         if group is None:
             return Leaving(victim.gang, None, ())
@@ -226,7 +226,7 @@ class Committer:
         return Leaving(victim.gang, ref, pods, not victim.pods, now, victim.work_lost, victim.reclaimed)
 
     def _is_free(self, gang: GangId, now: float) -> bool:
-        """No writes of it are under way, nor of the victims that are to be looked up."""
+        """Whether no writes are under way, neither for the gang nor for the victims to be looked up."""
         named = self._books[gang].named if gang in self._books else ()
         return self._is_at_rest(gang, now) and all(self._is_at_rest(victim.gang, now) for victim in named)
 
@@ -282,7 +282,7 @@ class Committer:
         )
 
     def _recorded(self, gang: GangId, plan: Plan) -> tuple[Leaving, ...]:
-        """The victims of a plan that count: those that the core has called for, and those that agree."""
+        """Returns the victims of a plan that count: those that the core has named, and those that agree."""
         called = self._book(gang).called
         return tuple(v for v in plan.victims if v in called or agreed(plan, gang, v, self._observed))
 
@@ -302,13 +302,13 @@ class Committer:
         return found if isinstance(found, GangRecord) else None
 
     def _namesakes(self, plan: Plan) -> Iterator[Pod | None]:
-        """Of each pod that the plan makes anew: who has its name now."""
+        """Yields, for each pod that the plan re-creates, the pod that has its name now."""
         for pod in plan.remade:
             found = self._observed.find(kinds.POD, f"{plan.namespace}/{pod.name}")
             yield found if isinstance(found, Pod) else None
 
     def _note_endings(self, gang: GangId, victims: Sequence[Victim]) -> None:
-        """While a victim's pods live its own commit stands still; afterwards it is a gang like any other."""
+        """Suspends the commits of victims while their pods live; afterwards each is a gang like any other."""
         staying = {victim.recorded.gang for victim in victims if victim.pods}
         for victim, waiting in [*self._awaited_by.items()]:
             if gang in waiting and victim not in staying:
@@ -325,7 +325,7 @@ class Committer:
         self._ending.update(dict.fromkeys(ending, gang))
 
     def _is_shared(self, group: Group) -> bool:
-        """Whether suspending the owner would also end pods of another gang: another stage's."""
+        """Whether suspending the owner would also end pods of another gang (of another stage)."""
         if group.owner is None:
             return False
         others = (self._observed.groups.get(gang) for gang in self._observed.gangs_of(group.owner.uid))
@@ -334,12 +334,12 @@ class Committer:
         )
 
     def _sole_owner(self, group: Group) -> Owner | None:
-        """The owner by whose suspension this gang ends in one write, if there is one."""
+        """Returns the owner whose suspension ends this gang in one write, if there is one."""
         owner = group.owner
         return owner if owner is not None and owner.admission and not self._is_shared(group) else None
 
     def _heed(self, book: _Book, events: Iterable[Event]) -> None:
-        """What the core will take back, it has taken back already."""
+        """Removes at once the assignments that the core takes back when it receives these events."""
         for event in events:
             match event:
                 case PlacesLost(places=places):
@@ -350,7 +350,7 @@ class Committer:
                     self._spare(book)
 
     def _spare(self, book: _Book) -> None:
-        """Victims that are in no plan yet may stay; the next look at the beneficiary sets them free."""
+        """Forgets the victims that are in no plan yet; the next visit to the beneficiary frees them."""
         book.named, book.called = (), ()
 
 

@@ -1,10 +1,10 @@
-"""Which victims of a recorded plan count.
+"""Decides which victims of a recorded plan count.
 
-A GangPlan lies in the namespace of its gang, and its blob names the gang's victims. Whoever may create
+A GangPlan lies in the namespace of its gang, and its blob names the gang's victims. A user who may create
 GangPlans in one namespace must not be able to end pods of another. Therefore a victim of another namespace
 counts only if the victim's own Gang says so as well: its `status.preemptions` has the entry that the leader
 writes there before it ends anything. A leader that dies between the plan and that entry has ended nothing;
-the next one decides anew.
+the next leader decides again.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from muster.translate.status import preemption
 
 
 class Known(Protocol):
-    """What is read of the mirror."""
+    """What this module reads of the mirror."""
 
     @property
     def groups(self) -> Mapping[GangId, Group]: ...
@@ -31,7 +31,7 @@ class Known(Protocol):
 
 
 def agreed(plan: Plan, gang: GangId, victim: Leaving, known: Known) -> bool:
-    """Whether `victim` of `gang`'s plan may be ended on the word of the record alone."""
+    """Whether the plan's record alone suffices to end `victim` of `gang`'s plan."""
     group = known.groups.get(victim.gang)
     if _namespaces(victim, group) == {plan.namespace}:
         return True
@@ -46,18 +46,18 @@ def agreed(plan: Plan, gang: GangId, victim: Leaving, known: Known) -> bool:
 
 
 def entry(victim: Leaving, by: GangId) -> object:
-    """What the victim's Gang says of its end. The same whoever writes it, so that it is never told twice."""
+    """Returns the victim's entry in `status.preemptions`: equal for every leader, so never written twice."""
     pods = None if victim.whole else len(victim.pods)
     return preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
 
 
 def _namespaces(victim: Leaving, group: Group | None) -> set[str]:
-    """Where ending the victim has an effect."""
+    """Returns the namespaces in which ending the victim has an effect."""
     found = {pod.namespace for pod in victim.pods} | {victim.gang.partition("/")[0]}
     return found | ({group.namespace} if group is not None else set())
 
 
 def _was_there(pod: Pod, at: float) -> bool:
-    """An entry is no leave to end the pods of a later start."""
+    """Whether the pod existed at `at`: an entry does not permit ending the pods of a later start."""
     created = pod.metadata.creation_timestamp
     return created is None or created.timestamp() <= at

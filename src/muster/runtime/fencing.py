@@ -1,13 +1,14 @@
-"""Touches: how a new leader has the late writes of an earlier one refused.
+"""Fences: makes the API server refuse the late writes of an earlier leader.
 
-A clock cannot stop a write that is already on its way. Therefore a new leader first *touches* what an
-earlier one could still write to: unbound members (binds carry their resourceVersion), owners that muster
-suspends and resumes (which tests theirs), and pods that an open plan may end (so do evictions). That is one
-write for each, and only where another leader can be. A touch writes the epoch into an annotation. It fences
-the object that bears it, and says nothing about who leads: anybody may write an annotation.
+A clock cannot stop a write that is already on its way. Therefore a new leader first *touches* every object
+that an earlier leader could still write to: unbound members (a bind carries their resourceVersion), owners
+that muster suspends and resumes (these writes test the owner's), and pods that an open plan may end (so do
+evictions). That is one write for each object, and only where another leader can exist. A touch writes the
+epoch into an annotation. The touch fences the object that bears the annotation. It does not prove who leads:
+any user may write an annotation.
 
-A touch that is refused (by an admission webhook, for lack of a right) does not keep the leader from leading.
-The gangs that need the object wait alone, and the touch is tried again later.
+A touch that is refused (by an admission webhook, or for lack of a permission) does not keep the leader from
+leading. Only the gangs that need the object wait, and the leader retries the touch later.
 """
 
 import logging
@@ -27,14 +28,14 @@ from muster.runtime.writes import AnyKind, Touch
 
 log = logging.getLogger(__name__)
 
-#: Touches of one object, whatever they answer, after which its gangs wait and the leader leads without them.
+#: Touches of one object, whatever the answers, after which its gangs wait and the leader leads without them.
 TRIES: Final = 5
 #: Seconds between two touches of one object: the first pause, doubled each time, and the longest.
 RETRY: Final = (0.2, 30.0)
 
 
 class Observed(Known, Protocol):
-    """What is read of the mirror."""
+    """What the fence reads of the mirror."""
 
     def plans(self, gang: GangId) -> Iterable[Plan]: ...
 
@@ -43,19 +44,19 @@ class Observed(Known, Protocol):
 
 @dataclass(slots=True)
 class _Tried:
-    """An object that has been touched, and does not show it yet."""
+    """An object that has been touched, and does not show the touch yet."""
 
     uid: str
     gangs: set[GangId] = field(default_factory=set)
     tries: int = 0
-    #: why its gangs wait; "" = not refused so far
+    #: why the object's gangs wait; "" = not refused so far
     refusal: str = ""
-    #: when it is tried again
+    #: when the touch is retried
     due: float = 0.0
 
 
 class Fence:
-    """The touches of one leader, and the gangs that wait for one."""
+    """The touches of one leader, and the gangs that wait for a touch."""
 
     def __init__(self, observed: Observed, epoch: int) -> None:
         self._observed, self._epoch = observed, epoch
@@ -64,7 +65,7 @@ class Fence:
         self.fenced: Mapping[GangId, Fenced] = {}
 
     def first(self, now: float) -> list[Touch]:
-        """What to touch now, before this leader leads."""
+        """Returns the touches to make now, before this leader leads."""
         before, self._tried = self._tried, {}
         found: dict[tuple[AnyKind, str], Touch] = {}
         for gang, kind, obj in _in_reach(self._observed):
@@ -83,11 +84,11 @@ class Fence:
 
     @property
     def complete(self) -> bool:
-        """All in reach shows that it has been touched, or has been refused: this leader may lead."""
+        """Whether every object in reach shows its touch or has refused it, so that this leader may lead."""
         return all(tried.refusal for tried in self._tried.values())
 
     def again(self, now: float) -> Iterator[tuple[GangId, Touch]]:
-        """Touches that were refused and are due again, each with a gang that waits for it."""
+        """Yields refused touches that are due again, each with a gang that waits for it."""
         for key, tried in list(self._tried.items()):
             kind, name = key
             obj = self._observed.find(kind, name)
@@ -96,19 +97,19 @@ class Fence:
                 self._settle()
                 log.info("%s %s no longer keeps %s waiting", kind.kind, name, ", ".join(sorted(tried.gangs)))
             elif tried.due <= now:
-                tried.due = now + RETRY[1]  # at the latest; its outcome says better
+                tried.due = now + RETRY[1]  # at the latest; the outcome sets a better time
                 self._settle()
                 yield min(tried.gangs), self._touch(kind, obj)
 
     def learn(self, touch: Touch, error: Exception | None, now: float) -> None:
-        """The outcome of a touch. That it went well is believed once the mirror shows it."""
+        """Takes the outcome of a touch. A success counts only once the mirror shows it."""
         key = f"{touch.namespace}/{touch.name}" if touch.namespace else touch.name
         tried = self._tried.get((touch.kind, key))
         if tried is None or isinstance(error, NotFound):
             return
         tried.due = now + min(RETRY[1], RETRY[0] * 2 ** min(tried.tries, 16))
         if isinstance(error, Unreachable):
-            return  # says nothing of the object
+            return  # tells nothing about the object
         tried.tries += 1
         refused = isinstance(error, ApiError) and not isinstance(error, (Conflict, TooManyRequests))
         if not (refused or tried.refusal or tried.tries >= TRIES):
@@ -121,7 +122,7 @@ class Fence:
         self._settle()
 
     def next(self) -> float | None:
-        """When the next object is to be touched again."""
+        """Returns when the next object is to be touched again, if there is one."""
         return min((tried.due for tried in self._tried.values()), default=None)
 
     def _shows(self, obj: Resource) -> bool:
@@ -140,7 +141,7 @@ class Fence:
 
 
 def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
-    """Owners that may be suspended and resumed, unbound members, and pods that an open plan may end."""
+    """Yields owners that may be suspended or resumed, unbound members, and pods that an open plan may end."""
     for gang, group in sorted(observed.groups.items()):
         if group.owner is not None and group.owner.admission and not group.finished:
             owner = observed.find(group.owner.kind, f"{group.namespace}/{group.owner.name}")
@@ -154,7 +155,7 @@ def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
         for member in planned.members.values() if planned is not None else ():
             yield gang, POD, member.pod
         for victim in (victim for plan in observed.plans(gang) for victim in plan.victims):
-            for ref in victim.pods:  # whether this leader will end them or not
+            for ref in victim.pods:  # whether or not this leader will end them
                 pod = observed.find(POD, ref.key)
                 if pod is not None and pod.metadata.uid == ref.uid:
                     yield gang, POD, pod

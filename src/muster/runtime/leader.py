@@ -1,13 +1,13 @@
-"""Who may act: the term of a leader, and how it takes over from one that may not know it is over.
+"""The leader: its term, and how it takes over from a leader that may not know that its term is over.
 
 Two schedulers must never act on two different views. An epoch counts the terms. On the embedded cluster
-a file lock proves that nobody else is there, and each start raises the epoch (`sole`). On a real
+a file lock proves that no other scheduler runs, and each start raises the epoch (`sole`). On a real
 cluster the epoch is the number of times a lease has changed hands, and a leader acts only while it can
-prove, by its own monotonic clock, that its lease is fresh (`fresh`). Election itself is not here yet:
-whoever runs the scheduler brings its term along.
+prove, by its own monotonic clock, that its lease is fresh (`fresh`). Election is not implemented here:
+the caller that runs the scheduler supplies the term.
 
-Only the lock or the lease proves another leader. What an object says of epochs proves nothing: anybody may
-write an annotation or a GangPlan. How the late writes of an earlier leader are refused: `fencing`.
+Only the lock or the lease proves another leader. What an object says of epochs proves nothing: any user may
+write an annotation or a GangPlan. `fencing` describes how the late writes of an earlier leader are refused.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 
 #: Writes under way at once.
 WRITES: Final = 64
-#: Seconds after which everything is looked at again though nothing happened: the wall clock may be set.
+#: Seconds after which everything is checked again even if nothing happened: the wall clock may be set.
 LONGEST_SLEEP: Final = 60.0
 
 
 class Deposed(Exception):
-    """The leader cannot prove its term any more; nothing more may be written."""
+    """Raised when the leader cannot prove its term any more; nothing more may be written."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__(f"the term of epoch {epoch} cannot be proven any more; another leader may act")
@@ -49,7 +49,7 @@ class Deposed(Exception):
 @dataclass(frozen=True, slots=True)
 class Term:
     epoch: int
-    #: nobody else can be acting: there is nothing to touch
+    #: no other leader can be acting: there is nothing to touch
     sole: bool = False
     #: whether the lease is provably held now
     fresh: Callable[[], bool] = lambda: True
@@ -66,7 +66,7 @@ class Core(Protocol):
 
 
 class Leader:
-    """Looks, decides and says what to write. Everything but `write` is pure computing; the loop drives it."""
+    """Observes, decides and returns what to write. Everything but `write` is pure; the loop drives it."""
 
     def __init__(
         self,
@@ -84,22 +84,22 @@ class Leader:
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))
         self.fence = Fence(mirror, term.epoch)
-        #: facts that outcomes of writes have taught, for the core
+        #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._slots = asyncio.Semaphore(WRITES)
 
     def touches(self) -> list[Touch]:
-        """What to touch now, before anything else, until the fence is complete."""
+        """Returns the touches to make now, before anything else, until the fence is complete."""
         self._look()
         self._check()
         return [] if self.term.sole else self.fence.first(self._now())
 
     def touched(self, touch: Touch, error: Exception | None) -> None:
-        """The outcome of a touch. One that is refused holds its own gangs back, and nothing else."""
+        """Takes the outcome of a touch. A refused touch holds back only its own gangs."""
         self.fence.learn(touch, error, self._now())
 
     def adopt(self) -> None:
-        """Takes over the open plans: the core is told of them, and they are continued."""
+        """Takes over the open plans: reports them to the core and continues them."""
         self.committer.fence(self.fence.fenced)
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
@@ -107,7 +107,7 @@ class Leader:
                 self._tell([found(gang, self.committer.recorded(gang), self.mirror.find)])
 
     def turn(self) -> Iterator[tuple[GangId, Sequence[Write]]]:
-        """1. See what has changed. 2. Decide. 3. Look at each gang concerned: what is to be written now."""
+        """1. Read what has changed. 2. Decide. 3. Visit each gang concerned, and yield its writes."""
         self._check()
         self._look()
         self._decide()
@@ -121,7 +121,7 @@ class Leader:
                 yield gang, writes
 
     async def write(self, write: Write) -> Exception | None:
-        """Returns what went wrong."""
+        """Makes the write, and returns the error if it failed."""
         async with self._slots:
             self._check()
             try:
@@ -132,7 +132,7 @@ class Leader:
             return None
 
     def done(self, gang: GangId, outcomes: Sequence[tuple[Write, Exception | None]]) -> None:
-        """The writes of a turn have been tried, up to the first that failed."""
+        """Takes the outcomes of a gang's writes, up to and including the first that failed."""
         touches = [(write, error) for write, error in outcomes if isinstance(write, Touch)]
         for touch, error in touches:
             self.touched(touch, error)
@@ -141,7 +141,7 @@ class Leader:
         self.mirror.changed.set()
 
     def idle(self) -> float:
-        """Seconds until something is due of itself."""
+        """Returns the seconds until the next timer is due."""
         if self._learnt:
             return 0.0
         timers = [self._core.wake_at(), self.committer.next_timer(), self.fence.next()]
@@ -149,7 +149,7 @@ class Leader:
         return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
 
     def _check(self) -> None:
-        """A leader that has been deposed, or cannot prove that it has not, does nothing more."""
+        """Raises `Deposed` if the leader has been deposed, or cannot prove that it has not."""
         if not self.term.fresh():
             raise Deposed(self.term.epoch)
 

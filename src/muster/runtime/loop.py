@@ -1,10 +1,10 @@
-"""The live scheduler: one loop that looks, decides and commits.
+"""The live scheduler: one loop that observes, decides and commits.
 
-    drain the mirror → tell the core → let it decide → look at each gang that has changed → write
+    drain the mirror → update the core → let it decide → visit each gang that has changed → write
 
-Deciding is pure and quick, writing is neither: writes of one gang go out in order in a task of its own,
-those of different gangs side by side, while the loop goes on. It sleeps until something changes or the
-next timer is due.
+Deciding is pure and fast; writing is neither. The writes of one gang go out in order in a task of their own;
+writes of different gangs run concurrently while the loop continues. The loop sleeps until something changes
+or the next timer is due.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from muster.runtime.writes import PARALLEL, PatchQueueStatus, PatchTopologyStatu
 
 Reports = QueueReports | TopologyReports
 
-#: Seconds between two looks, so that a burst of changes is one.
+#: Seconds between two turns of the loop, so that it handles a burst of changes at once.
 PACE = 0.005
 
 
@@ -40,10 +40,10 @@ async def run(
     journal: Journal | None = None,
     leading: asyncio.Event | None = None,
 ) -> None:
-    """Runs until cancelled, or until `Deposed` is raised.
+    """Runs the scheduler until cancelled, or until `Deposed` is raised.
 
-    `schedulers`: values of `spec.schedulerName` that make a pod ours, None = all. `leading` is set once
-    this leader has recovered and decides.
+    `schedulers`: the values of `spec.schedulerName` that make a pod muster's; None = all. `leading` is set
+    once this leader has recovered and decides.
     """
     mirror = WatchedMirror(client, clock, schedulers)
     core = scheduler or Scheduler()
@@ -82,7 +82,7 @@ async def _lead(
 
 
 async def _take_over(leader: Leader) -> None:
-    """1. Touch what an earlier leader could still write to. 2. See that. 3. Adopt its open plans."""
+    """1. Touch what an earlier leader could still write to. 2. Await the effect. 3. Adopt its open plans."""
     while (found := leader.touches()) or not leader.fence.complete:
         outcomes = await asyncio.gather(*map(leader.write, found))
         for touch, error in zip(found, outcomes, strict=True):
@@ -93,7 +93,7 @@ async def _take_over(leader: Leader) -> None:
 
 
 async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None:
-    """In order; neighbours of a kind that may go together, together. The first failure ends it."""
+    """Makes the writes in order, adjacent ones of a `PARALLEL` class together. The first failure stops it."""
     outcomes: list[tuple[Write, Exception | None]] = []
     for kind, same in groupby(writes, type):
         batch = list(same)
@@ -115,7 +115,7 @@ async def _report(leader: Leader, reports: Reports, report: PatchQueueStatus | P
 
 
 async def _sleep(leader: Leader, seconds: float) -> None:
-    """Until something changes, at the longest this long."""
+    """Sleeps until something changes, at most this long."""
     changed = asyncio.ensure_future(leader.mirror.changed.wait())
     timer = asyncio.ensure_future(leader.clock.sleep(seconds))
     try:

@@ -1,12 +1,12 @@
-"""What the cluster looks like, and what has changed since the last look.
+"""Shows what the cluster looks like, and what has changed since the last drain.
 
-Objects are put into `translate`'s world as they come; a change only notes which groups it touches.
+The mirror puts objects into `translate`'s world as they arrive; a change only notes which groups it touches.
 `drain` then reads each touched group once, however many of its pods have changed meanwhile, compares it
-with the last reading, and tells the differences as events for the core. A burst of 500 pods of one gang
-therefore costs a few readings of 500, not 500 of them.
+with the last reading, and returns the differences as events for the core. A burst of 500 pods of one gang
+therefore costs a few readings of 500 pods, not 500 of them.
 
-A pod that occupies a node is always charged to someone: to its gang, or to nobody (a foreign pod) when
-no gang is left to charge, as after its JobSet has finished. Capacity is never made up.
+A pod that occupies a node is always charged: to its gang, or as a foreign pod if no gang is left to charge,
+as after its JobSet has finished. The mirror never invents capacity.
 
 A mirror does not know where objects come from: `watched.py` keeps one true by watching an API server, and
 `muster plan` fills one from a file.
@@ -74,14 +74,14 @@ WATCHED: Final[tuple[AnyKind, ...]] = (
 
 @dataclass(slots=True)
 class Changes:
-    """Since the last drain: facts for the core, in order, and gangs to look at."""
+    """The changes since the last drain: events for the core, in order, and gangs to visit."""
 
     events: list[Event] = field(default_factory=list)
     gangs: dict[GangId, None] = field(default_factory=dict)  # a set that keeps its order
 
 
 class Mirror:
-    """`schedulers`, `whole`: see `World`."""
+    """Holds the objects of the cluster, and reads groups from them. `schedulers`, `whole`: see `World`."""
 
     def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
         self.world = World(schedulers, whole=whole)
@@ -93,10 +93,10 @@ class Mirror:
         self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
         self._charged: dict[PodId, PodsBound] = {}
         self._stale: dict[GroupKey, None] = {}
-        #: namespaces of which quotas may have more or less left; and what was told of each quota
+        #: namespaces whose quotas may have more or less left; and the room last reported for each quota
         self._metered: dict[str, None] = {}
         self._rooms: dict[tuple[str, str], Amounts] = {}
-        #: budgets by namespace and name, namespaces of which they may allow more or less, and what was told
+        #: budgets by namespace and name, namespaces whose budgets may allow more or less, last reports
         self._budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         self._disrupted: dict[str, None] = {}
         self._allowed: dict[tuple[str, str], BudgetChanged] = {}
@@ -129,7 +129,7 @@ class Mirror:
         pods, self._pods = self._pods, {}
         for key in stale:
             self._read(key, changes, pods)
-        if stale:  # a plan whose gang has gone, or whose id another gang has taken
+        if stale:  # a plan whose gang is gone, or whose id another gang has taken
             alone = (plans for record, plans in self._plans.items() if record not in self._ids)
             changes.gangs.update((self._id(plan), None) for plans in alone for plan in plans.values())
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
@@ -183,7 +183,7 @@ class Mirror:
         elif old is not None:
             name = NodeName(old.metadata.name)
             self._pending.events.append(NodeRemoved(name))
-            self._pending.gangs.update(dict.fromkeys(self.groups))  # whose places may be on it
+            self._pending.gangs.update(dict.fromkeys(self.groups))  # their places may be on it
 
     def _queue(self, old: Resource | None, new: Resource | None) -> None:
         if isinstance(new, Queue):
@@ -223,9 +223,9 @@ class Mirror:
             self._pending.gangs[self._id(plan)] = None
 
     def _id(self, plan: Plan) -> GangId:
-        """The gang of a plan: by its record, since ids may change when a namesake comes or goes.
+        """Returns the gang of a plan: by its record, since ids may change when a namesake arrives or leaves.
 
-        A plan whose gang has gone keeps that gang's id, unless another gang bears it now.
+        A plan whose gang is gone keeps that gang's id, unless another gang has the id now.
         """
         known = self._ids.get((plan.namespace, plan.record))
         if known is None and plan.gang in self.groups:
@@ -262,7 +262,7 @@ class Mirror:
         gang = new.gang.id
         before = old if old is not None and old.gang.id == gang and not old.finished else None
         if before is not None and before.gang == new.gang:
-            new = replace(new, gang=before.gang)  # as the core has it: not kept twice
+            new = replace(new, gang=before.gang)  # the object that the core has: not kept twice
         self._by_key[key] = self.groups[gang] = new
         self._ids[new.namespace, new.record] = gang
         if new.owner is not None:
@@ -278,7 +278,7 @@ class Mirror:
             changes.events.append(PlacesRetired(gang, new.retired))
 
     def _charge(self, uid: PodId, pod: Pod | None, changes: Changes) -> bool:
-        """Tells the core on which node a pod is, and whose it is, if that has changed. True: it has ended."""
+        """Reports a pod's node and gang to the core if they have changed. True: the pod has ended."""
         before = self._charged.get(uid)
         if pod is None or not occupies(pod):
             self._charged.pop(uid, None)
@@ -291,7 +291,7 @@ class Mirror:
         return False
 
     def _meter(self, namespace: str, changes: Changes) -> None:
-        """Tells the core what the quotas of a namespace have left, if that has changed."""
+        """Reports to the core what the quotas of a namespace have left, if that has changed."""
         quotas = {quota.metadata.name: quota for quota in self.world.quotas_in(namespace)}
         for key in [key for key in self._rooms if key[0] == namespace and key[1] not in quotas]:
             del self._rooms[key]
@@ -308,7 +308,7 @@ class Mirror:
                 changes.events.append(QuotaChanged(namespace, name, left))
 
     def _allow(self, namespace: str, changes: Changes) -> None:
-        """Tells the core what the disruption budgets of a namespace allow, if that has changed."""
+        """Reports to the core what the disruption budgets of a namespace allow, if that has changed."""
         budgets = self._budgets.get(namespace, {})
         pods = [pod for name, pod in self.world.pods.items() if name[0] == namespace] if budgets else []
         told = {name: event for name, one in budgets.items() if (event := budget_changed(one, pods))}
@@ -330,7 +330,10 @@ class Mirror:
 
 
 def _decoded(obj: GangPlan) -> Plan:
-    """A plan that cannot be read promises nothing, and says why; it is replaced, or undone as any other."""
+    """Decodes a plan.
+
+    A plan that cannot be read promises nothing, and says why; it is replaced, or undone like any other.
+    """
     try:
         return decode(obj)
     except ValueError as error:
@@ -342,7 +345,7 @@ def _decoded(obj: GangPlan) -> Plan:
 
 
 def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:
-    """The items for which `act` answers True. One that raises for what it holds costs no other its turn."""
+    """Returns the items for which `act` returns True. One that cannot be read does not stop the others."""
     chosen = []
     for item in items:
         try:
@@ -354,7 +357,7 @@ def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:
 
 
 def _pods_that_changed(old: Group | None, new: Group | None) -> Iterator[tuple[PodId, Pod | None]]:
-    """Pods whose node, place or gang may have changed with this reading."""
+    """Yields pods whose node, place or gang may have changed with this reading."""
     was, now = _pods(old), _pods(new)
     same_gang = old is not None and new is not None and _told_as(old) == _told_as(new)
     for uid, (pod, place) in now.items():

@@ -1,4 +1,4 @@
-"""How each write is carried out: one request, or the few that it stands for."""
+"""Carries out each write: as one request, or as the few requests that it stands for."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -38,7 +38,7 @@ from muster.translate.group import Owner
 
 
 async def perform(client: Client, write: Write, clock: Clock) -> None:
-    """Carries `write` out; that it has been done already is success. Raises the client's errors."""
+    """Carries `write` out; a write that is already done counts as success. Raises the client's errors."""
     match write:
         case CreateGang(namespace, name, body):
             await _create(client, kinds.GANG, namespace, body)
@@ -77,12 +77,12 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
 
 
 async def _create(client: Client, kind: AnyKind, namespace: str, body: Object) -> None:
-    with suppress(AlreadyExists):  # our own, if an answer was lost; what it says is read from the mirror
+    with suppress(AlreadyExists):  # our own, if an answer was lost; its content is read from the mirror
         await client.create(kind, namespace, body)
 
 
 async def _whole(client: Client, ref: PodRef) -> Remade | None:
-    """None = it has gone, or somebody else deletes it: nothing to make anew."""
+    """Returns the whole pod; None if it is gone or another client deletes it: nothing to re-create."""
     with suppress(NotFound):
         body = await client.get_json(kinds.POD, ref.namespace, ref.name)
         if body["metadata"]["uid"] == ref.uid and "deletionTimestamp" not in body["metadata"]:
@@ -120,7 +120,7 @@ def _binding(pod: Pod, node: NodeName, mark: str, device: int | None) -> Object:
 
 
 async def _evict(client: Client, pod: Pod, message: str, clock: Clock) -> None:
-    """As kube-scheduler preempts: condition first, then deletion. Budgets are the core's business."""
+    """Evicts as kube-scheduler preempts: condition first, then deletion. The core respects the budgets."""
     meta = pod.metadata
     version = meta.resource_version
     with suppress(NotFound):
@@ -135,7 +135,7 @@ async def _evict(client: Client, pod: Pod, message: str, clock: Clock) -> None:
 
 
 async def _add_conditions(client: Client, pod: Pod, added: list[Condition]) -> str:
-    """The new resourceVersion. The list of conditions is replaced: conditional on the pod as it was read."""
+    """Replaces the list of conditions, if the pod is as it was read, and returns the new resourceVersion."""
     types = {condition.type for condition in added}
     kept = [condition for condition in pod.status.conditions if condition.type not in types]
     meta = pod.metadata

@@ -1,10 +1,10 @@
-"""A plan on record: which node each place of a gang is to have, and who leaves for it.
+"""A plan on record: which node each place of a gang is to have, and which victims leave for it.
 
 A `GangPlan` is created before the first effect of a commit and deleted after the last. It is never
-patched, so that whoever reads it reads all of one decision. Everything but its gang, epoch and attempt
+patched, so that a reader always sees all of one decision. Everything but its gang, epoch and attempt
 is one compressed string, because a plan may have ten thousand places and etcd keeps objects small: nodes
-are named once and places refer to them by number, indices of a pod set that follow each other on one
-node cost a few bytes. About 0.25 MB for 10,000 places, of which most is the uids.
+are named once and places refer to them by number; consecutive indices of a pod set on one node cost a few
+bytes. 10,000 places take about 0.25 MB, most of it for the uids.
 """
 
 import base64
@@ -28,17 +28,17 @@ from muster.core.gang import GangId, NodeName, Place, PodId
 from muster.translate.demand import MOST_PLACES
 from muster.translate.pods import occupies
 
-#: The object of a kind with this key (`namespace/name`), as it is known now. Any: kinds of many types.
+#: Looks up the object of a kind with this key (`namespace/name`), as known now. Any: kinds of many types.
 Find = Callable[[Kind[Any], str], Resource | None]
-#: Largest blob, in bytes. Above it the gang is refused: etcd takes 1.5 MiB per request.
+#: Largest blob, in bytes. A gang with a larger one is refused: etcd accepts 1.5 MiB per request.
 MAX_BLOB: Final = 1_000_000
-#: Largest content of a blob, in bytes: a small blob can be made of a very large text.
+#: Largest decompressed blob, in bytes: a small blob can decompress to a very large text.
 MAX_BODY: Final = 2**27
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class PlanTooLarge(ValueError):
-    """The plan cannot be recorded, so it must not be carried out."""
+    """Raised when a plan cannot be recorded, so it must not be carried out."""
 
     def __init__(self, places: str, size: int, most: int = MAX_BLOB) -> None:
         super().__init__(
@@ -73,22 +73,22 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A victim: the `whole` gang, by suspending `owner` if it has one, or pods of it one by one."""
+    """A victim: the `whole` gang, by suspending `owner` if it has one, or some pods, one by one."""
 
     gang: GangId
     owner: OwnerRef | None
     pods: tuple[PodRef, ...]
     whole: bool = True
-    #: when it was decided (seconds since the epoch), and how much work it loses (resource-seconds)
+    #: time of the decision (seconds since the epoch), and the work that it loses (resource-seconds)
     at: float = 0.0
     work_lost: float = 0.0
-    #: taken back from a queue over its entitlement; else its priority was lower
+    #: True = reclaimed from a queue over its entitlement; False = of lower priority
     reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """A pod that is deleted and made anew: which one it was, and the whole object to create."""
+    """A pod that is deleted and re-created: its uid, and the whole object to create."""
 
     uid: PodId
     body: Object
@@ -100,7 +100,7 @@ class Remade:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was decided for a gang, once. `nodes` has carried-over places too: it is the whole picture."""
+    """A decision for a gang. `nodes` includes the places that are carried over: it is the whole picture."""
 
     gang: GangId
     record: str  # name of the Gang
@@ -108,16 +108,16 @@ class Plan:
     epoch: int
     attempt: int
     nodes: Mapping[Place, NodeName]
-    pods: Mapping[Place, PodId] = field(default_factory=dict)  # where known when it was made
+    pods: Mapping[Place, PodId] = field(default_factory=dict)  # where known when the plan was made
     victims: tuple[Leaving, ...] = ()
-    #: a plan of another sort: pods that nobody else would make anew after a start that failed, and why it did
+    #: a plan of another kind: pods to re-create after a failed start, as no controller would, and the failure
     remade: tuple[Remade, ...] = ()
     why: str = ""
-    #: what is wrong with the record, if it could not be read; it promises nothing then
+    #: what is wrong with the record, if it could not be read; the plan then has no places
     unreadable: str = ""
-    #: of the object, "" before it is created
+    #: uid of the GangPlan object, "" before it is created
     uid: str = ""
-    #: of the object that it was read from, whatever that is; "" = as muster names its own
+    #: any name of the GangPlan object that the plan was read from; "" = as muster names its own
     named: str = field(default="", compare=False)
 
     @property
@@ -125,12 +125,12 @@ class Plan:
         return self.named or f"{self.record}-{self.attempt}"
 
     def mark(self, place: Place) -> str:
-        """Value of the pod annotation `muster.dev/plan`."""
+        """Returns the value of the pod annotation `muster.dev/plan`."""
         return mark(self.epoch, self.attempt, place)
 
 
 def found(gang: GangId, plan: Plan, find: Find) -> PlanFound:
-    """An open plan as a new scheduler is told of it: its places, and its victims that have not gone yet."""
+    """Returns the event that reports an open plan to a new core: its places, and its remaining victims."""
     victims = []
     for victim in plan.victims:
         pods = frozenset(ref.uid for ref in victim.pods if occupying(ref, find) is not None)
@@ -141,7 +141,7 @@ def found(gang: GangId, plan: Plan, find: Find) -> PlanFound:
 
 
 def occupying(ref: PodRef, find: Find) -> Pod | None:
-    """The pod, if it still occupies a node. A new one of the same name is another."""
+    """Returns the pod if it still occupies a node. A new pod of the same name does not count."""
     pod = find(kinds.POD, ref.key)
     return pod if isinstance(pod, Pod) and pod.metadata.uid == ref.uid and occupies(pod) else None
 
@@ -151,7 +151,7 @@ def mark(epoch: int, attempt: int, place: Place) -> str:
 
 
 def encode(plan: Plan) -> Object:
-    """The GangPlan object; raises `PlanTooLarge`."""
+    """Returns the GangPlan object; raises `PlanTooLarge`."""
     body = _pack(plan)
     blob = base64.b64encode(zlib.compress(body, 6)).decode()
     for size, most in ((len(blob), MAX_BLOB), (len(body), MAX_BODY)):
@@ -167,7 +167,7 @@ def encode(plan: Plan) -> Object:
 
 
 def decode(obj: GangPlan) -> Plan:
-    """The plan in an object; raises ValueError for whatever is no plan of ours."""
+    """Returns the plan in an object; raises ValueError if the object is not a plan of muster's."""
     try:
         body = _BODY.decode(_inflated(base64.b64decode(obj.spec.blob)))
         if not body.gang.startswith(f"{obj.metadata.namespace}/"):
@@ -201,14 +201,14 @@ def decode(obj: GangPlan) -> Plan:
         raise ValueError(f"GangPlan {obj.key}: {error}") from error
 
 
-#: An index of places or nodes, or a number of them; seconds since the epoch that are a date.
+#: An index or a count of places or nodes; seconds since the epoch that are a valid date.
 _Index = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _Date = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 
 class _Leaving(msgspec.Struct, array_like=True):
-    """A victim as it is recorded. Earlier versions ended after `whole`."""
+    """A victim as it is recorded. Records of earlier versions end after `whole`."""
 
     gang: str
     owner: tuple[str, str, str, str, str] | None
@@ -220,13 +220,13 @@ class _Leaving(msgspec.Struct, array_like=True):
 
 
 class _Body(msgspec.Struct):
-    """What is in the blob."""
+    """The content of the blob."""
 
     gang: str
     nodes: list[str]
-    #: by pod set, runs: first index, how many, number of the node
+    #: by pod set, runs: first index, count, number of the node
     places: dict[str, list[tuple[_Index, _Index, _Index]]]
-    #: by pod set, runs of indexes, and the uids
+    #: by pod set, runs of indices, and the uids
     pods: dict[str, tuple[list[tuple[_Index, _Index]], str | list[str]]]
     victims: list[_Leaving]
     remade: list[tuple[str, Object]] = []
@@ -254,7 +254,7 @@ def _remade(uid: str, pod: Object) -> Remade:
 def _pack(plan: Plan) -> bytes:
     names = sorted(set(plan.nodes.values()))
     number = {name: i for i, name in enumerate(names)}
-    places: dict[str, list[list[int]]] = {}  # pod set → runs [first index, how many, node]
+    places: dict[str, list[list[int]]] = {}  # pod set → runs [first index, count, node]
     for place, node in sorted(plan.nodes.items()):
         runs = places.setdefault(place.pod_set, [])
         if runs and runs[-1][2] == number[node] and runs[-1][0] + runs[-1][1] == place.index:
@@ -293,7 +293,7 @@ def _pack(plan: Plan) -> bytes:
 
 
 def _pack_pods(pods: Mapping[Place, PodId]) -> dict[str, list[Any]]:
-    """Per pod set runs of indices and the uids; UUIDs as bare digits, of which two compress into a byte."""
+    """Per pod set, runs of indices and the uids. UUIDs are bare digits, two of which compress into a byte."""
     packed: dict[str, list[Any]] = {}
     for place, uid in sorted(pods.items()):
         runs, uids = packed.setdefault(place.pod_set, [[], []])

@@ -1,7 +1,7 @@
-"""The status of Queue objects: what the core knows, written when it has changed, at most once a second.
+"""Writes the status of Queue objects: what the core knows, when it has changed, at most once a second.
 
-Nothing that the scheduler decides depends on it; it is there to be looked at. The queue `default` has a
-status only where somebody has written it as an object.
+No decision of the scheduler depends on this status; it is for people to read. The queue `default` has a
+status only if a Queue object of that name exists.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from muster.core.queues import Queues
 from muster.runtime.writes import AnyKind, PatchQueueStatus
 from muster.translate.queues import conditions, status_of
 
-#: Seconds between two looks.
+#: Seconds between two reports.
 PACE: Final = 1.0
 
 
@@ -34,7 +34,7 @@ class QueueReports:
         self._next = 0.0
 
     def due(self, now: datetime) -> Iterator[PatchQueueStatus]:
-        """The statuses to write now."""
+        """Yields the statuses to write now."""
         queues = self._queues
         if now.timestamp() < self._next or self._reported == (queues.moves, queues.divisions):
             return
@@ -51,7 +51,7 @@ class QueueReports:
             if seen or self._written.get(name) == (uid, status):
                 continue
             self._written[name] = uid, status
-            # None takes away what a merge patch would keep
+            # None removes what a merge patch would keep
             gone = {
                 field: {r: status[field].get(r) for r in {*getattr(found.status, field), *status[field]}}
                 for field in ("used", "entitled", "borrowed")
@@ -59,11 +59,11 @@ class QueueReports:
             yield PatchQueueStatus(name, found.metadata.resource_version, {"status": {**status, **gone}})
 
     def failed(self, name: str) -> None:
-        """It has not been written; it is tried again at the next change."""
+        """Notes that the status was not written; it is retried at the next change."""
         self._written.pop(name, None)
 
     def wait(self, now: float) -> float:
-        """Seconds until there is something to write; infinite if there is nothing."""
+        """Returns the seconds until there is something to write; infinite if there is nothing."""
         if self._reported == (self._queues.moves, self._queues.divisions):
             return float("inf")
         return max(self._next - now, 0.0)

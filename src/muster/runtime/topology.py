@@ -1,7 +1,7 @@
-"""The status of the ClusterNetworkTopology: its domains, and whether it can be used.
+"""Writes the status of the ClusterNetworkTopology: its domains, and whether it can be used.
 
-`detailStatus` is Koordinator's own; the condition `Valid` is muster's. Where a cluster's schema does not know
-conditions they are dropped by the API server, so what has been written once is not written again.
+`detailStatus` is Koordinator's own; the condition `Valid` is muster's. If the cluster's schema does not know
+conditions, the API server drops them; therefore a status that has been written once is not written again.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from muster.runtime.writes import AnyKind, PatchTopologyStatus
 from muster.translate.layers import detail
 from muster.translate.world import World
 
-#: Seconds between two looks.
+#: Seconds between two reports.
 PACE: Final = 1.0
 
 
@@ -38,7 +38,7 @@ class TopologyReports:
         self._next = 0.0
 
     def due(self, now: datetime) -> Iterator[PatchTopologyStatus]:
-        """The status to write now, if there is one."""
+        """Yields the status to write now, if there is one."""
         if now.timestamp() < self._next or self._reported == self._now():
             return
         self._reported, self._next = self._now(), now.timestamp() + PACE
@@ -69,15 +69,15 @@ class TopologyReports:
         yield PatchTopologyStatus(DEFAULT, found.metadata.resource_version, {"status": status})
 
     def failed(self, name: str) -> None:
-        """It has not been written; it is tried again at the next change."""
+        """Notes that the status was not written; it is retried at the next change."""
         self._written = None
 
     def wait(self, now: float) -> float:
-        """Seconds until there is something to write; infinite if there is nothing."""
+        """Returns the seconds until there is something to write; infinite if there is nothing."""
         return float("inf") if self._reported == self._now() else max(self._next - now, 0.0)
 
     def _now(self) -> object:
-        """Changes with what is told."""
+        """Returns a value that changes whenever the status may have changed."""
         found = self._observed.find(kinds.CLUSTER_NETWORK_TOPOLOGY, DEFAULT)
         if not isinstance(found, ClusterNetworkTopology):
             return None

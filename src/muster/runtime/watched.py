@@ -1,4 +1,4 @@
-"""A mirror that is kept true by watching an API server: one reflector for each kind that it shows."""
+"""A mirror that watches an API server to stay true: one reflector for each kind that it shows."""
 
 import asyncio
 from collections.abc import Container

@@ -1,9 +1,9 @@
-"""Everything the committer may do to the world: one class per write, and what is seen once it is done.
+"""Everything the committer may do to the world: one class per write, and the effect to expect of it.
 
-Each write can be repeated: it names the object by uid, and what must not happen twice or late carries
-the resourceVersion it was decided on, so that the API server refuses it when someone else was there
-first. After a write its gang is looked at again only once the mirror shows the effect (`expectation`),
-which keeps the committer from acting twice on one stale picture.
+Each write can be repeated: it names the object by uid, and a write that must not happen twice or late carries
+the resourceVersion that its decision was based on, so that the API server refuses it if another writer was
+first. After a write its gang is visited again only once the mirror shows the effect (`expectation`), which
+keeps the committer from acting twice on one stale picture.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class CreateGang:
 
 @dataclass(frozen=True, slots=True)
 class PatchGang:
-    """`spec` or `metadata` of a Gang."""
+    """A patch of the `spec` or `metadata` of a Gang."""
 
     namespace: str
     name: str
@@ -41,7 +41,7 @@ class PatchGang:
 class PatchGangStatus:
     namespace: str
     name: str
-    version: str  # what was seen; not a precondition, since the gang controller writes there too
+    version: str  # as seen; not a precondition, since the gang controller writes there too
     body: Object
 
 
@@ -53,9 +53,9 @@ class CreatePlan:
 
 @dataclass(frozen=True, slots=True)
 class RecordPods:
-    """Creates a plan that holds these pods, those that are still there, to make them anew.
+    """Creates a plan that holds those of these pods that still exist, for re-creation.
 
-    They are read whole for it: what this process knows of a pod is only what scheduling needs.
+    The pods are read in full for this: the mirror keeps only what scheduling needs of a pod.
     """
 
     plan: Plan
@@ -64,7 +64,7 @@ class RecordPods:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Makes a recorded pod anew: by name, so that there is never a second."""
+    """Re-creates a recorded pod: by name, so that there is never a second."""
 
     namespace: str
     name: str
@@ -78,7 +78,7 @@ class DeletePlan:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """One write that ends a whole gang, if its owner is still as we saw it."""
+    """Ends a whole gang in one write, if its owner is still as it was seen."""
 
     namespace: str
     owner: Owner
@@ -112,7 +112,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class PatchPodStatus:
-    """Why a gang of one waits, in its pod's PodScheduled condition."""
+    """Writes why a gang of one waits into its pod's PodScheduled condition."""
 
     pod: Pod
     body: Object
@@ -120,27 +120,27 @@ class PatchPodStatus:
 
 @dataclass(frozen=True, slots=True)
 class PatchQueueStatus:
-    """What the scheduler knows of a queue; nothing is decided by it."""
+    """Writes what the scheduler knows of a queue; no decision depends on it."""
 
     name: str
-    version: str  # what was seen; no precondition: nobody else writes there
+    version: str  # as seen; not a precondition: no other client writes there
     body: Object
 
 
 @dataclass(frozen=True, slots=True)
 class PatchTopologyStatus:
-    """The domains of the network topology; nothing is decided by it."""
+    """Writes the domains of the network topology; no decision depends on it."""
 
     name: str
-    version: str  # what was seen; no precondition, as whoever else writes there says the same
+    version: str  # as seen; not a precondition, as any other writer writes the same
     body: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Moves an object's resourceVersion on, so that what an earlier leader planned for it is refused.
+    """Changes an object's resourceVersion, so that writes that an earlier leader planned are refused.
 
-    It is conditional itself: one that comes late must not hide a later leader's.
+    A touch is itself conditional: a late touch must not hide that of a later leader.
     """
 
     kind: AnyKind
@@ -168,7 +168,7 @@ Write = (
     | Touch
 )
 
-#: Writes of which neighbours of one class are independent of each other and may go out together.
+#: Writes that do not depend on adjacent writes of the same class: these may go out together.
 PARALLEL: Final = (Bind, CreatePod, EvictPod, Touch)
 
 
@@ -180,7 +180,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the mirror must show of an object before its gang is looked at again."""
+    """What the mirror must show of an object before its gang is visited again."""
 
     effect: Effect
     kind: AnyKind
@@ -198,7 +198,7 @@ class Expectation:
 
 
 def aim(write: Write) -> object:
-    """What a write is for: two of equal aim, one after the other, are the same write again.
+    """Returns what a write is for: two consecutive writes of equal aim are the same write again.
 
     Versions and attempts do not count: they change with each try.
     """
@@ -217,7 +217,7 @@ def aim(write: Write) -> object:
 
 
 def expectation(write: Write) -> Expectation:
-    """What must be seen after `write` succeeded, or was refused because someone else had been there."""
+    """Returns what the mirror must show after `write` succeeded or lost to another writer."""
     match write:
         case CreateGang(namespace, name):
             return Expectation(Effect.CREATED, kinds.GANG, f"{namespace}/{name}")

@@ -1,11 +1,11 @@
-"""What to do next for one gang: a pure function of what is seen, what is decided, and the time.
+"""Computes the next step for one gang: a pure function of what is seen, what is decided, and the time.
 
     step(view, memory, now, limits) -> writes, events for the core, when to look again
 
-It is level-triggered: it never asks how a situation came about, only what is missing between what the
-core has assigned and what the cluster shows. That is why recovery is no code of its own: a new leader
-calls the same function on the same open plans and bound pods, and goes on where the old one stopped.
-The essay on why nothing is left half done is docs/committing.md; the order of writes is
+The function is level-triggered: it depends only on the difference between what the core has assigned and
+what the cluster shows, never on how the difference arose. Therefore recovery needs no code of its own: a
+new leader calls the same function on the same open plans and bound pods, and continues where the old
+leader stopped. docs/committing.md explains why nothing is left half done; the order of writes is
 
     GangPlan → victims → unsuspend, or wait for pods → binds → Gang status → delete the plan
 
@@ -14,10 +14,10 @@ Rules that everything below keeps:
 - No bind, eviction or unsuspension without an open plan, except one bind that by itself completes a
   gang: it is its own transaction (a gang of one, a single lost member).
 - A place is bound only while the plan and the core agree on its node. When they do not, the next
-  attempt is recorded first, then its predecessor is deleted.
+  - A place is bound only while the plan and the core agree on its node. If they do not, the next
 - The first bind waits until the minimum can be reached with the pods that are there.
 - A plan is deleted only when its gang is whole, when none of it is bound, when its owner has been
-  suspended, or when its members are of a kind that must not be deleted, and it says so (Degraded).
+    suspended, or when its members are of a kind that must not be deleted; the status then says Degraded.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ from muster.translate.status import Phase
 
 
 def step(view: GangView, memory: Memory, now: float, limits: Limits) -> Step:
-    """The next writes for a gang; `now` is Unix time in seconds. Never raises."""
+    """Returns the next writes for a gang; `now` is Unix time in seconds. Never raises."""
     if now < memory.retry_at:
         return Step(memory, wake=memory.retry_at)
     late = [plan for plan in view.plans if plan.epoch != view.epoch and plan.uid not in memory.adopted]
@@ -57,7 +57,7 @@ def step(view: GangView, memory: Memory, now: float, limits: Limits) -> Step:
 
 
 def _wait(view: GangView, group: Group, fenced: Fenced, memory: Memory, now: float, limits: Limits) -> Step:
-    """Nothing but to say so; the core takes back what it has assigned, and tries again later."""
+    """Only reports the status; the core takes back what it has assigned, and tries again later."""
     places = Places(view, group, memory, now)
     if places.missing or places.lost or view.called:
         return Step(memory, events=(CommitFailed(view.id, max(fenced.until, now + 1.0), fenced.message),))
@@ -65,10 +65,10 @@ def _wait(view: GangView, group: Group, fenced: Fenced, memory: Memory, now: flo
 
 
 def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Limits) -> Step:
-    """Nothing is under way: record a plan if there is something to do, or bind what needs none.
+    """Starts work when no plan is open: records a plan if there is something to do, or binds without one.
 
-    A gang that is re-created gets its places one by one, as its old pods let go of their nodes; it is
-    planned when what is assigned makes it whole, not once for each.
+    A gang that is re-created is assigned its places one by one, as its old pods leave their nodes. Its
+    plan is recorded once, when the assigned places make the gang whole.
     """
     memory = replace(memory, progress=None, giving_up="", recordable=True)
     places = Places(view, group, memory, now)
@@ -89,23 +89,23 @@ def _begin(view: GangView, group: Group, memory: Memory, now: float, limits: Lim
 
 
 def _is_transaction(view: GangView, places: Places, suspended: bool) -> bool:
-    """One bind that makes a gang whole, or adds to a whole one, happens or does not: it needs no plan."""
+    """Whether one bind needs no plan: it makes a gang whole or adds to a whole one, so it is atomic."""
     return not suspended and not view.called and len(places.missing) == 1
 
 
 def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: float, limits: Limits) -> Step:
-    """Whatever is the next thing missing: a newer plan, victims, pods, binds, or the end of the plan."""
+    """Does the next missing thing: a newer plan, victims, pods, binds, or the end of the plan."""
     places = Places(view, group, memory, now, plan)
     suspended = group.owner is not None and group.owner.suspended
     whole = minimum_met(group.gang, places.settled)
     if memory.giving_up and (suspended or not whole):
         return release(view, group, plan, places, memory, now)
-    if plan.unreadable and plan.epoch == view.epoch:  # another would not be read back either
+    if plan.unreadable and plan.epoch == view.epoch:  # another record would be unreadable, too
         return give_up(view, group, plan, places, plan.unreadable, memory, now, limits)
     if places.lost:
         return Step(memory, events=(places_lost(view, places.lost, now, limits),))
 
-    # 1. The core has decided otherwise since: record that first.
+    # 1. The core has decided otherwise since: record its decision first.
     called = tuple(victim for victim in view.called if victim not in plan.victims)
     moved = any(plan.nodes.get(place) != node for place, node in places.missing.items())
     if called or (moved and minimum_met(group.gang, places.settled | places.missing.keys())):
@@ -125,17 +125,17 @@ def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: flo
         told = tell(view, group, memory, now, limits)
         return replace(told, wake=min(told.wake, memory.since + limits.victims))
 
-    # 3. Its pods may be made.
+    # 3. The owner may create the pods.
     if group.owner is not None and group.owner.suspended:
         if not group.owner.admission:
             return give_up(view, group, plan, places, "its owner was suspended", memory, now, limits)
         return Step(memory, (Unsuspend(group.namespace, group.owner),))
 
-    # 4. Binds, once they can reach the minimum.
+    # 4. Bind the pods once they can reach the minimum.
     if places.bindable and minimum_met(group.gang, places.settled | places.bindable.keys()):
         return Step(memory, tuple(binds(view, places, plan.attempt)))
 
-    # 5. The end, good or bad.
+    # 5. The plan ends: closed or given up.
     unfilled = [place for place in plan.nodes if place in places.missing]
     overdue = now >= memory.since + limits.patience
     if whole and (overdue or not unfilled):
@@ -151,7 +151,7 @@ def _continue(view: GangView, group: Group, plan: Plan, memory: Memory, now: flo
 
 
 def _hopeless(group: Group, plan: Plan, places: Places, memory: Memory, now: float) -> str:
-    """Why the minimum cannot be reached whatever comes: members that are refused everywhere."""
+    """Why the minimum cannot be reached whatever pods arrive: members refused everywhere. Empty if it can."""
     refused = {place: pod for place, pod in places.ready.items() if benched(memory, pod, now)}
     hoped_for = (plan.nodes.keys() | places.settled | places.missing.keys()) - refused.keys()
     if not refused or minimum_met(group.gang, hoped_for):

@@ -1,4 +1,4 @@
-"""Attempts: each is a plan, recorded before its first effect, that says all that is to be done."""
+"""Records attempts: each is a plan, written before its first effect, that lists everything to be done."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,7 +24,7 @@ def record_attempt(
     now: float,
     limits: Limits,
 ) -> Step:
-    """The next attempt: all that is filled is carried over, all that is assigned is to be filled."""
+    """Records the next attempt: it carries over every filled place and every assigned place to be filled."""
     attempt = _next_attempt(view, memory)
     plan = Plan(
         gang=view.id,
@@ -48,7 +48,7 @@ def record_attempt(
 
 
 def record_pods(view: GangView, plan: Plan, pods: Iterable[Pod], memory: Memory) -> Step:
-    """An attempt that ends these pods and makes them anew, from what is recorded of them before."""
+    """Records an attempt that ends these pods and re-creates them from what was recorded before."""
     attempt = _next_attempt(view, memory)
     why = memory.giving_up
     anew = Plan(view.id, plan.record, plan.namespace, view.epoch, attempt, nodes={}, why=why)

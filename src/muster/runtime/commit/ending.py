@@ -1,7 +1,7 @@
-"""How a plan ends: closed once its gang stands, or undone if its minimum is out of reach.
+"""Ends a plan: closes it once its gang stands, or undoes it if its minimum is out of reach.
 
-One write undoes it where the owner can be suspended. Pods that a controller would make anew are evicted one
-by one; others would be lost by that, so they stay, or are recorded and made anew by muster itself.
+If the owner can be suspended, one write undoes the plan. Pods that a controller would re-create are evicted
+one by one. Eviction would lose other pods: these stay, or muster itself records and re-creates them.
 """
 
 from dataclasses import replace
@@ -32,14 +32,17 @@ def close(
     memory: Memory,
     now: float,
 ) -> Step:
-    """Nothing more is to be done: the record says how the gang stands, then the plan goes."""
+    """Closes a plan that has nothing left to do: writes the gang's status, then deletes the plan."""
     status = status_patch(view, group, phase, explanation, plan.attempt)
     writes = (DeletePlan(plan),) if status is None else (status, DeletePlan(plan))
     return Step(replace(memory, told_at=now), writes)
 
 
 def end(view: GangView, memory: Memory, now: float) -> Step:
-    """The group has finished or is gone: what it began with victims is ended, then nothing is left."""
+    """Ends the plans of a group that has finished or is gone.
+
+    Victims whose eviction has started are evicted completely; then the plans are deleted.
+    """
     writes: list[Write] = list(end_victims(begun(view.victims), view.id))
     if not writes:
         writes += [DeletePlan(plan) for plan in view.plans]
@@ -59,17 +62,17 @@ def give_up(
     now: float,
     limits: Limits,
 ) -> Step:
-    """From now on the plan is undone; the core takes back what is not filled, at once."""
+    """Starts to undo the plan; the core takes back the unfilled places at once."""
     memory, events = commit_failed(view.id, replace(memory, giving_up=message), message, now, limits)
     released = release(view, group, plan, places, memory, now)
     return replace(released, events=events + released.events)
 
 
 def release(view: GangView, group: Group, plan: Plan, places: Places, memory: Memory, now: float) -> Step:
-    """Undoes a plan whose minimum was not reached: one write, or else pod by pod.
+    """Undoes a plan whose minimum was not reached: by one write, or else pod by pod.
 
-    A bound pod without a controller would be lost by that. It stays, and the gang is Degraded, unless the
-    pod may be made anew: then a plan of its own comes first, in which the pod is recorded.
+    Eviction would lose a bound pod that has no controller. Such a pod stays, and the gang is Degraded, unless
+    muster may re-create the pod: then a separate plan that records the pod comes first.
     """
     if writes := tuple(end_victims(begun(view.victims), view.id)):
         return Step(memory, writes)
@@ -89,16 +92,16 @@ def release(view: GangView, group: Group, plan: Plan, places: Places, memory: Me
 
 
 def suspendable(view: GangView, group: Group) -> bool:
-    """Whether suspending its owner ends this gang, is ours to do, and ends nothing else."""
+    """Whether suspending its owner ends this gang, is muster's to do, and ends nothing else."""
     return group.owner is not None and group.owner.admission and not view.owner_shared
 
 
 def remake(view: GangView, plan: Plan, memory: Memory, now: float, limits: Limits) -> Step:
-    """Deletes the recorded pods and makes them anew, and is done when each name is taken by another pod.
+    """Deletes the recorded pods and re-creates them; done when another pod has each name.
 
-    Whether a name is free because of us or because a user deleted the pod in these seconds cannot be told:
-    it is better to have made one too many than to have lost one. Only where the group object has gone, too,
-    the user wanted the end of it.
+    Muster cannot tell whether a name is free because muster deleted the pod or because a user deleted it in
+    the same seconds. Creating one pod too many is better than losing one. Only if the group object is gone,
+    too, did the user want the gang to end.
     """
     group = view.group
     if group is None or not group.source.uid:
@@ -120,6 +123,6 @@ def remake(view: GangView, plan: Plan, memory: Memory, now: float, limits: Limit
     places = Places(view, group, memory, now)
     if places.filled and not minimum_met(group.gang, places.settled):
         return release(view, group, plan, places, memory, now)
-    # That its pods went and came back is no change that a gang that backs off has waited for.
+    # A gang that backs off waits for a change; the re-creation of its own pods does not count as one.
     until = memory.until if memory.until > now else now + limits.back_off[0]
     return Step(memory, (DeletePlan(plan),), (CommitFailed(view.id, until, plan.why),))

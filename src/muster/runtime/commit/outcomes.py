@@ -1,4 +1,4 @@
-"""What an outcome teaches: when to try again, what to leave alone, and when a commit has failed."""
+"""Learns from the outcomes of writes: when to retry, what to leave alone, and when a commit has failed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,12 +21,12 @@ from muster.runtime.writes import Bind, CreateGang, CreatePlan, RecordPods, Writ
 def learn(
     gang: GangId, memory: Memory, write: Write, error: Exception | None, now: float, limits: Limits
 ) -> tuple[Memory, tuple[Event, ...]]:
-    """What an outcome teaches: when to try again, what to leave alone, what to tell the core."""
+    """Returns the new memory (when to retry, what to leave alone) and the events for the core."""
     match error:
         case None:
             return replace(memory, retries=0), ()
         case Conflict() | AlreadyExists() | NotFound():
-            return memory, ()  # someone was there first: the mirror will show what they did
+            return memory, ()  # another writer was first: the mirror will show the result
         case Unanswered() | Unreachable() | TooManyRequests():
             return _pause(memory, error, now, limits), ()
         case ApiError(status=status) if status >= 500:
@@ -44,9 +44,9 @@ def learn(
 
 
 def repeated(memory: Memory, repeats: int, now: float, limits: Limits) -> Memory:
-    """A write that has been made again, so many times in a row, whatever it answered: it has no effect.
+    """Delays the next try of a write that was repeated `repeats` times in a row: it evidently has no effect.
 
-    The first repetition is free: what it was decided on was old.
+    The answers to the write do not matter. The first repetition is free: its decision used an outdated view.
     """
     if repeats < 2:
         return memory
@@ -65,7 +65,7 @@ def _pause(memory: Memory, error: Exception, now: float, limits: Limits) -> Memo
 def _refused(
     gang: GangId, memory: Memory, bind: Bind, message: str, now: float, limits: Limits
 ) -> tuple[Memory, tuple[Event, ...]]:
-    """The first refusal is held against the node, a second elsewhere against the member."""
+    """Handles a refused bind: the first counts against the node, a second elsewhere against the member."""
     pod = PodId(bind.pod.metadata.uid)
     before = memory.refusals.get(pod)
     nodes = (before.nodes if before else frozenset()) | {bind.node}
@@ -82,7 +82,7 @@ def _refused(
 def commit_failed(
     gang: GangId, memory: Memory, message: str, now: float, limits: Limits, until: float | None = None
 ) -> tuple[Memory, tuple[Event, ...]]:
-    """A commit has failed: the gang backs off, and after enough of them it waits for a change."""
+    """Records a failed commit: the gang backs off; after `limits.attempts` failures it waits for a change."""
     memory = replace(memory, failures=memory.failures + 1)
     if until is None:
         first, longest = limits.back_off

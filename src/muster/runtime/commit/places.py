@@ -1,4 +1,4 @@
-"""The places of a gang by what is true of each: filled, to be filled, lost, or to be bound now."""
+"""Sorts the places of a gang by state: filled, to be filled, lost, or to be bound now."""
 
 from collections.abc import Iterable, Iterator, Set
 
@@ -12,14 +12,14 @@ from muster.translate.pods import live
 
 
 class Places:
-    """The places of a gang, by what is true of each."""
+    """The places of a gang, sorted by state."""
 
     def __init__(
         self, view: GangView, group: Group, memory: Memory, now: float, plan: Plan | None = None
     ) -> None:
-        #: with a live pod on a node
+        #: places with a live pod on a node
         self.filled: dict[Place, Pod] = {}
-        #: with a pod that could be bound
+        #: places with a pod that could be bound
         self.ready: dict[Place, Pod] = {}
         for member in group.members.values():
             pod, place = member.pod, member.place
@@ -29,16 +29,16 @@ class Places:
                 self.filled[place] = pod
             elif not pod.spec.scheduling_gates:
                 self.ready[place] = pod
-        #: satisfied: filled, or nobody will come any more
+        #: satisfied places: filled, or retired (no pod will fill them any more)
         self.settled: Set[Place] = self.filled.keys() | group.retired
         unfilled = {p: n for p, n in sorted(view.assigned.items()) if p not in self.settled}
-        #: assigned to nodes that are there no more
+        #: places assigned to nodes that no longer exist
         self.lost = {place: node for place, node in unfilled.items() if node not in view.nodes}
-        #: assigned, to be filled
+        #: assigned places that are to be filled
         self.missing = {place: node for place, node in unfilled.items() if place not in self.lost}
-        #: to be filled now: plan and core agree, the pod is there and not on the bench
+        #: places to fill now: plan and core agree, the pod exists and is not benched
         self.bindable: dict[Place, tuple[Pod, NodeName]] = {}
-        #: when the first of those on the bench may be tried again
+        #: when the first benched pod may be tried again
         self.unbenched = NEVER
         for place, node in self.missing.items():
             ready = self.ready.get(place)

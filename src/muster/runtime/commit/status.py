@@ -1,4 +1,4 @@
-"""What people read of a gang that is being committed: its record, its phase, its reason."""
+"""Writes the status of a gang that is being committed: its phase, its reason, its attempt."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,13 +18,13 @@ from muster.translate.status import Phase, gang_record, gang_spec, gang_status, 
 
 
 def tell(view: GangView, group: Group, memory: Memory, now: float, limits: Limits) -> Step:
-    """Writes how the gang stands, if that has changed and was not written just now."""
+    """Writes the gang's status if it has changed and was not written within the last moment."""
     write = _told(view, group, memory, now)
     if write is None:
         return Step(memory)
     if now < memory.told_at + limits.tell:
         return Step(memory, wake=memory.told_at + limits.tell)
-    if not isinstance(write, CreateGang):  # a new record says nothing yet: its first reason follows at once
+    if not isinstance(write, CreateGang):  # a new record has no status yet: its first reason follows at once
         memory = replace(memory, told_at=now)
     return Step(memory, (write,))
 
@@ -32,7 +32,7 @@ def tell(view: GangView, group: Group, memory: Memory, now: float, limits: Limit
 def status_patch(
     view: GangView, group: Group, phase: Phase, explanation: Explanation | None, attempt: int
 ) -> PatchGangStatus | None:
-    """The write that makes the record say this; None if it does, or if there is no record."""
+    """Returns the write that sets this status; None if it is set already, or if there is no record."""
     if view.record is None:
         return None
     body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
@@ -63,7 +63,7 @@ def degraded(group: Group, places: Places, memory: Memory) -> Explanation:
 
 def _told(view: GangView, group: Group, memory: Memory, now: float) -> Write | None:
     places = Places(view, group, memory, now)
-    if not group.source.kind:  # a gang of one has no record: its pod says it
+    if not group.source.kind:  # a gang of one has no record: its pod has the status
         pod = next((pod for pod in places.ready.values()), None)
         if pod is None or view.explanation is None or view.assigned:
             return None
@@ -93,21 +93,21 @@ def _phase(view: GangView, group: Group, places: Places, memory: Memory) -> tupl
             return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
         return (Phase.STARTING if places.filled else Phase.HELD), None
     if minimum_met(group.gang, places.settled):
-        more = places.ready.keys() - places.missing.keys()  # pods above its minimum, which wait
+        more = places.ready.keys() - places.missing.keys()  # pods above the gang's minimum, which wait
         return Phase.STANDING, view.explanation if more else None
     if places.filled and not group.controlled:
         return Phase.DEGRADED, view.explanation or degraded(group, places, memory)
-    if places.missing:  # some of them, perhaps, while what else it lacks is still taken
+    if places.missing:  # perhaps only some of the lacking places are missing; the others are still taken
         return Phase.HELD, view.explanation
     return Phase.WAITING, view.explanation
 
 
-#: Of what a status write says, what makes it worth a write.
+#: Fields of the status of which a change is worth a write.
 _TOLD: Final = ("phase", "reason", "explanation", "attempt", "warnings")
 
 
 def _without_nulls(patch: Object) -> Object:
-    """What a merge patch leaves in the object."""
+    """Returns what a merge patch leaves in the object."""
     return {
         key: _without_nulls(value) if isinstance(value, dict) else value
         for key, value in patch.items()

@@ -1,4 +1,4 @@
-"""Ending victims: whole gangs in one write where their owner can be suspended, pods one by one elsewhere."""
+"""Ends victims: a whole gang in one write if its owner can be suspended, otherwise pods one by one."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -12,12 +12,12 @@ from muster.runtime.writes import CreateGang, DeletePlan, EvictPod, PatchGangSta
 from muster.translate.pods import live
 from muster.translate.status import gang_record
 
-#: Entries of a Gang's `status.preemptions`; the oldest go first.
+#: Most entries of a Gang's `status.preemptions`; the oldest are removed first.
 MOST_PREEMPTIONS: Final = 20
 
 
 def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
-    """What is still to be done to end them; nothing while they are all on their way."""
+    """Yields the writes that are still needed to end the victims; none while all their pods are leaving."""
     for victim in victims:
         alive = [pod for pod in victim.pods if live(pod)]
         owner = victim.owner
@@ -26,7 +26,7 @@ def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
         if victim.record is None and victim.group is not None and victim.group.source.kind:
             group = victim.group
             yield CreateGang(group.namespace, group.record, gang_record(group))
-            continue  # the end of it comes once the record can say so
+            continue  # its eviction waits until the record names it
         if (told := _preempted(victim.record, victim.recorded, by)) is not None:
             yield told
         if victim.recorded.whole:
@@ -38,17 +38,17 @@ def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
 
 
 def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
-    """Those of which some pods are gone or going, so that the rest must follow."""
+    """Yields the victims of which some pods are gone or leaving, so that the rest must follow."""
     for victim in victims:
         if 0 < sum(map(live, victim.pods)) < len(victim.recorded.pods):
             yield victim
 
 
 def _preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchGangStatus | None:
-    """Notes in the victim's record who ended it, when and at what loss; None if that is there already.
+    """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
-    It is written before the victim is ended, and says the same whoever writes it, so that neither a crash nor
-    another leader loses it or tells it twice.
+    The note is written before the victim is ended. Every leader writes the same note, so neither a crash nor
+    a change of leader loses or duplicates it.
     """
     if record is None:
         return None

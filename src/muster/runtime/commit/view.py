@@ -1,4 +1,4 @@
-"""What a commit sees, what it remembers, and what it answers."""
+"""The inputs and outputs of a commit step: what it sees, what it remembers, and what it returns."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ NEVER: Final = float("inf")
 class Limits:
     """Bounds of a commit, in seconds unless they say otherwise."""
 
-    #: without progress (a pod appeared, a bind succeeded) before the minimum is given up
+    #: time without progress (a pod appeared, a bind succeeded) after which muster gives the minimum up
     patience: float = 60.0
-    #: the same while victims are leaving: their grace periods count
+    #: the same while victims are leaving: includes their grace periods
     victims: float = 300.0
-    #: pause after a failed commit: the first, doubled each time, and the longest
+    #: pause after a failed commit: the first, doubled after each failure, and the longest
     back_off: tuple[float, float] = (5.0, 300.0)
     #: failed commits after which a gang waits for a change
     attempts: int = 5
-    #: how long a node that refused a member, or a member that two nodes refused, is left alone
+    #: how long muster leaves alone a node that refused a member, or a member that two nodes refused
     exclusion: float = 300.0
-    #: pause after a write whose fate is unknown or that the server had no time for
+    #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
-    #: between two writes of the same Gang's status that only tell
+    #: least time between two writes of the same Gang's status that only report
     tell: float = 1.0
 
 
@@ -41,9 +41,9 @@ class Victim:
     """A victim of the open plan as it is now."""
 
     recorded: Leaving
-    owner: Owner | None  # None = pods go one by one
-    pods: tuple[Pod, ...]  # of those recorded, what still occupies a node
-    plans: tuple[Plan, ...]  # its own open plans, which end with it
+    owner: Owner | None  # None = the pods are evicted one by one
+    pods: tuple[Pod, ...]  # the recorded pods that still occupy a node
+    plans: tuple[Plan, ...]  # the victim's own open plans, which end with it
     record: GangRecord | None = None
     group: Group | None = None
 
@@ -64,49 +64,52 @@ class GangView:
     epoch: int
     group: Group | None
     record: GangRecord | None
-    plans: tuple[Plan, ...]  # open ones, by attempt
+    plans: tuple[Plan, ...]  # open plans, by attempt
     assigned: Mapping[Place, NodeName]  # by the core; filled places may be among them
     nodes: Container[str]
-    devices: Mapping[Place, int] = field(default_factory=dict)  # of assigned places that share a GPU
-    called: tuple[Leaving, ...] = ()  # victims that the core has named, as far as they are still there
-    victims: tuple[Victim, ...] = ()  # of the highest plan
-    remade: tuple[Pod | None, ...] = ()  # who has the names of the pods that the highest plan makes anew
+    devices: Mapping[Place, int] = field(default_factory=dict)  # for assigned places that share a GPU
+    called: tuple[Leaving, ...] = ()  # victims that the core has named and that are still there
+    victims: tuple[Victim, ...] = ()  # of the plan with the highest attempt
+    remade: tuple[Pod | None, ...] = ()  # the pods that now have the names the highest plan re-creates
     explanation: Explanation | None = None
-    fenced: Fenced | None = None  # an earlier leader could still write to it
+    fenced: Fenced | None = None  # an earlier leader could still write to the gang
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A member whose bind the API server refused, not for being late but for what it is."""
+    """A member whose bind the API server refused because of the member itself, not because it was late."""
 
     nodes: frozenset[NodeName]
     message: str
-    until: float  # left alone until then
+    until: float  # the member is left alone until then
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a leader remembers of a gang between two looks. Losing it costs time, never correctness."""
+    """What a leader remembers of a gang between two visits. Losing it costs time, never correctness."""
 
-    attempt: int = 0  # the last that this leader made
+    attempt: int = 0  # the last attempt that this leader made
     failures: int = 0  # commits undone since the gang last stood
-    progress: tuple[int, int] | None = None  # how far the open plan has come
-    since: float = 0.0  # when it last came further
+    progress: tuple[int, int] | None = None  # how far the open plan has progressed
+    since: float = 0.0  # time of the last progress
     giving_up: str = ""  # why the open plan is being undone
-    until: float = 0.0  # the gang backs off
-    recordable: bool = True  # its pods, to make them anew: not if that has failed already
+    until: float = 0.0  # the gang backs off until then
+    recordable: bool = True  # its pods, for re-creation; False once recording has failed
     refusals: Mapping[PodId, Refusal] = field(default_factory=dict)
     retries: int = 0
     retry_at: float = 0.0
     told_at: float = 0.0
-    #: uids of open plans that this leader found when it began; other plans of older epochs came too late
+    #: uids of open plans that this leader found when it started; other plans of older epochs arrived too late
     adopted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Writes go out in order, and the first that fails ends the step; then the gang is looked at again."""
+    """The result of a step.
+
+    The writes go out in order, and the first failure ends the step; then the gang is visited again.
+    """
 
     memory: Memory
     writes: tuple[Write, ...] = ()
