@@ -1,1 +1,1 @@
-"""Who runs together in one process, and what people are shown: the only place that wires rooms."""
+"""Composes the other packages into processes, and computes what users see. Only this package wires them."""

@@ -1,4 +1,4 @@
-"""Ending a job from outside: its objects are deleted, and with them its pods."""
+"""Cancels a job: deletes its objects and its pods."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -12,41 +12,43 @@ from muster.app.jobs import JobView, fetch, views
 from muster.kube.client import Client
 from muster.kube.errors import Conflict, NotFound
 
-#: seconds between two looks at whether pods have gone
+#: seconds between two checks whether the pods are gone
 LOOK: Final = 0.1
-#: seconds beyond their grace after which pods that are still there are not waited for
+#: seconds beyond the pods' grace periods after which `gone` stops waiting
 PATIENCE: Final = 30.0
-#: seconds of grace of a pod that does not say
+#: grace period in seconds of a pod that does not specify one
 GRACE: Final = 30
 
 
-#: Stands for the random end of a name when it is asked which jobs a file has made.
+#: Stands for the random suffix of a name when `of_file` looks for the jobs that a file created.
 SUFFIX: Final = "00000000"
 
 
 class StillThere(Exception):
-    """The job has been deleted, but pods of it do not go; the message names them."""
+    """The job is deleted, but some of its pods do not terminate; the message names them."""
 
 
 async def cancel(
     client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False, version: str = ""
 ) -> None:
-    """Returns when the deletion has been accepted; `pods` of the job end with their grace, or at once.
+    """Deletes the job and returns when the API server has accepted the deletion.
 
-    Raises Conflict if the job has another resourceVersion than `version`.
+    The job's `pods` terminate within their grace periods, or without one if `at_once`. Raises Conflict if
+    the job has another resourceVersion than `version`.
     """
-    with suppress(NotFound):  # somebody else was quicker
+    with suppress(NotFound):  # another client was quicker
         await client.delete(
             job.kind, job.namespace, job.name, resource_version=version, propagation="Background"
         )
-    if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # whose pods belong to nobody
+    if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # a PodGroup does not own its pods
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
 
 
 def of_file(wanted: Iterable[Followed], there: Sequence[JobView]) -> list[JobView]:
-    """The jobs that a file has made, `wanted` being those of the file when it is compiled with `SUFFIX`.
+    """The jobs that a file created, of those that are `there`.
 
-    Of names with a random end, these are all that have not finished.
+    `wanted`: the file's jobs, compiled with `SUFFIX`. A name with a random suffix matches all such jobs that
+    have not finished.
     """
     return [view for job in wanted for view in there if _is_made_by(job, view)]
 
@@ -64,7 +66,7 @@ def _is_made_by(job: Followed, view: JobView) -> bool:
 async def cancel_unfinished(
     client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False
 ) -> JobView | None:
-    """The same of a job that goes on; one that has finished stays as it is, and its view is returned."""
+    """Cancels the job as `cancel` does, unless it has finished; returns a finished job's view, else None."""
     while True:
         there = views(await fetch(client, job.namespace))
         view = next((view for view in there if (view.kind, view.name) == (job.kind, job.name)), None)
@@ -74,14 +76,14 @@ async def cancel_unfinished(
         try:
             await cancel(client, job, pods, at_once=at_once, version=version)
             return None
-        except Conflict:  # it changed meanwhile: it may have finished
+        except Conflict:  # the job changed in the meantime and may have finished
             continue
 
 
 async def gone(client: Client, job: Followed, pods: Iterable[Pod]) -> None:
-    """Returns when nothing is left of these pods, whose grace may be long.
+    """Returns when all of these pods are gone. Their grace periods may be long.
 
-    Raises StillThere once it has long been over for all that are left, and none of them goes.
+    Raises StillThere if no pod has terminated for `PATIENCE` plus the longest grace period of those left.
     """
     left = {pod.metadata.uid: pod for pod in pods}
     waited = 0.0

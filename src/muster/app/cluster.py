@@ -1,4 +1,4 @@
-"""The cluster that a verb works on: the embedded one by default, else a kubeconfig's."""
+"""The cluster that a command works on: the embedded one by default, else that of a kubeconfig."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,20 +14,20 @@ from muster.kube.errors import Unreachable
 from muster.local import credentials
 from muster.names import SCHEDULER
 
-if TYPE_CHECKING:  # aiohttp takes a quarter of a second to import
+if TYPE_CHECKING:  # importing aiohttp takes a quarter of a second
     from muster.kube.http import Connection
     from muster.local.node.logs import Logs
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the options of a command say. Raises OtherNodes if they contradict each other."""
+    """The cluster that a command's options describe. Raises OtherNodes if they contradict each other."""
 
     kubeconfig: str | None = None
     context: str | None = None
-    #: --namespace; "" for all there are
+    #: --namespace; "" for all namespaces
     namespace: str | None = None
-    #: --nodes, which the embedded cluster is to have
+    #: --nodes: the nodes of the embedded cluster
     nodes: str = ""
 
     def __post_init__(self) -> None:
@@ -40,24 +40,33 @@ class Target:
 
     @property
     def schedulers(self) -> frozenset[str] | None:
-        """Values of `spec.schedulerName` that make a pod ours; None = all, as nobody else schedules there."""
+        """The values of `spec.schedulerName` whose pods muster schedules.
+
+        None means all: the embedded cluster has no other scheduler.
+        """
         return None if self.embedded else frozenset({SCHEDULER})
 
     @property
     def home(self) -> str:
-        """The namespace of objects that name none."""
+        """The namespace of objects that do not name one."""
         return self.namespace or ("default" if self.embedded else self.connection.namespace)
 
     @property
     def scope(self) -> str:
-        """The namespace in which jobs are looked for, "" for all: the embedded cluster is one person's."""
+        """The namespace in which jobs are looked up; "" for all.
+
+        It is all by default on the embedded cluster, which belongs to one user.
+        """
         if self.namespace is not None:
             return self.namespace
         return "" if self.embedded else self.connection.namespace
 
     @cached_property
     def connection(self) -> "Connection":
-        """To a real cluster. Its kubeconfig is read once, for that may run a program. Raises ConfigError."""
+        """A connection to a real cluster. Raises ConfigError.
+
+        The kubeconfig is read once, because reading it may run a program.
+        """
         from muster.kube import config
 
         return config.load(self.kubeconfig, self.context)
@@ -69,9 +78,9 @@ def _import_client() -> None:
 
 @contextmanager
 def attached(target: Target, meanwhile: Callable[[], None] = _import_client) -> Iterator[Endpoint | None]:
-    """Makes sure that the embedded cluster is hosted while this lasts; nothing for a real one.
+    """Keeps the embedded cluster hosted while the context lasts; does nothing for a real cluster.
 
-    Call it before there is an event loop; `meanwhile` is done while a host starts. Raises HostError,
+    Call it before the process has an event loop. `meanwhile` runs while a host starts. Raises HostError,
     OtherNodes, InvalidNodes.
     """
     if not target.embedded:
@@ -85,7 +94,7 @@ def attached(target: Target, meanwhile: Callable[[], None] = _import_client) -> 
 
 @contextmanager
 def attached_if_hosted(target: Target) -> Iterator[Endpoint | None]:
-    """The embedded cluster's host, kept from leaving while this lasts; None if there is none."""
+    """The embedded cluster's host, which does not stop while the context lasts; None if no host runs."""
     home = Home.of_user()
     if not target.embedded or not home.root.is_dir():
         yield None
@@ -95,7 +104,7 @@ def attached_if_hosted(target: Target) -> Iterator[Endpoint | None]:
 
 
 def nodes_asked(nodes: str) -> str:
-    """`--nodes`, once it is known to be right, as a host in any directory understands it."""
+    """`--nodes`, validated, in a form that a host in any directory understands."""
     if nodes:
         from muster.local import nodespec
 
@@ -106,19 +115,19 @@ def nodes_asked(nodes: str) -> str:
 
 
 def archive(target: Target) -> "Logs | None":
-    """The output of all pods there have been, where the cluster keeps it on this machine."""
+    """The output of all past and present pods, if the cluster keeps it on this machine."""
     from muster.local.node.logs import Logs
 
     return Logs(Home.of_user().logs) if target.embedded else None
 
 
 def hosted(target: Target) -> bool:
-    """Whether somebody does the cluster's work; taken for granted of a real one."""
+    """Whether the cluster's control plane runs; assumed for a real cluster."""
     return not target.embedded or Home.of_user().endpoint() is not None
 
 
 def full_disk(target: Target) -> Path | None:
-    """The embedded cluster's directory, if its disk has no room left for what pods print."""
+    """The embedded cluster's directory if its disk has no space left for the pods' output, else None."""
     if not target.embedded:
         return None
     from muster.local.node.logs import room
@@ -128,7 +137,7 @@ def full_disk(target: Target) -> Path | None:
 
 
 def alive(endpoint: Endpoint | None) -> bool:
-    """Whether the host of that endpoint is still there; true of a real cluster."""
+    """Whether the host of that endpoint still runs; true for a real cluster."""
     if endpoint is None:
         return True
     now = Home.of_user().endpoint()
@@ -149,7 +158,10 @@ async def acting(target: Target, endpoint: Endpoint | None = None) -> AsyncItera
 
 @asynccontextmanager
 async def reading(target: Target) -> AsyncIterator[Client]:
-    """A client to list and get with: of the embedded cluster's store itself, whether or not it is hosted."""
+    """A client that can list and get.
+
+    For the embedded cluster it reads the store itself, so that no host has to run.
+    """
     if target.embedded:
         from muster.local.offline import offline_client
 

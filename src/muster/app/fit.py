@@ -1,7 +1,7 @@
-"""Whether a job could ever start on given nodes: the scheduler's own answer, asked beforehand.
+"""Whether a job could ever start on given nodes, answered by the scheduler itself.
 
-The job is read as the live scheduler would read it, into the picture of a cluster that has nothing but nodes,
-topology and priority classes, and each of its gangs is tried there alone. What is advised is tried, too.
+The job is read as the live scheduler would read it, into the snapshot of a cluster that has only nodes,
+topology and priority classes. Each gang of the job is tried there alone. The advice is verified the same way.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ from muster.workloads.jobfile import JobFile
 from muster.workloads.kubernetes.objects import JOBS
 from muster.workloads.snapshot import Objects, typed
 
-#: What decides whether a job could ever start, other jobs and quotas aside. Any: of many types
+#: What decides whether a job could ever start, apart from other jobs and quotas. Any: of many types
 SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
     kinds.NODE,
     kinds.NAMESPACE,
@@ -44,10 +44,10 @@ def misfits(
     cluster: Objects = _EMPTY,
     schedulers: frozenset[str] | None = None,
 ) -> list[str]:
-    """One sentence for each part of the job that would wait for ever: on the cluster's nodes and these.
+    """One sentence for each part of the job that could never start on the cluster's nodes and `nodes`.
 
-    A cordon, and that a node is not ready, need not be for ever. Pods that each start alone are tried once
-    for each shape.
+    Cordoned nodes and nodes that are not ready count as usable, because either state may be temporary. Pods
+    that start independently are tried once for each shape.
     """
     gangs, events = _gangs(job, cluster, schedulers)
     there = [*events, *nodes]
@@ -57,15 +57,14 @@ def misfits(
 def invalid(
     job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
 ) -> dict[str, str]:
-    """The same, by the job's name, of what cannot be honoured whatever nodes there are, such as an unknown
-    PriorityClass."""
+    """Reasons by job name for jobs that are invalid on any nodes, such as an unknown PriorityClass."""
     gangs, _ = _gangs(job, cluster, schedulers)
     refused = (gang for gang in gangs if gang.gate is not None and gang.gate.code is Code.INVALID)
     return {gang.id.split("/")[1]: sentence for gang in refused for sentence in _invalid([gang])}
 
 
 def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
-    """`--nodes` on which all of the job would start; None if none is found."""
+    """A `--nodes` value on which all of the job would start; None if none is found."""
     rest = Objects({name: each for name, each in cluster.items.items() if name[0] is not kinds.NODE})
     gangs, events = _gangs(job, rest, None)
     if any(_invalid(gangs)):
@@ -82,7 +81,7 @@ def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
 
 
 def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
-    """Nodes to be, as the core is told of nodes."""
+    """Planned nodes as events for the core."""
     return [
         NodeChanged(
             NodeName(spec.name),
@@ -96,8 +95,10 @@ def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
 def _gangs(
     job: JobFile, cluster: Objects, schedulers: frozenset[str] | None
 ) -> tuple[list[Gang], list[Event]]:
-    """The gangs of the job, one of those that differ by their names only, and what the scheduler knows
-    besides them."""
+    """The job's gangs, and the events on nodes and layers that the scheduler has besides them.
+
+    Of gangs that differ in name only, one is returned.
+    """
     picture = Picture(schedulers)
     picture.put_all(cluster)
     proposed = typed(job.objects, _PROPOSED, proposed=True)
@@ -141,8 +142,10 @@ def _sentence(gang: Gang, why: Gate | Explanation) -> str:
 
 
 def _alone(gang: Gang) -> Gang:
-    """Without a queue, and with the pods that it has: others of its group may come, and so may the pods whose
-    company its own want."""
+    """The gang without a queue, with only the pods that it has, and without pod affinity.
+
+    Further pods of its group may be created later, and so may the pods that its affinity refers to.
+    """
     sets = tuple(
         replace(one, shape=replace(one.shape, near=()), min_count=min(one.min_count, one.count))
         for one in gang.pod_sets
@@ -152,13 +155,16 @@ def _alone(gang: Gang) -> Gang:
     )
 
 
-#: Labels that pods of one sort ask of a node.
+#: Node labels that pods of one sort require.
 _Sort = tuple[tuple[str, str], ...]
 
 
 def _nodes_for(gangs: Iterable[Gang], *, apart: bool) -> str:
-    """A node for each sort of pods, as large as the largest gang's of that sort together; or, `apart`, as
-    many nodes as pods, each as large as the largest of them."""
+    """A `--nodes` value with a node for each sort of pods.
+
+    The node is as large as the largest gang's pods of that sort together. If `apart`, there are as many nodes
+    as pods, each as large as the largest of these pods.
+    """
     most: dict[_Sort, Counter[str]] = defaultdict(Counter)
     counts: Counter[_Sort] = Counter()
     for gang in gangs:
@@ -185,7 +191,7 @@ def _nodes_for(gangs: Iterable[Gang], *, apart: bool) -> str:
 
 
 def _labels(shape: Shape) -> _Sort:
-    """Labels of a node that the pod may use: its selector's, and the first that each requirement names."""
+    """The labels of a node that the pod may use: its selector's, and the first value of each requirement."""
     terms = (shape.affinity or ())[:1]
     required = (
         each for term in terms for each in term.labels if each.operator is Operator.IN and each.values

@@ -1,12 +1,12 @@
-"""Following the jobs of one file until they end: what their pods print, and how they stand.
+"""Follows the jobs of one file until they end: the output of their pods, and the jobs' states.
 
-A follower watches the objects that make up jobs, works out the jobs' views from them (the same views
-that `list` shows), and reads the output of each pod from the moment its container starts. It tells
-three things: what is `Printed`, `Stand`s whenever a view changes, and at last `Ended`, after every
-line that the pods wrote. Only output whose end does not come is not waited for: `Ended` names its pods.
+A follower watches the objects that make up jobs and derives the jobs' views from them, the same views that
+`list` shows. It reads the output of each pod from the moment its container starts. It yields `Printed` for
+output, `Stand` whenever a view changes, and finally `Ended`, after every line that the pods wrote. The only
+exception is output that does not end: `Ended` names its pods.
 
-News are made when they are asked for, so a reader that is slow misses intermediate states, and of a
-terminal's output lines (`muster.app.lines`), and is never behind.
+News are made on demand. A slow reader therefore misses intermediate states and, on a terminal, output lines
+(`muster.app.lines`), but never lags behind.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.reflector import Reflector
 from muster.local.node.logs import Logs
 
-#: containers whose output is read at one time; the others' stays in their logs until one of these ends
+#: containers whose output is read at the same time; the others' stays in their logs until one of these ends
 READERS: Final = 256
-#: seconds between two looks at a job that changes all the time: at first, doubling, and at most
+#: seconds between two evaluations of a job that changes all the time: at first, doubling, and at most
 PACE: Final = (0.005, 0.05)
-#: seconds of silence after which no more lines of a job that has ended are waited for
+#: seconds of silence after which a job that has ended is not read any further
 SILENCE: Final = 10.0
-#: seconds between two looks at whether the cluster is still there
+#: seconds between two checks whether the cluster still runs
 LOOK: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """One job to follow."""
+    """A job to follow."""
 
     kind: Kind[Any]  # Any: a job may be of several kinds
     namespace: str
@@ -50,10 +50,10 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How the jobs stand now."""
+    """The current state of the jobs."""
 
     views: tuple[JobView, ...]
-    #: containers whose output is not read yet, for too many others are
+    #: containers whose output is not read yet because too many others are read
     unread: int = 0
 
 
@@ -63,13 +63,13 @@ class Ended:
 
     views: tuple[JobView, ...]
     pods: tuple[Pod, ...]
-    #: labels of pods of whose output the end has not come
+    #: labels of pods whose output did not end
     cut: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that is said once: a failure after which a job goes on."""
+    """A message that is shown once: a failure after which a job continues."""
 
     text: str
 
@@ -87,11 +87,11 @@ async def follow(
     alive: Callable[[], bool] = lambda: True,
     terminal: bool = False,
 ) -> AsyncIterator[News]:
-    """`only` chooses the pods whose output is read, and `how` what of it.
+    """Yields the news of the jobs until they have ended. Raises Unreachable if the cluster stops.
 
-    A `terminal` is given as many lines as it can take, and those that have not ended. `archive` has the
-    output of pods that were gone before it could be asked for. A cluster that does not answer is asked again,
-    for as long as it is `alive`; Unreachable is raised once it is not.
+    `only` selects the pods whose output is read, and `how` the part of it. A `terminal` gets as many lines as
+    it can take, and also unfinished lines. `archive` has the output of pods that were gone before it could be
+    requested. Requests to a cluster that does not answer are retried for as long as it is `alive`.
     """
     output = Output(terminal=terminal, stamped=how.timestamps)
     reading = _Reading(only, replace(how, follow=True), archive)
@@ -111,7 +111,7 @@ async def follow(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Whose output is read, and how."""
+    """The pods whose output is read, and how."""
 
     only: Callable[[Pod], bool]
     how: LogOptions
@@ -132,12 +132,12 @@ class _Follower:
         self._output = output
         self._notes: deque[Note] = deque()
         self._restarts = Restarts()
-        self._stand: Stand | None = None  # that has not been told
+        self._stand: Stand | None = None  # not yielded yet
         self._end: Ended | None = None
-        self._news = asyncio.Event()  # there may be some
+        self._news = asyncio.Event()  # news may be available
         self._taken = asyncio.Event()  # there may be room for output
-        self._changed = asyncio.Event()  # of an object
-        self._seen: dict[str, Pod] = {}  # every pod of the job, by uid, as it was last
+        self._changed = asyncio.Event()  # an object changed
+        self._seen: dict[str, Pod] = {}  # the last known state of every pod of the job, by uid
         self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}  # by pod and container
         self._fed = 0  # chunks
         self._slots = asyncio.Semaphore(READERS)
@@ -149,7 +149,7 @@ class _Follower:
         }
 
     async def next(self, work: "asyncio.Task[None]") -> News:
-        """The next news; or the error that ended the work."""
+        """The next news. Raises the error with which the work ended."""
         while True:
             if self._notes:
                 return self._notes.popleft()
@@ -162,7 +162,7 @@ class _Follower:
             if self._end is not None:
                 return self._end
             if work.done():
-                work.result()  # raises why it ended
+                work.result()  # raises the error of the work
                 raise RuntimeError("a follower ends with Ended")
             self._news.clear()
             waiting = asyncio.create_task(self._news.wait())
@@ -179,10 +179,10 @@ class _Follower:
                 for task in beside:
                     task.cancel()
         except ExceptionGroup as group:
-            raise group.exceptions[0] from group  # the first is what went wrong
+            raise group.exceptions[0] from group  # the first one is the cause
 
     async def _while_alive(self) -> None:
-        while self._alive():  # noqa: ASYNC110  # of another process there is no event
+        while self._alive():  # noqa: ASYNC110  # another process offers no event
             await asyncio.sleep(LOOK)
         raise Unreachable("it has stopped")
 
@@ -217,7 +217,7 @@ class _Follower:
             self._news.set()
 
     async def _last_lines(self) -> tuple[str, ...]:
-        """Lets the readers come to their ends for as long as lines come, and are taken; who did not?"""
+        """Waits for the readers while lines arrive and are taken; returns the labels of unfinished pods."""
         left, fed = set(self._readers.values()), -1
         while left and (fed != self._fed or self._output.waiting):
             fed = self._fed
@@ -228,7 +228,7 @@ class _Follower:
         return tuple(dict.fromkeys(label(pod) for pod in sorted(cut, key=pod_order)))
 
     def _views(self) -> tuple[JobView, ...]:
-        """The views of the jobs that are there; one that has been deleted is not."""
+        """The views of the jobs that exist; a deleted job has none."""
 
         def items(kind: Kind[Any]) -> list[Any]:
             return list(self._caches[kind].items.values())
@@ -242,18 +242,18 @@ class _Follower:
         )
 
     def _leaving(self, left: int) -> bool:
-        """Whether pods of jobs that have been deleted are still there: they get their grace."""
+        """Whether pods of deleted jobs still exist: they may use their grace period."""
         there = {pod.metadata.uid for pod in self._caches[kinds.POD].items.values()}
         return left < len(self._jobs) and not there.isdisjoint(self._seen)
 
     def _note(self, old: Resource | None, new: Resource | None) -> None:
         newest = new or old
         if isinstance(newest, Pod) and newest.metadata.uid in self._seen:
-            self._seen[newest.metadata.uid] = newest  # its last state, however short it lasts
+            self._seen[newest.metadata.uid] = newest  # its last state, even if it lasts only briefly
         self._changed.set()
 
     async def _read(self, pod: Pod, container: str) -> None:
-        """Passes on all that the container prints, until it ends."""
+        """Passes on everything that the container prints, until it ends."""
         if self._slots.locked():
             self._unread += 1
             self._changed.set()
@@ -267,7 +267,7 @@ class _Follower:
         source = self._output.source(source_of(pod, container))
         written = chunks(self._client, pod, container, self._reading.how, archive=self._reading.archive)
         try:
-            with suppress(ApiError, Unanswered, Unreachable):  # the log went with the pod
+            with suppress(ApiError, Unanswered, Unreachable):  # the log was deleted with the pod
                 async for chunk in written:
                     self._output.feed(source, chunk)
                     self._fed += 1
@@ -282,7 +282,7 @@ class _Follower:
 
 
 def _started(pod: Pod) -> list[str]:
-    """The containers that have run, or do."""
+    """The names of the containers that run or have run."""
     return [
         status.name
         for status in pod.status.container_statuses

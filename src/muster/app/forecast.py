@@ -1,8 +1,8 @@
-"""When gangs would start, as far as it is known when others end: the scheduler itself, a little further on.
+"""When gangs would start, as far as the ends of others are known: a simulation with the scheduler itself.
 
-Nothing arrives any more and nothing fails. Gangs end when they are expected to, by their limit or their
-estimate; one of which neither is known never does. After the ends of one time the scheduler decides, and what
-it assigns is taken to run from then on. The scheduler is used up by it.
+Nothing arrives and nothing fails. Gangs end when they are expected to, by their limit or their estimate; a
+gang that has neither never ends. After the ends of one instant the scheduler decides, and the gangs that it
+assigns count as running from then on. The simulation uses the scheduler up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,14 +17,14 @@ from muster.core.events import GangRemoved, GangSubmitted, PodsEnded
 from muster.core.gang import GangId
 from muster.core.scheduler import Scheduler
 
-#: Times of ends that are looked at.
+#: Instants at which gangs end that are simulated at most.
 MOST_ENDS: Final = 1000
-#: Cycles at one time.
+#: Cycles at one instant at most.
 CYCLES: Final = 100
 
 
 def cycles(core: Scheduler, now: float) -> Iterator[list[Decision]]:
-    """The decisions of each cycle at one time, until one changes nothing and leaves nothing to the next."""
+    """The decisions of each cycle at one instant, until one changes nothing and leaves the next nothing."""
     for _ in range(CYCLES):
         decisions = core.decide(now)
         yield decisions
@@ -35,7 +35,10 @@ def cycles(core: Scheduler, now: float) -> Iterator[list[Decision]]:
 def starts(
     core: Scheduler, decided: Iterable[Decision], now: float, wanted: set[GangId]
 ) -> dict[GangId, float]:
-    """When those of `wanted` start that do, in seconds since the epoch. `decided`: what is done at `now`."""
+    """The start times of the gangs of `wanted` that start, in seconds since the epoch.
+
+    `decided`: the decisions that are carried out at `now`.
+    """
     core.config = replace(core.config, explain=False)
     left = set(wanted)
     found: dict[GangId, float] = {}
@@ -64,7 +67,7 @@ def _end(core: Scheduler, gang: GangId, now: float) -> None:
 
 
 def _leave(core: Scheduler, evict: Evict, now: float) -> None:
-    """Victims are gone at once; whole gangs wait again."""
+    """Removes victims immediately; whole gangs are requeued."""
     for victim in evict.victims:
         state = core.gangs.get(victim.gang)
         if state is None or state.gang is None:

@@ -1,9 +1,9 @@
-"""Where the embedded cluster of this user lives, who hosts it, and who is attached.
+"""The state directory of this user's embedded cluster: its host, and its attached clients.
 
-One directory, `$MUSTER_HOME`. Two file locks tell the truth about processes, because the kernel
-gives them back however a process ends: the host holds `host.lock` for as long as it lives, and each
-attached client holds `clients.lock` shared, so that a host knows whether anybody is left by trying
-to take it alone. `endpoint.json` says where the host listens; it counts only while the lock is held.
+The directory is `$MUSTER_HOME`. Two file locks record which processes live, because the kernel releases them
+however a process ends. The host holds `host.lock` for as long as it lives. Each attached client holds
+`clients.lock` shared, so that a host finds out whether any client is left by trying to lock it exclusively.
+`endpoint.json` says where the host listens; it is valid only while the host's lock is held.
 """
 
 import fcntl
@@ -22,13 +22,13 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     server: str
     pid: int
-    #: `--nodes` as given, "" for this machine
+    #: `--nodes` as given, "" for this machine's own resources
     nodes: str = ""
-    #: started by `up`: lives until `down`
+    #: started by `up`: runs until `down`
     stays: bool = False
-    #: jobs that were unfinished when it started, and go on
+    #: jobs that were unfinished when the host started, and continue
     continues: tuple[str, ...] = ()
-    #: what pods lack on this machine, and how to lift it
+    #: what pods lack on this machine, and how to provide it
     degraded: str = ""
 
 
@@ -46,29 +46,29 @@ class Home:
 
     @classmethod
     def of_user(cls) -> "Home":
-        """`$MUSTER_HOME`, by default `~/.local/share/muster`."""
+        """The state directory `$MUSTER_HOME`, by default `~/.local/share/muster`."""
         given = os.environ.get("MUSTER_HOME")
         return cls(Path(given).absolute() if given else Path.home() / ".local/share/muster")
 
     def make(self) -> None:
-        """Raises OSError."""
+        """Creates the directory. Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def endpoint(self) -> Endpoint | None:
-        """The host that runs now, if one does and is ready."""
+        """The endpoint of the running host; None if no host runs or it is not ready."""
         if not self.hosted():
             return None
         try:
             endpoint = msgspec.json.decode(self._endpoint.read_bytes(), type=Endpoint)
             os.kill(
                 endpoint.pid, 0
-            )  # a host that is killed leaves its lock for a moment to a child it starts
+            )  # the lock of a killed host stays for a moment with a child that it was starting
         except (OSError, OverflowError, msgspec.DecodeError):
             return None
         return endpoint
 
     def hosted(self) -> bool:
-        """Whether some process holds the host's lock."""
+        """Whether a process holds the host's lock."""
         try:
             with _locked(self._host_lock, fcntl.LOCK_SH | fcntl.LOCK_NB, create=False):
                 return False
@@ -79,9 +79,9 @@ class Home:
 
     @contextmanager
     def hosting(self) -> Iterator[None]:
-        """Holds the host's lock; BlockingIOError if somebody else does."""
+        """Holds the host's lock while the context lasts; BlockingIOError if another process holds it."""
         with _locked(self._host_lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            self._endpoint.unlink(missing_ok=True)  # of a host that was killed
+            self._endpoint.unlink(missing_ok=True)  # left by a host that was killed
             try:
                 yield
             finally:
@@ -91,11 +91,11 @@ class Home:
         write_private(self._endpoint, msgspec.json.encode(endpoint).decode())
 
     def withdraw(self) -> None:
-        """The host is about to end: whoever comes now waits for the next one."""
+        """Removes the endpoint of a host that is about to stop: new clients wait for the next host."""
         self._endpoint.unlink(missing_ok=True)
 
     def last_port(self) -> int:
-        """The port of the last host, so that kubeconfigs in use stay true; 0 if there was none."""
+        """The port of the last host, so that kubeconfigs in use stay valid; 0 if there was none."""
         try:
             return int((self.root / "port").read_text())
         except (OSError, ValueError):
@@ -106,13 +106,16 @@ class Home:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Keeps the host alive; waits while a host without clients is just ending."""
+        """Keeps the host running while the context lasts.
+
+        Waits first if a host without clients is just stopping.
+        """
         with _locked(self._clients_lock, fcntl.LOCK_SH):
             yield
 
     @contextmanager
     def nobody_attached(self) -> Iterator[bool]:
-        """True if no client is attached; none can attach meanwhile."""
+        """Yields whether no client is attached; none can attach while the context lasts."""
         try:
             with _locked(self._clients_lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 yield True

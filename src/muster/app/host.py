@@ -1,9 +1,9 @@
-"""Hosting the embedded cluster: finding the host of this user, or becoming the parent of one.
+"""Hosts the embedded cluster: finds this user's host, or starts one.
 
-A host is forked from the command that needs it, before that command has an event loop, so that no
-second interpreter has to start; it then belongs to nobody and lives until no client is attached and
-no job is unfinished (or, started by `up`, until `down`). Whether there is a host is what the locks in
-`muster.app.home` say.
+A host is forked from the command that needs it, before that command has an event loop, so that no second
+interpreter has to start. The host has no parent that waits for it. It runs until no client is attached and
+no job is unfinished; a host started by `up` runs until `down`. The locks in `muster.app.home` say whether a
+host runs.
 """
 
 import os
@@ -18,23 +18,23 @@ import msgspec
 
 from muster.app.home import Endpoint, Home
 
-#: seconds that a host may take to start, or to stop
+#: seconds within which a host must start or stop
 PATIENCE: Final = 30.0
-#: seconds in which a host that nobody needs any more has noticed that, and gone
+#: seconds within which a host that is no longer needed notices that and stops
 LEAVING: Final = 1.5
 
 
 class HostError(Exception):
-    """The embedded cluster cannot be had; the message says why and what to do."""
+    """The embedded cluster is not available; the message says why and what to do."""
 
 
 class OtherNodes(HostError):
-    """One is running, with other nodes than those asked for."""
+    """The running cluster has other nodes than those requested."""
 
 
 @contextmanager
 def attached(home: Home, nodes: str = "", meanwhile: Callable[[], None] = lambda: None) -> Iterator[Endpoint]:
-    """A running host that stays while this context lasts. Call it before there is an event loop."""
+    """Yields a running host that stays while the context lasts. Call it before there is an event loop."""
     home.make()
     if nodes:
         let_go(home, unless=nodes)
@@ -45,9 +45,9 @@ def attached(home: Home, nodes: str = "", meanwhile: Callable[[], None] = lambda
 def ensure(
     home: Home, nodes: str = "", *, stays: bool = False, meanwhile: Callable[[], None] = lambda: None
 ) -> Endpoint:
-    """The host's endpoint; forks one if there is none, and does something useful while that starts.
+    """The host's endpoint. Forks a host if there is none, and calls `meanwhile` while it starts.
 
-    What is to be told once, which jobs go on and what the machine lacks, is told to who started it.
+    Only the caller that starts the host learns which jobs continue and what the machine lacks.
     """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -60,7 +60,7 @@ def ensure(
                 )
             return msgspec.structs.replace(endpoint, continues=(), degraded="")
         if home.hosted():
-            time.sleep(0.02)  # another command's host is just starting
+            time.sleep(0.02)  # another command's host is starting
             continue
         started = _fork(home, nodes, stays, meanwhile)
         if started is not None:
@@ -69,9 +69,10 @@ def ensure(
 
 
 def let_go(home: Home, *, unless: str | None = None) -> None:
-    """Gives the host of a command that has just ended the moment it takes to leave.
+    """Waits for the host of a command that has just ended to stop, for `LEAVING` seconds at most.
 
-    Unless it has these nodes, or stays. Not to be called by who is attached: then it would not leave.
+    Returns at once if the host has the nodes `unless`, or stays. An attached client must not call it: its
+    host would not stop.
     """
     deadline = time.monotonic() + LEAVING
     while time.monotonic() < deadline:
@@ -82,14 +83,14 @@ def let_go(home: Home, *, unless: str | None = None) -> None:
 
 
 def stop(home: Home) -> int | None:
-    """Ends the host and waits until it has gone; its pid, or None if there was none."""
+    """Stops the host and waits until it is gone; returns its pid, or None if no host runs."""
     deadline = time.monotonic() + PATIENCE
     while (endpoint := home.endpoint()) is None:
         if not home.hosted():
             return None
         if time.monotonic() > deadline:
             raise HostError(f"a host neither starts nor ends; see {home.host_log}")
-        time.sleep(0.02)  # it is just starting, or just ending
+        time.sleep(0.02)  # the host is starting or stopping
     os.kill(endpoint.pid, signal.SIGTERM)
     while home.hosted():
         if time.monotonic() > deadline:
@@ -99,13 +100,13 @@ def stop(home: Home) -> int | None:
 
 
 def _fork(home: Home, nodes: str, stays: bool, meanwhile: Callable[[], None]) -> Endpoint | None:
-    """Starts a host and waits until it listens. None if somebody else was quicker."""
+    """Starts a host and waits until it listens. None if another process was quicker."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         _become_host(home, nodes, stays, writer)
     os.close(writer)
-    os.waitpid(child, 0)  # the first child ends at once; the host is its child, and nobody's
+    os.waitpid(child, 0)  # the first child exits at once; the host is its child, and an orphan from then on
     meanwhile()
     with os.fdopen(reader, "rb") as answer:
         said = answer.read()
@@ -118,7 +119,7 @@ def _fork(home: Home, nodes: str, stays: bool, meanwhile: Callable[[], None]) ->
 
 
 def _become_host(home: Home, nodes: str, stays: bool, writer: int) -> None:
-    """Never returns. Leaves the terminal, the caller's files and its process group behind."""
+    """Becomes the host; never returns. Detaches from the caller's terminal, files and process group."""
     os.setsid()
     if os.fork():
         os._exit(0)
@@ -128,7 +129,7 @@ def _become_host(home: Home, nodes: str, stays: bool, writer: int) -> None:
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
-        # Whatever the caller had open, its lock as a client above all, is not the host's.
+        # The host must not inherit the caller's open files, above all the caller's client lock.
         os.closerange(3, writer)
         os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
         os.chdir("/")
@@ -144,7 +145,7 @@ def _become_host(home: Home, nodes: str, stays: bool, writer: int) -> None:
 
 
 def run(home: Home, nodes: str, stays: bool, tell: Callable[[object], None]) -> int:
-    """Hosts in this process until the end; `tell` is called once, with an Endpoint or a refusal."""
+    """Hosts the cluster in this process until it stops; calls `tell` once, with an Endpoint or a refusal."""
     from muster.app import laptop
 
     try:

@@ -1,7 +1,7 @@
-"""Jobs as people see them: one line each, whatever objects they are made of.
+"""Jobs as users see them: one row each, whatever objects they consist of.
 
-A job is a JobSet, a Job that no JobSet owns, a PodGroup (also one that pods name and that is not there),
-or a pod on its own. Everything here is derived from objects that the API server has; nothing is remembered.
+A job is a JobSet, a Job that no JobSet owns, a PodGroup (or a group that pods name although its object does
+not exist), or a bare pod. Everything here is derived from objects in the API server; no state is kept.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ from muster.workloads import demand
 _CODES: Final = frozenset(code.value for code in Code)
 
 
-#: Jobs that a message lists.
+#: Jobs that a message lists at most.
 MOST_NAMED: Final = 10
 
 
 class UnknownJob(LookupError):
-    """No job, or more than one, is meant; the message says which there are."""
+    """A name matches no job, or more than one; the message lists the candidates."""
 
 
 class SeveralJobs(UnknownJob):
-    """More than one job is meant."""
+    """A name matches more than one job."""
 
     def __init__(self, name: str, jobs: Sequence[tuple[str, str]]) -> None:
-        """`jobs` by namespace and name, the latest last."""
+        """`jobs`: namespace and name of each, the latest last."""
         super().__init__(f"{len(jobs)} jobs begin with {name}; {_listed(jobs)}; name one of them in full")
 
 
@@ -58,7 +58,7 @@ class State(Enum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    #: deleted before its end
+    #: deleted before it finished
     CANCELLED = "cancelled"
 
     @property
@@ -77,15 +77,15 @@ class JobView:
     succeeded: int
     failed: int
     restarts: int = 0
-    #: why it failed, or why it waits: (code, message)
+    #: why the job failed, or why it waits: (code, message)
     reason: tuple[str, str] | None = None
     finished: datetime | None = None
-    #: its gangs; empty where its pods are independent
+    #: the job's gangs; empty if its pods are independent
     gangs: tuple[Gang, ...] = ()
     pods: tuple[Pod, ...] = field(default=(), repr=False)
-    #: another controller that it is left to (spec.managedBy)
+    #: the other controller that manages the job (spec.managedBy)
     managed_by: str = ""
-    #: when it was deleted; None while it is there
+    #: when the job was deleted; None while it exists
     deleted: datetime | None = None
 
     @property
@@ -108,7 +108,7 @@ class JobView:
 
     @property
     def priority(self) -> int:
-        """Of its first gang; else its annotation's, else the highest of its pods."""
+        """The priority of the job's first gang; else its annotation's, else the highest of its pods."""
         if self.gangs:
             return self.gangs[0].spec.priority
         said = mark(self.resource.metadata, PRIORITY)
@@ -119,7 +119,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What the views are made from."""
+    """The objects that views are derived from."""
 
     jobsets: Sequence[JobSet] = ()
     jobs: Sequence[Job] = ()
@@ -129,7 +129,7 @@ class Objects:
 
 
 async def fetch(client: Client, namespace: str = "") -> Objects:
-    """All that makes up jobs, at nearly one time."""
+    """All objects that make up jobs, listed at nearly the same time."""
     jobsets, jobs, x, sigs, pods, gangs = await asyncio.gather(
         every(client, kinds.JOBSET, namespace),
         every(client, kinds.JOB, namespace),
@@ -187,7 +187,7 @@ def views(objects: Objects) -> list[JobView]:
 
 
 def by_age(view: JobView) -> tuple[bool, datetime | None, str, str]:
-    """The oldest first, those of which nobody knows it last."""
+    """Sort key: the oldest first, jobs of unknown age last."""
     return view.created is None, view.created, view.namespace, view.name
 
 
@@ -289,7 +289,7 @@ def _view(
         wanted,
         phases["Running"],
         done,
-        max(failures, sum(map(failed, pods))),  # of a job that has ended, the status counts no further
+        max(failures, sum(map(failed, pods))),  # the status of a job that has ended stops counting
         restarts,
         reason,
         ended.last_transition_time if ended else None,
@@ -300,7 +300,7 @@ def _view(
 
 
 def _other(managed_by: str, ours: str) -> str:
-    """The controller that a job is left to, if that is not the one that everybody has."""
+    """The controller that manages the job instead of the default one; "" if none does."""
     return "" if managed_by == ours else managed_by
 
 
@@ -329,7 +329,7 @@ def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs
 def _absent_groups(
     objects: Objects, pods_of: dict[str, list[Pod]], gangs_of: dict[str, list[Gang]]
 ) -> Iterator[JobView]:
-    """The views of PodGroups that pods name and that are not there. Pods that leave name none any more."""
+    """The views of PodGroups that pods name and that do not exist. Terminating pods do not count."""
     there = {_group_key(kind, group) for kind, group in objects.pod_groups}
     for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):
         gangs = {
@@ -355,7 +355,7 @@ def _pod(pod: Pod) -> JobView:
     )
     if state is not State.FAILED:
         reason = _reason([pod], ())
-    else:  # of containers that failed the pod itself says nothing
+    else:  # the pod itself says nothing about containers that failed
         reason = (pod.status.reason, pod.status.message) if pod.status.reason else None
     return JobView(
         kinds.POD,
@@ -373,7 +373,10 @@ def _pod(pod: Pod) -> JobView:
 
 
 def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
-    """A job between two pods runs: STARTING is said of first pods only."""
+    """The state of a job that has not ended.
+
+    A job whose next pod has not started yet is running: only first pods count as STARTING.
+    """
     bound = [pod for pod in pods if pod.spec.node_name]
     if phases["Running"] or any(pod.terminal for pod in bound):
         return State.RUNNING
@@ -381,7 +384,7 @@ def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
 
 
 def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | None:
-    """Why the first gang that waits does; of independent pods, the reason that most of them share."""
+    """Why the first waiting gang waits; for independent pods, the reason that most of them share."""
     for gang in gangs:
         if gang.status.reason and gang.status.reason.code:
             return gang.status.reason.code, gang.status.reason.message
@@ -400,13 +403,13 @@ def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | Non
 
 
 def _said(scheduled: Condition) -> tuple[str, str]:
-    """muster's own code, where the message begins with one: Kubernetes has one reason for all of them."""
+    """The reason: muster's own code if the message begins with one, else Kubernetes' single code."""
     code, _, message = scheduled.message.partition(": ")
     return (code, message) if code in _CODES else (scheduled.reason, scheduled.message)
 
 
 def _held_back(pod: Pod) -> tuple[str, str] | None:
-    """Why a container of a pod that has its node does not run yet, or not again."""
+    """Why a container of a bound pod has not started, or does not restart."""
     for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
         waiting = status.state.waiting
         if waiting is not None and waiting.message:
@@ -459,7 +462,7 @@ def summary(view: JobView) -> Object:
 
 
 def gpus(view: JobView) -> float:
-    """GPUs that its pods hold when as many run as may at a time: whole ones, and shares of one."""
+    """GPUs that the job holds at full parallelism: whole GPUs, and shares of one."""
     if view.kind in (kinds.JOBSET, kinds.JOB):
         owner = {**msgspec.to_builtins(view.resource), "kind": view.kind.kind}
         return sum(part.count * part.gpus for part in demand.pod_sets(owner))
@@ -467,7 +470,7 @@ def gpus(view: JobView) -> float:
 
 
 def gang_summary(gang: Gang) -> Object:
-    """A gang's record as JSON, with its whole explanation."""
+    """A Gang object as JSON, with its whole explanation."""
     status = gang.status
     return {
         "name": gang.metadata.name,
@@ -484,19 +487,19 @@ def gang_summary(gang: Gang) -> Object:
 
 
 async def named(client: Client, name: str, scope: str) -> JobView:
-    """`find` among the jobs of the namespace that `scoped` tells. Raises UnknownJob."""
+    """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
     name, namespace = scoped(name, scope)
     return find(name, views(await fetch(client, namespace)))
 
 
 def scoped(name: str, scope: str) -> tuple[str, str]:
-    """A job's name, and its namespace if it is written `namespace/name`, else `scope` ("": any)."""
+    """A job's name and its namespace: that of `namespace/name` if written so, else `scope` ("": any)."""
     namespace, slash, own = name.partition("/")
     return (own, namespace) if slash else (name, scope)
 
 
 def find(name: str, among: Sequence[JobView]) -> JobView:
-    """The job of that name, or the only one whose name begins so. Raises UnknownJob."""
+    """The job of that name, or the only one whose name has that prefix. Raises UnknownJob."""
     exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
     found = exact or [view for view in among if name and view.name.startswith(name)]
     if len(found) == 1:
@@ -510,7 +513,7 @@ def _no_job(name: str) -> str:
 
 
 def _listed(jobs: Sequence[tuple[str, str]]) -> str:
-    """Those that there are, by namespace and name, the latest last."""
+    """The existing jobs, by namespace and name, the latest last."""
     if not jobs:
         return "there is none"
     shown = jobs[-MOST_NAMED:]
@@ -521,7 +524,7 @@ def _listed(jobs: Sequence[tuple[str, str]]) -> str:
 
 
 def failure_code(view: JobView, seen: Iterable[Pod]) -> int:
-    """The exit code of a failed job: that of the container which failed first in its last attempt, else 1."""
+    """The exit code of a failed job: that of the container that failed first in the last attempt, else 1."""
     failure = last_failure(view, seen)
     return failure[1] if failure else 1
 

@@ -1,10 +1,10 @@
-"""The embedded cluster in one process: store, door, controllers, scheduler and node agent.
+"""The embedded cluster in one process: store, HTTP API, controllers, scheduler and node agent.
 
-All of them talk to the store through the same client protocol, in process; people and their programs
-come in by the door. The process lives until nobody is attached and no job is unfinished, or, if it is
-to stay, until it is told to end. At its end the containers are ended too, within their grace period,
-and their pods are marked as ended by muster, which is no failure: unfinished jobs start them anew when
-the cluster is up again. A process that is killed ends nothing; the next one takes its containers over.
+All parts use the store through the same client protocol, in process; users and their programs use the HTTP
+API. The process runs until no client is attached and no job is unfinished, or, if it is to stay, until it is
+stopped. When it stops, it also stops the containers, within their grace periods. It marks their pods as ended
+by muster, which does not count as a failure: unfinished jobs start them again when the cluster is up again. A
+process that is killed stops nothing; the next host takes its containers over.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from muster.runtime.leader import Term
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at whether anybody still needs this host.
+#: Seconds between two checks whether the host is still needed.
 LOOK: Final = 0.5
 
 
@@ -48,14 +48,17 @@ class StartError(Exception):
 
 
 def main(home: Home, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:
-    """Runs the cluster of `home`, whose lock the caller holds, to its end; tells its endpoint once."""
+    """Runs the cluster of `home` until it stops; calls `tell` once with its endpoint.
+
+    The caller holds the host's lock.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
         import uvloop
 
         factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:  # there is none for this platform
+    except ImportError:  # uvloop does not exist for this platform
         factory = None
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(_until_told(home, nodes, stays, tell))
@@ -99,7 +102,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncIterator[Cluster]:
-    """The cluster, for as long as this lasts. Raises StoreError, ServingError."""
+    """Runs the cluster while the context lasts. Raises StoreError, ServingError."""
     credentials.ensure(home.root, clock.now())
     store = Store(home.store)
     journal = Journal(home.journal)
@@ -130,7 +133,7 @@ async def running(home: Home, nodes: list[NodeSpec], clock: Clock) -> AsyncItera
 
 
 def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
-    """All that muster brings along."""
+    """All controllers of muster."""
     return [
         JOB_CONTROLLER,
         jobset.controller(),
@@ -142,19 +145,19 @@ def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type
 
 
 async def unfinished(client: LocalClient) -> tuple[str, ...]:
-    """The names of jobs that this cluster still has something to do for."""
+    """The names of jobs for which this cluster still has work to do."""
     views = jobs.views(await jobs.fetch(client))
     return tuple(view.name for view in views if not (view.state.finished or view.managed_by))
 
 
 async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.Event) -> None:
-    """Sets `stop` once nobody is attached and no job is unfinished, or the home is gone under our feet."""
-    needed_at = -1  # the revision at which it was needed last: it still is while nothing changes
+    """Sets `stop` once no client is attached and no job is unfinished, or the state directory is deleted."""
+    needed_at = -1  # the last revision at which the host was needed: it still is needed while nothing changes
     while not stop.is_set():
         await asyncio.sleep(LOOK)
         try:
             with home.nobody_attached() as alone:
-                # None can attach while this is held, and who attaches later finds no endpoint any more.
+                # No client can attach while the lock is held, and a later one finds no endpoint.
                 revision = client.registry.store.revision
                 if not alone or revision == needed_at:
                     continue
@@ -168,13 +171,13 @@ async def _when_nobody_needs_it(home: Home, client: LocalClient, stop: asyncio.E
 
 
 async def _pods_left(client: LocalClient) -> bool:
-    """Whether pods still run down their grace period."""
+    """Whether pods are still terminating within their grace periods."""
     return any(not pod.terminal for pod in (await client.list(kinds.POD)).items)
 
 
 @asynccontextmanager
 async def _together(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs the parts until the context ends; if one fails, so does the context."""
+    """Runs the coroutines until the context ends; the context fails if one of them fails."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part) for part in parts]
         yield

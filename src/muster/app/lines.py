@@ -1,8 +1,8 @@
-"""From the bytes that a program prints to lines that a terminal may show. Pure.
+"""Converts the bytes that a program prints to lines that are safe to show on a terminal. Pure.
 
-Of a line that is written over (`\\r`, as progress bars do) its last state counts. Escape sequences other than
-colours are removed: a pod must not clear the screen, move the cursor or set the title of a terminal that
-shows other pods beside it.
+Of a line that is overwritten (`\\r`, as progress bars do) the last state counts. Escape sequences other than
+colours are removed: a pod must not clear the screen, move the cursor or set the title of a terminal that also
+shows other pods.
 """
 
 import re
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 LONGEST_LINE: Final = 1 << 16  # bytes
-#: lines that may wait for a terminal, those of all pods together; and bytes
+#: lines that may wait for a terminal, over all pods; and bytes
 WAITING: Final = (5_000, 1 << 20)
-#: lines of one pod that may wait, however many pods there are
+#: lines of one pod that may always wait, however many pods there are
 LEAST: Final = 20
-#: lines that a terminal is given at a time
+#: lines that a terminal gets at a time
 BATCH: Final = 500
-#: bytes of one pod that may wait for a file or pipe before its reader waits, too
+#: bytes of one pod that may wait for a file or pipe before that pod's reader pauses
 BACKLOG: Final = 1 << 18
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
@@ -33,7 +33,7 @@ _CONTROL: Final = re.compile(
 
 
 def shown(line: bytes, *, stamped: bool = False) -> str:
-    """What a terminal shows of a line, without its end. A `stamped` line begins with its time."""
+    """The line as a terminal shows it, without its line end. A `stamped` line begins with its time."""
     text = line.decode(errors="replace")
     if text.isprintable():
         return text
@@ -42,7 +42,7 @@ def shown(line: bytes, *, stamped: bool = False) -> str:
 
 
 def clean(text: str) -> str:
-    """Without control characters other than tabs, and without escape sequences other than colours."""
+    """The text without control characters except tabs, and without escape sequences except colours."""
     text, removed = _CONTROL.subn(lambda found: found["colour"] or "", text)
     if removed and "\x1b" in text and not text.endswith(_RESET):
         text += _RESET
@@ -50,12 +50,12 @@ def clean(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Clean text without its colours."""
+    """Clean text without colours."""
     return _COLOUR.sub("", text)
 
 
 class Splitter:
-    """Lines out of chunks; a line without an end is broken at a bound."""
+    """Splits chunks into lines; breaks a line at a length bound if it does not end."""
 
     def __init__(self, *, stamped: bool = False) -> None:
         #: the beginning of a line that has not ended
@@ -63,7 +63,7 @@ class Splitter:
         self._stamped = stamped
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk ends."""
+        """The lines that end with this chunk."""
         *whole, rest = (self.rest + chunk if self.rest else chunk).split(b"\n")
         if (overwritten := rest.rstrip(b"\r").rfind(b"\r")) >= 0:
             stamp, blank, _ = rest.partition(b" ") if self._stamped else (b"", b"", b"")
@@ -74,7 +74,7 @@ class Splitter:
         return whole
 
     def end(self) -> bytes:
-        """What is left of a line whose end does not come."""
+        """The rest of a line that did not end."""
         rest, self.rest = self.rest, b""
         return rest
 
@@ -85,7 +85,7 @@ class Lines:
 
     pod: str  # its label
     texts: tuple[str, ...]
-    #: lines before these that are left out
+    #: lines left out before these
     missing: int = 0
 
 
@@ -94,7 +94,7 @@ class Printed:
     """What pods have printed."""
 
     lines: tuple[Lines, ...]
-    #: by label, the lines that have not ended (for a terminal only)
+    #: the unfinished lines, by label (for a terminal only)
     unfinished: tuple[tuple[str, str], ...] = ()
 
 
@@ -122,7 +122,7 @@ class Source:
         self._add(self._splitter.feed(chunk))
 
     def end(self) -> None:
-        """No chunk follows."""
+        """Marks the source as ended: no chunk follows."""
         self.ended = True
         if rest := self._splitter.end():
             self._add([rest])
@@ -148,19 +148,19 @@ class Source:
 
 
 class Output:
-    """What the pods of a job print, on its way to its reader.
+    """The output of a job's pods on its way to its reader.
 
-    A terminal takes only so much: what waits for it is bounded, and the oldest lines of each pod are left
-    out and counted. A file or pipe gets every line; whoever feeds a source waits while it is `full`.
+    A terminal takes only so much: the waiting lines are bounded, and the oldest lines of each pod are left
+    out and counted. A file or pipe gets every line; the caller that feeds a source waits while it is `full`.
     """
 
     def __init__(self, *, terminal: bool, stamped: bool = False) -> None:
         self._terminal, self._stamped = terminal, stamped
-        self._sources: list[Source] = []  # those that have not ended, or have lines
+        self._sources: list[Source] = []  # sources that have not ended or have lines
         self._unfinished: tuple[tuple[str, str], ...] = ()
 
     def source(self, pod: str) -> Source:
-        """A new one; `pod` is the label of its lines."""
+        """A new source; `pod` is the label of its lines."""
         source = Source(pod, stamped=self._stamped)
         self._sources.append(source)
         return source
@@ -173,16 +173,16 @@ class Output:
             source.bound(max(LEAST, lines), size)
 
     def full(self, source: Source) -> bool:
-        """Whether more of this source has to wait; never so for a terminal."""
+        """Whether the caller must wait before it feeds this source again; never so for a terminal."""
         return not self._terminal and source.size > BACKLOG
 
     @property
     def waiting(self) -> bool:
-        """Whether any line is."""
+        """Whether any line is waiting."""
         return any(map(len, self._sources))
 
     def take(self) -> Printed | None:
-        """What is next; None if nothing has changed."""
+        """The next output; None if nothing has changed."""
         waiting = [source for source in self._sources if len(source)]
         most = max(1, BATCH // max(1, len(waiting)))
         taken = tuple(source.take(most if self._terminal else len(source)) for source in waiting)

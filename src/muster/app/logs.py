@@ -1,7 +1,7 @@
-"""The output of pods, line by line, and which pods somebody means.
+"""The output of pods, line by line, and the selection of pods.
 
-A pod's output is asked of the API server for as long as the pod is there. The embedded cluster keeps it
-beyond that, in files of this machine (the archive), where it is found by what the history knows.
+A pod's output is read from the API server while the pod exists. The embedded cluster keeps it longer, in
+files on this machine (the archive); the recorded runs say where to find it.
 """
 
 from collections import Counter
@@ -30,9 +30,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pods by type and index, or one by its name or label.
+    """Selects pods by type and index, or one pod by its name or label.
 
-    The index is that of the pod's job, or of the pod where there is one job.
+    The index is that of the pod's job, or that of the pod if there is one job.
     """
 
     group: str | None = None
@@ -57,9 +57,9 @@ class Selection:
 
 
 async def read(client: Client, pods: Iterable[Pod], how: LogOptions = EVERYTHING) -> AsyncIterator[Line]:
-    """What has been printed so far, in the order of the job file. Pods that have not started have nothing.
+    """The lines printed so far, in the order of the job file. Pods that have not started have none.
 
-    `how.previous`: by the start before the newest, of those containers that started again.
+    `how.previous`: the lines of the start before the newest, for containers that restarted.
     """
     for pod in sorted(pods, key=pod_order):
         for container in pod.spec.containers:
@@ -72,9 +72,9 @@ async def read(client: Client, pods: Iterable[Pod], how: LogOptions = EVERYTHING
 async def read_archive(
     archive: Logs, runs: Sequence[PodRun], how: LogOptions = EVERYTHING
 ) -> AsyncIterator[Line]:
-    """The same of recorded runs, whether or not their pods are still there.
+    """The lines of recorded runs, whether or not their pods still exist.
 
-    `how.previous`: a pod that was made again counts as a start, too.
+    `how.previous`: the lines of the start before the newest; a re-created pod counts as a start, too.
     """
     for name, run, again in _before(archive, runs) if how.previous else _all(runs):
         containers = archive.containers(run.namespace, run.name, run.uid)
@@ -90,7 +90,7 @@ def _all(runs: Sequence[PodRun]) -> Iterator[tuple[str, PodRun, bool]]:
 
 
 def _before(archive: Logs, runs: Sequence[PodRun]) -> Iterator[tuple[str, PodRun, bool]]:
-    """Of each place the run that has the start before the newest, and whether it has the newest, too."""
+    """For each place, the run that has the start before the newest, and whether it also has the newest."""
     places: dict[str, list[tuple[str, PodRun]]] = {}
     for name, run in labelled(runs):
         places.setdefault(_label(run), []).append((name, run))
@@ -110,12 +110,12 @@ async def chunks(
     *,
     archive: Logs | None = None,
 ) -> AsyncIterator[bytes]:
-    """The output of one container, until it ends if followed; of a pod that is gone, what the archive has."""
+    """The output of one container, up to its end if followed; from the archive if the pod is gone."""
     meta = pod.metadata
     try:
         async for chunk in client.log(meta.namespace, meta.name, container=container, how=how):
             yield chunk
-    except NotFound:  # before its first chunk
+    except NotFound:  # gone before the first chunk
         if archive is None:
             raise
         gone = replace(how, follow=False)
@@ -124,12 +124,15 @@ async def chunks(
 
 
 def source_of(pod: Pod, container: str) -> str:
-    """What lines of this container are labelled with."""
+    """The label of this container's lines."""
     return label(pod) if len(pod.spec.containers) == 1 else f"{label(pod)}/{container}"
 
 
 def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
-    """Runs in the order of attempts, then of the job file; `worker-1-0 (2)` is the second of its name."""
+    """Runs with their labels, by attempt, then in the order of the job file.
+
+    `worker-1-0 (2)` is the second run of that name.
+    """
     groups = list(dict.fromkeys(run.replicated_job for run in runs))
     ordered = sorted(
         runs,
@@ -151,7 +154,7 @@ def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
 
 
 def _label(run: PodRun) -> str:
-    """What `muster.app.pods.label` says of the pod."""
+    """The label that `muster.app.pods.label` gives the run's pod."""
     index = "" if run.completion_index is None else str(run.completion_index)
     if run.replicated_job:
         job = "" if run.job_index is None else str(run.job_index)

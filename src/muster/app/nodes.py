@@ -1,4 +1,4 @@
-"""Nodes as people see them: what they have, and what bound pods have asked of it."""
+"""Nodes as users see them: their capacity, and the requests of bound pods."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def summary(node: NodeView) -> Object:
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Amounts as Kubernetes quantities. Shares of GPUs count as the parts of a GPU that they are."""
+    """Amounts as Kubernetes quantities. Shares of a GPU count as fractions of a GPU."""
     found = {
         resource: show(resource, amount) for resource, amount in amounts.items() if resource != GPU_SHARE
     }

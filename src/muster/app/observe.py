@@ -1,4 +1,4 @@
-"""A cluster as it is now, read once."""
+"""Reads the current state of a cluster once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from muster.workloads.snapshot import AnyKind, Objects
 
 
 async def observe(client: Client, kinds: Sequence[AnyKind] = WATCHED) -> Objects:
-    """All that the scheduler would look at. Raises Forbidden with all kinds that may not be listed."""
+    """All objects that the scheduler would watch. Raises Forbidden with all kinds that may not be listed."""
     found = Objects()
     denied: dict[str, Forbidden] = {}
     pages = await asyncio.gather(*(everything(client, kind) for kind in kinds), return_exceptions=True)
     for kind, page in zip(kinds, pages, strict=True):
         match page:
-            case NotFound():  # a cluster without our kinds, or without somebody else's
+            case NotFound():  # the cluster lacks muster's kinds, or another project's
                 found.absent.append(kind)
             case Forbidden() if kind in OPTIONAL:
                 found.hidden.append(kind)

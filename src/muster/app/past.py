@@ -1,6 +1,6 @@
-"""Jobs that have been deleted, as views like those of jobs that are there.
+"""Deleted jobs, as views like those of existing jobs.
 
-Only the embedded cluster remembers them (`muster.local.past`), as long as it keeps the logs of their pods.
+Only the embedded cluster remembers them (`muster.local.past`), for as long as it keeps their pods' logs.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from muster.local.store import Store
 
 
 async def named(client: Client, name: str, target: Target) -> JobView:
-    """The job of that name, or whose name begins so; if none is there, the last one that was deleted.
+    """The existing job of that name or prefix; if there is none, the one that was deleted last.
 
     Raises UnknownJob.
     """
@@ -40,7 +40,7 @@ async def named(client: Client, name: str, target: Target) -> JobView:
 
 
 def deleted(target: Target, namespace: str = "", prefix: str = "") -> list[JobView]:
-    """Jobs whose names begin so, in order of deletion. A real cluster remembers none."""
+    """Deleted jobs whose names have that prefix, in order of deletion. A real cluster remembers none."""
     path = Home.of_user().store
     if not target.embedded or not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""A cluster that is only thought of, and what a scheduler is told of it."""
+"""A hypothetical cluster, and the events about it for a scheduler."""
 
 from muster.api.base import Resource
 from muster.core.events import Event
@@ -9,14 +9,14 @@ from muster.workloads.snapshot import Name, Objects
 
 
 class Picture:
-    """A cluster that is only thought of, and what a scheduler is told of it."""
+    """A hypothetical cluster, and the events about it for a scheduler."""
 
     def __init__(self, schedulers: frozenset[str] | None) -> None:
         self.mirror = Mirror(schedulers, whole=True)
         self.known: dict[Name, Resource] = {}
 
     def put_all(self, objects: Objects) -> None:
-        """Owners before what they own, so that each pod is read once."""
+        """Adds the objects, owners before their dependents, so that each pod is read once."""
         rank = {kind: number for number, kind in enumerate(WATCHED)}
         for name in sorted(objects.items, key=lambda name: (rank[name[0]], *name[1:])):
             self.put(name, objects.items[name])
@@ -26,7 +26,7 @@ class Picture:
         self.known[name] = resource
 
     def events(self, now: float) -> list[Event]:
-        """What has changed since the last call, and the open plans, which may be told twice."""
+        """The changes since the last call, and the open plans, which may be repeated."""
         changes = self.mirror.drain(now).events
         planned = [gang for gang in self.mirror.planned() if gang in self.mirror.groups]
         return [*changes, *(found(gang, self.mirror.plans(gang)[-1], self._find) for gang in planned)]

@@ -1,6 +1,6 @@
-"""What a single pod tells: what people call it, how it ended, what went wrong.
+"""Facts about a single pod: its label, how it ended, what went wrong.
 
-All of it is read off labels and statuses, those of the embedded cluster and those of a real one.
+All of them are derived from labels and statuses, those of the embedded cluster and those of a real one.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from muster.names import PREEMPTED
 
 
 def group_of(pod: Pod) -> str:
-    """The type or replicated job a pod belongs to, "" where it has none."""
+    """The type or replicated job that a pod belongs to, "" if it has none."""
     return pod.metadata.labels.get(REPLICATED_JOB_NAME, "")
 
 
@@ -31,7 +31,7 @@ def label(pod: Pod) -> str:
 
 
 def pod_order(pod: Pod) -> tuple[int, int, int, str]:
-    """As in the job file: by job over all types, then by index."""
+    """Sort key for the order of the job file: by job over all types, then by index."""
     labels = pod.metadata.labels
     index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
     created = pod.metadata.creation_timestamp
@@ -51,7 +51,7 @@ def exit_code(pod: Pod) -> int | None:
 
 
 def pod_reason(pod: Pod) -> str:
-    """Why a pod waits or failed, in a few words: what is said of the pod as a whole, else of a container."""
+    """Why a pod waits or failed, in a few words: the reason of the whole pod, else that of a container."""
     if pod.status.reason:
         return f"{pod.status.reason} {pod.status.message}".strip()
     for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
@@ -66,7 +66,7 @@ def pod_reason(pod: Pod) -> str:
 def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
     """The pod whose container failed first, and that container's exit code.
 
-    A container that was told to end, with its pod, has not failed, whatever it said.
+    A container that was stopped with its pod has not failed, whatever its exit code.
     """
     failures = [
         (status.state.terminated.finished_at, pod.metadata.name, pod, status.state.terminated.exit_code)
@@ -84,7 +84,7 @@ def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
 
 
 def failure_message(pod: Pod) -> str:
-    """What is known of why a container failed, beyond its exit code."""
+    """The message of a failed container, beyond its exit code."""
     messages = [
         state.terminated.message
         for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
@@ -95,7 +95,7 @@ def failure_message(pod: Pod) -> str:
 
 
 def failed(pod: Pod) -> bool:
-    """Whether it failed by itself: a pod that was preempted or deleted has not, whatever its exit code."""
+    """Whether the pod failed by itself: a preempted or deleted pod has not, whatever its exit code."""
     if pod.status.phase != "Failed" or is_true(pod.status.conditions, PREEMPTED):
         return False
     states = (status.state.terminated for status in pod.status.container_statuses)
@@ -104,7 +104,10 @@ def failed(pod: Pod) -> bool:
 
 
 def told_to_end(pod: Pod, ended: datetime) -> bool:
-    """Whether the pod was being deleted when it ended; its deletion timestamp is when its grace is over."""
+    """Whether the pod was being deleted when it ended.
+
+    Its deletion timestamp is the end of its grace period.
+    """
     meta = pod.metadata
     if meta.deletion_timestamp is None:
         return False

@@ -1,7 +1,7 @@
-"""Queues as people see them: rules, use and entitlement, computed from the cluster's objects here and now.
+"""Queues as users see them: rules, usage and entitlement, computed from the cluster's current objects.
 
-The scheduler's own arithmetic does it: a new core is told what a live one would be, and decides nothing. So
-the numbers hold for the queue `default`, too, which need not be an object, and while nobody schedules.
+The scheduler computes them: a new core receives the events of a live one, and decides nothing. The numbers
+therefore also cover the queue `default`, which needs no object, and hold while no scheduler runs.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ from muster.workloads.snapshot import Objects
 @dataclass(frozen=True, slots=True)
 class QueueView:
     name: str
-    #: 0: below the root
+    #: 0: child of the root
     depth: int
     account: Account
-    #: as in the object's status: quantities, and numbers of gangs
+    #: as in the object's status: quantities, and counts of gangs
     status: Object
 
     @property
     def notes(self) -> list[str]:
-        """What is remarkable about its rules."""
+        """Remarks about the queue's rules."""
         rules = self.account.rules
         if self.account.fault:
             return [f"invalid: {self.account.fault}"]
@@ -50,7 +50,7 @@ async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[Queue
 
 
 def views(objects: Objects, schedulers: frozenset[str] | None) -> list[QueueView]:
-    """All queues, each below its parent, by name; those that take no part last."""
+    """All queues, each after its parent, by name; queues that cannot be used are last."""
     picture, core = Picture(schedulers), Scheduler()
     picture.put_all(objects)
     for event in picture.events(0.0):
@@ -72,7 +72,7 @@ def _faulty(queues: Queues) -> Iterator[QueueView]:
 
 
 def summary(view: QueueView) -> Object:
-    """A view as JSON: the rules and the status of the object, in one."""
+    """A view as JSON: the object's rules and status, merged."""
     rules = view.account.rules
     found: Object = {
         "name": view.name,
@@ -97,18 +97,18 @@ def _amounts(amounts: Amounts) -> Object:
 
 
 def resources(found: list[QueueView]) -> list[str]:
-    """Those that somebody uses, waits for, or has rules about; what machines are bought for first."""
+    """Resources that a queue uses, waits for, or has rules about; what machines are bought for is first."""
     named: set[str] = set()
     for view in found:
         rules = view.account.rules
         named |= view.account.used.keys() | view.account.wanted.keys()
         for amounts in (rules.guarantee, rules.deserved or (), rules.capability):
             named |= {resource for resource, _ in amounts}
-    if GPU_SHARE in named:  # as the core counts them
+    if GPU_SHARE in named:  # with the core's names
         named = (named - {GPU_SHARE}) | {GPU}
     named.discard("pods")
     return sorted(named, key=lambda name: (_LAST.get(name, 0), name))
 
 
-#: Shown after what is scarce.
+#: Shown after the scarce resources.
 _LAST: Final = {"cpu": 1, "memory": 2, "ephemeral-storage": 3}

@@ -1,7 +1,7 @@
-"""What is said when something of a job fails and the job goes on: which pod, how, and how often it still may.
+"""Messages about failures after which a job continues: which pod, how, and how many more are allowed.
 
-A gang restarts as a whole, which its JobSet counts; other pods are replaced by their Job, or start again in
-place, which counts against the Job's `backoffLimit`.
+A gang restarts as a whole, which its JobSet counts. Other pods are replaced by their Job or restart in place;
+both count against the Job's `backoffLimit`.
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.app.jobs import JobView, last_failure
 from muster.app.pods import failure_message, label, told_to_end
 
-#: pods named at a time; the others are counted
+#: pods named at a time; further ones are counted
 NAMED: Final = 5
 
 
 class Restarts:
-    """Tells each failure once."""
+    """Reports each failure once."""
 
     def __init__(self) -> None:
-        self._restarts: dict[str, int] = {}  # of JobSets, by uid
+        self._restarts: dict[str, int] = {}  # by uid of the JobSet
         self._known: set[tuple[str, str, int]] = set()  # failures: pod, container, start
         self._failed: Counter[str] = Counter()  # by `namespace/name` of the Job
 
     def look(self, view: JobView, seen: Iterable[Pod], jobs: Mapping[str, Job]) -> list[str]:
-        """Lines about what is new; `seen` are all pods so far, `jobs` by namespace and name."""
+        """Messages about new failures; `seen` are all pods so far, `jobs` by namespace and name."""
         pods = [pod for pod in seen if pod.metadata.namespace == view.namespace]
         told = self._pods(view, jobs)
         resource = view.resource
@@ -73,7 +73,7 @@ def _failed(pod: Pod, code: int) -> str:
 
 
 def _left(job: Job, failed: int) -> str:
-    """How many more failures the Job bears; "" where it bears none, or that is not a matter of counting."""
+    """How many more failures the Job allows; "" if it allows none, or if a count does not decide that."""
     spec, failed = job.spec, max(failed, job.status.failed)
     if (
         is_true(job.status.conditions, "Failed")
@@ -91,7 +91,7 @@ def _more(what: str, left: int) -> str:
 
 
 def _failures(pod: Pod) -> Iterable[tuple[str, int, int]]:
-    """Container, start and exit code of what failed by itself."""
+    """Container, start and exit code of each container that failed by itself."""
     for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
         for start, state in (
             (status.restart_count - 1, status.last_state.terminated),

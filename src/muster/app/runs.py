@@ -1,4 +1,4 @@
-"""The recorded runs of a job: from the embedded cluster's history, else from the pods that are there."""
+"""The recorded runs of a job: from the embedded cluster's history, else from the existing pods."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ class Record:
 
     name: str
     runs: tuple[PodRun, ...]
-    #: when it was created; None where the job itself has been deleted
+    #: when the job was created; None if the job itself has been deleted
     submitted: float | None = None
     present: Now = Now.ENDED
-    #: who ended its gangs, and when: the entries of their records
+    #: what preempted its gangs, and when: `status.preemptions` of its Gang objects
     preemptions: tuple[Object, ...] = ()
 
     def timeline(self, now: float) -> Timeline:
@@ -31,7 +31,7 @@ class Record:
 
 
 async def recorded(target: Target, name: str) -> Record:
-    """The job of that name, or whose name begins so, even if it has been deleted. Raises UnknownJob."""
+    """The record of the job of that name or prefix, even if it has been deleted. Raises UnknownJob."""
     try:
         async with reading(target) as client:
             view = await jobs.named(client, name, target.scope)
@@ -57,12 +57,12 @@ def _present(view: jobs.JobView) -> Now:
 def record(
     target: Target, name: str, namespace: str, pods: Iterable[Pod], created: datetime | None
 ) -> Record:
-    """What is recorded of a job whose last known pods are `pods`."""
+    """The recorded runs of a job whose last known pods are `pods`."""
     submitted = created.timestamp() if created else None
     if not target.embedded:
         return Record(name, tuple(runs_of(pods)), submitted)
     found = {run.uid: run for run in _history(namespace, name)}
-    for pod in pods:  # pods of a group are recorded by their own names
+    for pod in pods:  # pods of a group are recorded under their own names
         if pod.metadata.uid not in found:
             found.update((run.uid, run) for run in _history(namespace, pod.metadata.name))
     since = [run for run in found.values() if submitted is None or run.created >= submitted]
@@ -70,7 +70,7 @@ def record(
 
 
 def _gone(name: str, namespace: str) -> Record | None:
-    """The job that was called so, or the only one whose name began so, if the history remembers it."""
+    """The deleted job of that name, or the only one with that prefix, if the history remembers it."""
     runs = _history(namespace, name) if name else []
     if not runs and name:
         runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
@@ -86,7 +86,7 @@ def job_of(run: PodRun) -> str:
 
 
 def _history(namespace: str, job: str = "") -> list[PodRun]:
-    """Read beside whoever hosts: the store allows one writer and many readers."""
+    """Recorded runs. They can be read while a host runs: the store allows one writer and many readers."""
     path = Home.of_user().store
     if not path.exists():
         return []

@@ -1,6 +1,6 @@
-"""Steering a job that has been submitted: holding it back, sending it back to wait, moving it.
+"""Changes a submitted job: holds it back, requeues it, or changes its priority and queue.
 
-All of it is written on the job's own object, where the scheduler reads it; nothing is kept anywhere else.
+All changes are written to the job's own object, where the scheduler reads them; nothing is stored elsewhere.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 
 
 class Refused(ValueError):
-    """What is asked for cannot be done to this job; the message says why, and what can."""
+    """The job cannot be changed as requested; the message says why, and what is possible."""
 
 
 async def hold(client: Client, job: JobView) -> None:
-    """It is not started any more. What runs goes on."""
+    """Keeps the job from starting. Running pods continue."""
     if job.state.finished:
         raise Refused(f"{job.name} has {job.state.value}; there is nothing to hold back")
     await _mark(client, job, {names.HOLD: "true"})
 
 
 async def release(client: Client, job: JobView) -> bool:
-    """It may start again. Returns whether it was held."""
+    """Lets a held job start again. Returns whether it was held."""
     held = mark(job.resource.metadata, names.HOLD) is not None
     if held:
         await _mark(client, job, {names.HOLD: None})
@@ -47,7 +47,7 @@ async def release(client: Client, job: JobView) -> bool:
 
 
 async def move(client: Client, job: JobView, priority: str | None, queue: str | None) -> None:
-    """Gives it a priority (a number, or a PriorityClass's name) and a queue; None leaves it as it is."""
+    """Sets the job's priority (a number, or a PriorityClass's name) and queue; None keeps the current one."""
     if job.state.finished:
         raise Refused(f"{job.name} has {job.state.value}; it waits for nothing")
     marks: dict[str, str | None] = {}
@@ -61,10 +61,10 @@ async def move(client: Client, job: JobView, priority: str | None, queue: str | 
 
 
 async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
-    """Ends what runs of it, which is no failure; it waits again with its old age. Returns whether any did.
+    """Stops the job's running pods without counting a failure, and requeues it with its old age.
 
-    A gang is suspended by its owner, as when it is preempted, and resumed by the scheduler. Other pods are
-    evicted one by one, and made anew by their controllers.
+    Returns whether any pod ran. A gang's owner is suspended, as when the gang is preempted, and resumed by
+    the scheduler. Other pods are evicted one by one and re-created by their controllers.
     """
     if job.state.finished:
         raise Refused(f"{job.name} has {job.state.value}; submit it again")
@@ -91,9 +91,9 @@ async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
 
 
 async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
-    """Their Jobs bear a mark of ours from now on, so that an end by muster is no failure to them.
+    """Labels the pods' Jobs as muster's, so that they do not count an end by muster as a failure.
 
-    That each of their pods is on its own says nothing new.
+    The label says that each pod is on its own, which already holds for these Jobs.
     """
     owners = {
         controller.name for pod in pods if (controller := controller_of(pod)) and controller.kind == "Job"
@@ -103,13 +103,13 @@ async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
 
 
 async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
-    with suppress(NotFound):  # it has just ended
+    with suppress(NotFound):  # the pod has just ended
         await perform(client, EvictPod(pod, "sent back to wait by muster requeue"), clock)
 
 
 async def known_queue(client: Client, queue: str, namespace: str) -> None:
-    """Refuses one in which nothing of the namespace can ever start, in the scheduler's words."""
-    from muster.core.gang import Gang, GangId  # here: the other verbs do without numpy
+    """Refuses a queue in which nothing of the namespace can ever start, in the scheduler's words."""
+    from muster.core.gang import Gang, GangId  # imported here, so that the other commands do without numpy
     from muster.core.scheduler import Scheduler
     from muster.translate.queues import queue_changed
 
@@ -133,7 +133,10 @@ async def _known_priority(client: Client, priority: str) -> None:
 
 
 async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> None:
-    """Labels, which win over annotations; those where no label can hold it. None takes both away."""
+    """Sets labels, which take precedence over annotations.
+
+    A value that no label can hold is set as an annotation. None removes both.
+    """
     held = {key: value for key, value in marks.items() if value is None or not labels({key: value}, ())}
     metadata: Object = {
         "labels": {key: held.get(key) for key in marks},

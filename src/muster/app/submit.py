@@ -1,4 +1,4 @@
-"""Handing a job file's objects to a cluster: all of them, or none."""
+"""Submits the objects of a job file to a cluster: all of them, or none."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ from muster.workloads.jobfile import Item, JobFile, Role
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    #: what of the file counts as a job
+    #: the file's jobs
     jobs: list[Followed]
-    #: what became of each object, in the file's order
+    #: the outcome for each object, in the file's order
     outcomes: list[tuple[Item, Outcome]]
 
 
 async def submit(client: Client, job: JobFile, *, anew: bool = False) -> Submitted:
-    """Creates the objects in order; what is there already is brought to what the file says (`kube.apply`).
+    """Creates the objects in order; an existing object is updated to match the file (`kube.apply`).
 
-    If one is refused, all are as they were: a file is submitted whole or not at all. `anew`: its jobs must
-    not be there; raises AlreadyExists of the first that is.
+    If one object is refused, all changes are undone: a file is submitted as a whole or not at all. `anew`:
+    the file's jobs must not exist; raises AlreadyExists for the first one that does.
     """
     done: list[tuple[Item, Applied]] = []
     try:
@@ -45,10 +45,11 @@ async def submit(client: Client, job: JobFile, *, anew: bool = False) -> Submitt
 async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None = None) -> list[str]:
     """Why parts of the job could never start on this cluster, and what would help; empty if all could.
 
-    `schedulers`: those that make a pod ours on a real cluster. Nodes may be added to that, so there only what
-    cannot be honoured at all is told, as far as muster may look.
+    `schedulers`: the schedulers whose pods muster schedules on a real cluster. Nodes can be added to a real
+    cluster, so only what cannot be honoured on any nodes is reported there, as far as muster may read the
+    cluster.
     """
-    from muster.app import fit  # the scheduler is loaded with it
+    from muster.app import fit  # importing it loads the scheduler
 
     if schedulers is not None:
         try:
@@ -63,7 +64,7 @@ async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None 
 
 
 def jobs(job: JobFile) -> list[Followed]:
-    """What of a job file counts as a job: JobSets, Jobs, and pods by their group."""
+    """The jobs of a job file: JobSets, Jobs, and pods by their group."""
     found = [_job(item) for item in job.items if item.role is Role.PRIMARY]
     return list(dict.fromkeys(found))
 

@@ -1,8 +1,8 @@
-"""Who waited and who ran when, from recorded times.
+"""When the pods of a job waited and ran, from recorded times.
 
-A row is a place in the job: type and job, and `/0`, `/1`, … where pods of a job ran beside each other. Pods
-that ran one after the other (waves, restarts, a preempted pod and its successor) share a row. A place waits
-from the job's creation until its first pod runs, between two pods, and at present if its pod was preempted.
+A row is a place in the job: type and job, and `/0`, `/1`, … if pods of a job ran at the same time. Pods that
+ran one after the other (waves, restarts, a preempted pod and its successor) share a row. A place waits from
+the job's creation until its first pod runs, between two pods, and at present if its pod was preempted.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time in seconds since the epoch; `failed` marks its end."""
+    """A period in seconds since the epoch; `failed`: its pod failed at the end."""
 
     phase: Phase
     begin: float
@@ -62,16 +62,16 @@ class Timeline:
 
     @property
     def failures(self) -> int:
-        """Pods that failed: the marks in the rows."""
+        """Pods that failed, as marked in the rows."""
         return sum(span.failed for row in self.rows for span in row.spans)
 
 
 class Now(Enum):
-    """What the places of a job without a pod do at present."""
+    """What the job's places without a pod do at present."""
 
-    #: all of them wait: the job has not started, or must start again
+    #: all of them wait: the job has not started, or must restart
     WAITING = "waiting"
-    #: those whose pods were preempted wait
+    #: the places whose pods were preempted wait
     RUNNING = "running"
     #: none waits
     ENDED = "ended"
@@ -86,7 +86,7 @@ def timeline(
 ) -> Timeline:
     """The rows of a job, called `name` until it has pods. A run that has not ended lasts until `now`.
 
-    `submitted` is when the job was created, if that is known.
+    `submitted` is the job's creation time, if known.
     """
     ordered = sorted(runs, key=_order)
     begin = min(
@@ -111,7 +111,7 @@ def timeline(
 
 
 def _lane(runs: Sequence[PodRun], begin: float, now: float, present: Now) -> Iterator[Span]:
-    """The spans of pods that ran one after the other in a place."""
+    """The spans of pods that ran in a place one after the other."""
     since = begin
     for run, follows in zip(runs, [*runs[1:], None], strict=True):
         until = max(run.created, follows.created) if follows is not None else now
@@ -123,7 +123,7 @@ def _lane(runs: Sequence[PodRun], begin: float, now: float, present: Now) -> Ite
 
 
 def _first(runs: Sequence[PodRun]) -> tuple[int, float]:
-    """Jobs as in the file; their pods are created side by side, in any order."""
+    """Sort key: jobs in the order of the file. Their pods are created concurrently, in any order."""
     return runs[0].job_global_index or 0, runs[0].created
 
 
@@ -132,12 +132,15 @@ def _order(run: PodRun) -> tuple[float, str, int, int]:
 
 
 def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
-    """Runs that follow each other, in as few lanes as they need; a restarted pod stays in its own."""
+    """Distributes runs over as few lanes as possible, so that runs of a lane do not overlap.
+
+    A restarted pod stays in its lane.
+    """
     lanes: list[list[PodRun]] = []
     for run in runs:
         free = [lane for lane in lanes if (lane[-1].ended or float("inf")) <= run.created]
         same = [lane for lane in free if lane[-1].completion_index == run.completion_index]
-        # The next attempt is made while the last one's pods still end.
+        # The next attempt's pods are created while the last attempt's pods still terminate.
         again = [
             lane
             for lane in lanes
@@ -152,7 +155,10 @@ def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
 
 
 def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
-    """The place waits from `since`. A pod whose successor exists counts `until` that was created."""
+    """The spans of one run: the place waits from `since`.
+
+    A pod that has a successor counts until the successor's creation (`until`).
+    """
     ended = until if run.ended is None else min(run.ended, until)
     started = ended if run.started is None else min(run.started, ended)
     if started > since:
@@ -162,7 +168,7 @@ def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
 
 
 def failed(run: PodRun) -> bool:
-    """Whether it failed by itself: what was told to end has not, whatever its exit code."""
+    """Whether the run failed by itself: a pod that was stopped has not, whatever its exit code."""
     return run.phase == "Failed" and not run.preempted and not run.deleted
 
 
@@ -191,7 +197,7 @@ def summary(run: PodRun) -> Object:
 
 
 def runs_of(pods: Iterable[Pod]) -> list[PodRun]:
-    """What the pods that are there tell of their runs, for clusters that keep no history."""
+    """The runs that existing pods record, for clusters that keep no history."""
     return [_run_of(pod) for pod in pods if pod.metadata.creation_timestamp]
 
 

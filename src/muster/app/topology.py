@@ -1,4 +1,4 @@
-"""The network topology as people see it: its domains, the nodes in them, and what is free there."""
+"""The network topology as users see it: its domains, their nodes, and their free resources."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,27 +20,27 @@ from muster.translate.layers import Layers, layers
 
 @dataclass(frozen=True, slots=True)
 class DomainView:
-    """Amounts are milli-CPU, bytes and pieces."""
+    """A domain. Amounts are milli-CPU, bytes and pieces."""
 
     layer: str
     #: names from the widest layer down; "" where a node has no label
     path: tuple[str, ...]
-    #: whether it is a domain, and not the nodes around it that have no label of this layer
+    #: whether it is a domain, rather than the nodes around it that have no label of this layer
     labelled: bool
     nodes: tuple[str, ...]
-    #: how many of them take pods
+    #: how many of its nodes accept pods
     ready: int
-    #: of all nodes, and what is free on those that take pods
+    #: capacity of all nodes, and free resources of the nodes that accept pods
     capacity: dict[str, int]
     free: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyView:
-    #: the ClusterNetworkTopology is there
+    #: the ClusterNetworkTopology exists
     defined: bool
     layers: tuple[str, ...]
-    #: why it cannot be used; None if it can
+    #: why the topology cannot be used; None if it can
     error: str | None
     #: from the cluster down, each domain before those within it
     domains: tuple[DomainView, ...]

@@ -1,9 +1,9 @@
-"""What would start a job that waits, asked on purpose: the scheduler itself, in the process that asks.
+"""What would start a waiting job, computed on demand by a scheduler in the process that asks.
 
-A live scheduler tells so much only the first gangs of each queue, with what a cycle can spare. Whoever asks
-gets the whole answer for any gang: a new scheduler is told what there is, as for a plan, decides as the live
-one would, and is asked about this one. What it says counts if it agrees with what is on record: the live
-scheduler also knows what is in no object (a start that failed, whose turn it was).
+A live scheduler explains only the first gangs of each queue so fully, with what time a cycle can spare. This
+module explains any gang fully: a new scheduler receives the cluster's state, as for a plan, decides as the
+live one would, and explains this gang. Its explanation is used if it agrees with the recorded one: the live
+scheduler also knows what no object holds (a start that failed, the order of attempts).
 """
 
 from dataclasses import replace
@@ -26,9 +26,9 @@ from muster.workloads.snapshot import Objects
 async def asked(
     client: Client, view: JobView, now: float, schedulers: frozenset[str] | None
 ) -> tuple[JobView, Object | None]:
-    """A job that waits, its gangs with all that would start them; and why, if its pods are independent.
+    """The waiting job, its gangs with all their remedies; and the explanation if its pods are independent.
 
-    Whoever may not read the whole cluster is told what is on record.
+    A caller that may not read the whole cluster gets the recorded explanation.
     """
     if view.reason is None:
         return view, None
@@ -42,7 +42,7 @@ async def asked(
 def answered(
     view: JobView, objects: Objects, now: float, schedulers: frozenset[str] | None
 ) -> tuple[JobView, Object | None]:
-    """`objects`: the cluster as it is. Of pods each on its own the first that waits is asked about."""
+    """As `asked`, on `objects`, the current cluster. Explains the first waiting one of independent pods."""
     picture = Picture(schedulers)
     picture.put_all(objects)
     core = Scheduler(Config(remedies=0))

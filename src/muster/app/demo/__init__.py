@@ -1,6 +1,6 @@
-"""The idea in a minute, measured while it is shown.
+"""`muster demo`: shows in a minute why gangs are needed, and measures it.
 
-`deadlock` lets two jobs fight for GPUs pod by pod, then as gangs; `recovery` kills a worker of a running
-job and lets it recover. Both run real processes on an embedded cluster of their own, in a directory
-that is removed afterwards. Nothing is printed here.
+`deadlock` runs two jobs that compete for GPUs, first pod by pod, then as gangs. `recovery` kills a worker of
+a running job and lets the job recover. Both run real processes on an embedded cluster of their own, in a
+directory that is removed afterwards. This package prints nothing.
 """

@@ -1,9 +1,9 @@
-"""Two jobs that each need 6 of 8 GPUs, their pods created in turn: pod by pod, then as gangs.
+"""Two jobs that each need 6 of 8 GPUs, with pods created alternately: first pod by pod, then as gangs.
 
-Pod by pod each gets 4 GPUs and waits for its other two workers until its barrier gives up: nothing runs,
-and all 8 GPUs are held. As gangs one runs and the other waits, holding nothing. What is counted is what
-each GPU was held for before its worker could work: from the start of its pod to the barrier, or, if the
-barrier was never passed, to the pod's end.
+Pod by pod, each job gets 4 GPUs and waits for its other two workers until its barrier times out: nothing
+runs, and all 8 GPUs are held. As gangs, one job runs and the other waits without holding GPUs. The measure
+is how long each GPU is held before its worker can work: from the start of the worker's pod to the barrier,
+or to the pod's end if the worker never passes the barrier.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ SCRIPT: Final = Path(__file__).with_name("scripts") / "barrier.py"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the two jobs."""
+    """The result of one run of both jobs."""
 
     runs: tuple[PodRun, ...]
     submitted: float
     seconds: float
-    #: GPU-seconds that were held before, or without, any work
+    #: GPU-seconds held before any work, or without any
     idle: float
     #: GPU-seconds of work
     worked: float
@@ -47,7 +47,7 @@ class Outcome:
 
 
 async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
-    """Submits both jobs in a namespace of their own and waits until they have ended."""
+    """Submits both jobs in a namespace of their own and waits until both have ended."""
     await client.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
     changed = asyncio.Event()
     pods = Reflector(client, kinds.POD, lambda old, new: changed.set(), namespace=namespace)
@@ -55,7 +55,7 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
     try:
         for job in JOBS if gangs else ():
             await client.create(kinds.POD_GROUP_X, namespace, _group(job))
-        for rank in range(WORKERS):  # in turn, as two controllers at work at the same time would
+        for rank in range(WORKERS):  # alternately, as two controllers create pods at the same time
             for job in JOBS:
                 await client.create(kinds.POD, namespace, _pod(job, rank, gangs))
         await pods.synced.wait()
@@ -70,10 +70,10 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
 
 
 async def _give_up(client: LocalClient, pods: Sequence[Pod]) -> None:
-    """A worker has failed, and with it the job: its controller would end the others."""
+    """Deletes the other pods of a failed worker's job, as the job's controller would."""
     for pod in pods:
         if not pod.terminal and pod.metadata.deletion_timestamp is None:
-            with suppress(NotFound):  # a pod that was never bound is gone at once
+            with suppress(NotFound):  # a pod that was never bound is removed immediately
                 await client.delete(kinds.POD, pod.metadata.namespace, pod.metadata.name)
 
 
@@ -98,7 +98,10 @@ async def _outcome(client: LocalClient, namespace: str, pods: Sequence[Pod]) -> 
 
 
 async def _barrier(client: LocalClient, pod: Pod) -> float | None:
-    """When the worker passed its barrier, by its own word; None if it did not, or was removed before."""
+    """The time at which the worker reports that it passed its barrier.
+
+    None if the worker did not pass it, or was removed before.
+    """
     text = b""
     with suppress(NotFound):
         async for chunk in client.log(pod.metadata.namespace, pod.metadata.name):

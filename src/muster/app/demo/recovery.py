@@ -1,8 +1,8 @@
-"""A coordinator and three workers as a gang; one worker is killed in the middle, and the job recovers.
+"""A coordinator and three workers run as a gang; one worker is killed midway, and the job recovers.
 
-The job is an AIchor manifest with `backoffLimit: 1`, compiled as `muster run` does. The killed process is
-found by its pod's name in its environment and ended with SIGKILL, as the kernel would when memory is
-short; muster is not told.
+The job is an AIchor manifest with `backoffLimit: 1`, compiled as `muster run` does. The process to kill is
+found by its pod's name in its environment. It is killed with SIGKILL, as the kernel's OOM killer would do;
+muster is not notified.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def manifest() -> str:
-    """The job file that is run."""
+    """The job file of the demo."""
     return f"""kind: AIchorManifest
 apiVersion: 0.2.3
 name: pattern
@@ -58,7 +58,7 @@ spec:
 
 
 async def run(client: LocalClient) -> Outcome:
-    """Runs the job, kills the victim once it is at work, and follows the job to its end."""
+    """Runs the job, kills the victim while it works, and follows the job to its end."""
     caller = Caller(
         os.getcwd(), os.environ.get("PATH", ""), os.environ.get("HOME", ""), os.environ.get("LANG", "")
     )
@@ -71,7 +71,7 @@ async def run(client: LocalClient) -> Outcome:
             printed = [Line(each.pod, text) for each in news.lines for text in each.texts]
             lines += printed
             if any(line.pod == VICTIM and "at work" in line.text for line in printed) and not killed:
-                await asyncio.sleep(WORK / 2)  # in the middle of it
+                await asyncio.sleep(WORK / 2)  # midway through the work
                 killed = _kill(f"{followed.name}-{VICTIM}")
         elif isinstance(news, Ended):
             runs = client.registry.history.runs(job=followed.name)
@@ -80,13 +80,13 @@ async def run(client: LocalClient) -> Outcome:
 
 
 def _kill(hostname: str) -> int:
-    """Ends the pod's program with SIGKILL; its process id."""
+    """Kills the pod's program with SIGKILL; returns its process id."""
     for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # gone, or not ours
+            continue  # the process has exited, or belongs to another user
         if f"HOSTNAME={hostname}".encode() in environment and str(SCRIPT).encode() in words[1:]:
             os.kill(int(process.name), signal.SIGKILL)
             return int(process.name)

@@ -1,15 +1,15 @@
-"""What would happen: the scheduler itself, asked about a cluster as it is and some objects more.
+"""Predicts what would happen if objects were submitted, by running the scheduler on a hypothetical cluster.
 
-A mirror is filled with the objects of the cluster and with those that are proposed; a new scheduler is told
-and asked what a live one would be. Nothing is written anywhere. Objects that controllers would make of a
-proposed one at once are thought of as made: a gang is planned from its templates, as one that
-`muster submit` creates, and the pods of an independent Job or JobSet are named after the places they fill.
+A mirror is filled with the cluster's objects and with the proposed ones. A new scheduler receives the same
+events as a live one would. Nothing is written anywhere. Objects that controllers would create at once for a
+proposed object count as created: a gang is planned from its templates, like a gang that `muster submit`
+creates, and the pods of an independent Job or JobSet are named after the places that they fill.
 
-What is in the cluster already is edited as `muster submit` would edit it (`kube.apply`), and refused where an
-API server would refuse that. Such a job is planned with the pods that it has there.
+A proposed object that exists in the cluster is edited as `muster submit` would edit it (`kube.apply`), and
+refused if an API server would refuse the edit. Such a job is planned with the pods that it has there.
 
-Where somebody in the cluster waits, the same is asked of the cluster as it is, and from both answers the
-clock is let run on (`forecast.py`): whose start comes later is delayed by what is proposed.
+If gangs of the cluster wait, the cluster without the proposal is evaluated, too. Both evaluations are then
+continued in simulated time (`forecast.py`): a gang that starts later with the proposal is delayed by it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,26 +38,27 @@ from muster.workloads.snapshot import Objects
 
 @dataclass(slots=True)
 class Plan:
-    """A decision per gang that was proposed, then one per waiting gang of the cluster, in deciding order."""
+    """One decision per proposed gang, then one per waiting gang of the cluster, each in deciding order."""
 
     decisions: list[Decision]
-    #: how many of them were proposed
+    #: number of decisions about proposed gangs
     proposed: int
-    #: when that is, seconds since the epoch
+    #: the time of the plan, seconds since the epoch
     now: float
-    #: what becomes of gangs of the cluster without what is proposed
+    #: outcomes of the cluster's gangs without the proposal
     before: Mapping[str, Outcome] = field(default_factory=dict)
-    #: what there is to say about the objects
+    #: remarks about the objects
     notes: list[str] = field(default_factory=list)
 
 
 def plan(
     proposed: Objects, cluster: Objects, now: float | None = None, schedulers: frozenset[str] | None = None
 ) -> Plan:
-    """`now` in seconds since the epoch; None: the newest time that the cluster's objects tell.
+    """Plans the proposed objects on the cluster.
 
-    `schedulers`: values of `spec.schedulerName` that make a pod ours; None = all. Raises Invalid where
-    what may not change is edited.
+    `now`: seconds since the epoch; None: the newest time in the cluster's objects. `schedulers`: the values
+    of `spec.schedulerName` whose pods muster schedules; None = all. Raises Invalid if an edit changes an
+    immutable field.
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
@@ -96,7 +97,7 @@ def _scheduler(config: Config, events: Iterable[Event]) -> Scheduler:
 
 
 def _decide(core: Scheduler, now: float) -> tuple[list[Decided], dict[GangId, None]]:
-    """All that is decided now, and the gangs that lacked something, in the order of their first turns."""
+    """All decisions at `now`, and the gangs that lacked something, in the order of their first attempts."""
     decided: list[Decided] = []
     served: dict[GangId, None] = {}
     for cycle in cycles(core, now):
@@ -106,7 +107,7 @@ def _decide(core: Scheduler, now: float) -> tuple[list[Decided], dict[GangId, No
 
 
 def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], core: Scheduler) -> None:
-    """Says what is different from the cluster as it is; delays are told with the first gang that starts."""
+    """Records how the plan differs from the cluster as it is; delays go to the first gang that starts."""
     decided, _ = _decide(core, found.now)
     told = Told(decided)
     found.before = {
@@ -125,14 +126,14 @@ def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], co
 
 
 def latest(objects: Objects) -> float:
-    """The newest time of creation or start; 0 if none tells one."""
+    """The newest creation or start time; 0 if no object has one."""
     times = [resource.metadata.creation_timestamp for resource in objects.items.values()]
     times += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
     return max((time.timestamp() for time in times if time is not None), default=0.0)
 
 
 def _left_to_others(proposed: Objects, found: Plan, schedulers: frozenset[str]) -> Iterator[str]:
-    """Jobs and pods of other schedulers, about which there is no decision."""
+    """Notes about jobs and pods of other schedulers, for which there is no decision."""
     decided = {tuple(each.gang.split("/")[:2]) for each in found.decisions[: found.proposed]}
     for (kind, namespace, name), resource in proposed.items.items():
         match resource:
@@ -160,7 +161,7 @@ def _scheduler_of(template: Object) -> str:
 
 
 def _faults(resources: Iterable[Resource], core: Scheduler) -> Iterator[str]:
-    """What is wrong with queues and layers beside each other; what depends on them says so, too."""
+    """Notes about faults of queues and layers; decisions that depend on these faults mention them as well."""
     for resource in resources:
         match resource:
             case Queue() if (account := core.queues.find(resource.metadata.name)) and account.fault:

@@ -1,4 +1,4 @@
-"""What was decided, in the words of docs/names.md."""
+"""A plan's decisions, with the names of docs/names.md."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -15,7 +15,7 @@ from muster.core.scheduler import Scheduler
 from muster.translate.group import Group
 from muster.translate.status import explained
 
-#: Gangs among those proposed that are told all that would start them.
+#: Proposed gangs at most for which all remedies are computed.
 ASKED: Final = 20
 
 
@@ -27,20 +27,20 @@ class Outcome(StrEnum):
 
 
 class Cost(msgspec.Struct, frozen=True, rename="camel"):
-    """What evicting the victims would lose; of victims without GPUs in CPU-seconds (docs/preemption.md)."""
+    """The work lost by evicting the victims; for victims without GPUs in CPU-seconds (docs/preemption.md)."""
 
     gpu_seconds: float = 0.0
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """Another gang, and the seconds by which it would start later; None: it is not known when it would."""
+    """Another gang and its delay in seconds; None: its start with the proposal is not known."""
 
     gang: str
     by: float | None
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """What would become of one gang (docs/names.md); `reason` is an explanation as JSON."""
+    """The outcome for one gang (docs/names.md); `reason` is an explanation as JSON."""
 
     gang: str
     outcome: Outcome
@@ -61,7 +61,7 @@ def decisions(
     own: set[str],
     refusals: Mapping[GangId, Gate],
 ) -> tuple[list[Decision], int]:
-    """Those of proposed gangs first, and how many these are."""
+    """The decisions, proposed gangs first, and how many of them are about proposed gangs."""
     told = Told(decided)
     states = core.gangs
     # Gangs that lack nothing come last.
@@ -85,7 +85,10 @@ def decisions(
 
 
 def _gated(group: Group) -> Explanation | None:
-    """Of a gang without places, which the scheduler has nothing to say about: why it must not start."""
+    """Why a gated gang must not start; None if it has no gate or has a bound pod.
+
+    The scheduler explains nothing about a gang without places.
+    """
     gate = group.gang.gate
     if gate is None or any(member.pod.spec.node_name for member in group.members.values()):
         return None
@@ -93,7 +96,7 @@ def _gated(group: Group) -> Explanation | None:
 
 
 class Told:
-    """Decisions by the gang that they are for."""
+    """Decisions, grouped by the gang that they benefit."""
 
     def __init__(self, decided: Iterable[Decided]) -> None:
         self.assigned: dict[GangId, dict[Place, str]] = {}
@@ -128,7 +131,7 @@ def _decision_of(
         assignments=_assignments(groups[gang], assigned) if assigned else {},
         victims=sorted({pod for evict in evictions for pod in _victims(evict, groups)}),
         cost=Cost(sum(evict.work_lost for evict in evictions)),
-        # who is placed may still be told to wait, for victims to go
+        # an assigned gang may still have an explanation, because its victims have not left yet
         reason=None if reason is None or evictions or assigned else explained(reason),
     )
 

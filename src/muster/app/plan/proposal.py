@@ -1,4 +1,4 @@
-"""What is proposed, put into the picture as controllers would make it at once."""
+"""Adds proposed objects to the hypothetical cluster, as controllers would create them at once."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,11 +29,12 @@ from muster.workloads.snapshot import Name, Objects
 def propose(
     picture: Picture, proposed: Objects, now: float, notes: list[str], *, samples: bool = False
 ) -> tuple[set[str], dict[GangId, Gate]]:
-    """Puts proposed objects in. Returns their uids, and jobs of which no pod would be made, with why.
+    """Adds the proposed objects. Returns their uids, and the jobs that get no pods, with the reasons.
 
-    `samples`: of independent pods one for each shape, those of later stages and of suspended jobs too.
+    `samples`: adds one pod for each shape of independent pods, also those of later stages and of suspended
+    jobs.
     """
-    # later than anything there: who waits already comes first
+    # later than every existing object, so that waiting gangs precede the proposed ones
     created = datetime.fromtimestamp(now, UTC) + timedelta(microseconds=1)
     uids: set[str] = set()
     refusals: dict[GangId, Gate] = {}
@@ -79,7 +80,7 @@ def propose(
 
 
 def _completed(pod: Pod, world: World) -> Pod:
-    """As the API server creates it."""
+    """The pod as the API server creates it."""
     return msgspec.structs.replace(pod, spec=world.created(pod.spec, pod.metadata.namespace))
 
 
@@ -91,7 +92,7 @@ def _created(resource: Resource, now: datetime) -> Resource:
 
 
 def applied(kind: Kind[Any], old: Resource, new: Resource) -> Resource:  # Any: of any kind
-    """What `muster submit` makes of the object that is there: `kube.apply` says. Raises Invalid."""
+    """The existing object after `muster submit` (see `kube.apply`). Raises Invalid."""
     proposal = msgspec.to_builtins(new)
     change = apply.patch(
         msgspec.to_builtins(old), apply.last_applied(proposal) or stated({**proposal, "kind": kind.kind})
@@ -104,14 +105,17 @@ def applied(kind: Kind[Any], old: Resource, new: Resource) -> Resource:  # Any: 
 
 
 def _edited(kind: Kind[Any], old: Resource, edit: Object) -> Resource:  # Any: of any kind
-    """With defaults. Whether all required fields are there cannot be told: a slim object lacks some."""
+    """The edited object with defaults.
+
+    Required fields are not checked: a slim object lacks some.
+    """
     body = apply.merge(msgspec.to_builtins(old), edit)
     admission.check_structs(kind, old.metadata.name, body)
     edited: Resource = convert(rules.default(kind, body), kind.type)
     return edited
 
 
-#: What of a job may not change once it is there.
+#: Rules for edits of existing jobs.
 _CHANGES: Final[Mapping[Kind[Any], Callable[[Object, Object], list[FieldError]]]] = {
     kinds.POD: pod.validate,
     kinds.JOB: job_changes.validate,
@@ -120,7 +124,7 @@ _CHANGES: Final[Mapping[Kind[Any], Callable[[Object, Object], list[FieldError]]]
 
 
 def _let_go(old: Resource, new: Resource) -> bool:
-    """Whether its author no longer suspends a Job or JobSet, so that its pods are made only now."""
+    """Whether the edit lifts the suspension of a Job or JobSet, so that its pods are created only now."""
     return (
         isinstance(old, Job | JobSet)
         and isinstance(new, Job | JobSet)
@@ -136,7 +140,10 @@ def _is_gang(owner: Job | JobSet, world: World) -> bool:
 
 
 def _admitted(owner: Job | JobSet) -> Job | JobSet:
-    """As `muster submit` creates it, so that it is planned from its templates; the user's suspend stays."""
+    """The gang as `muster submit` creates it, so that it is planned from its templates.
+
+    The user's own suspension stays.
+    """
     if owner.spec.suspend:
         return owner
     labels = {**owner.metadata.labels, names.ADMISSION: "gang"}
@@ -148,7 +155,7 @@ def _admitted(owner: Job | JobSet) -> Job | JobSet:
 
 
 def _pods(name: Name, owner: Job | JobSet, *, samples: bool) -> Iterator[Pod]:
-    """The pods that are made at once, each with the name of its place."""
+    """The pods that are created at once, each named after its place."""
     kind, namespace, group = name
     value: Object = {**msgspec.to_builtins(owner), "kind": kind.kind}
     for pod_set in demand.pod_sets(value):
@@ -175,19 +182,19 @@ def _pods(name: Name, owner: Job | JobSet, *, samples: bool) -> Iterator[Pod]:
 
 
 def _inheriting(metadata: Mapping[str, Any], owner: ObjectMeta) -> dict[str, Any]:  # Any: JSON
-    """A pod's metadata, with the marks of its Job or JobSet, which speaks for it where it says nothing."""
+    """A pod's metadata, with `_INHERITED` of its Job or JobSet where the pod does not set them."""
     own = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     marks = {key: value for key, value in (owner.annotations | owner.labels).items() if key in _INHERITED}
     fresh = {key: value for key, value in marks.items() if key not in own}
     return {**metadata, "annotations": {**(metadata.get("annotations") or {}), **fresh}}
 
 
-#: Marks of a Job or JobSet that hold for its independent pods, too.
+#: Labels and annotations of a Job or JobSet that also apply to its independent pods.
 _INHERITED: Final = (names.QUEUE, names.HOLD, names.PRIORITY)
 
 
 def _first(owner: Job | JobSet, stage: str) -> bool:
-    """Whether a replicated job of an order starts before any other has."""
+    """Whether a replicated job starts before any other, where they start in an order."""
     assert isinstance(owner, JobSet), "only JobSets have stages"
     replicated = owner.spec.replicated_jobs
     if owner.spec.startup_policy.startup_policy_order == "InOrder":

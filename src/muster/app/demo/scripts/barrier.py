@@ -1,7 +1,7 @@
-"""One worker of a job whose workers must all be there before any can work.
+"""One worker of a job in which no worker can work before all are present.
 
-Rank 0 listens under its own DNS name, the others call it by that name; when all have called it says
-"go". Usage: barrier.py RANK SIZE RANK0 LIMIT WORK
+Rank 0 listens under its own DNS name, and the other ranks connect to that name. When all have connected,
+rank 0 sends "go". Usage: barrier.py RANK SIZE RANK0 LIMIT WORK
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""The coordinator pattern: workers wait for the coordinator's name, the coordinator for all workers'.
+"""The coordinator pattern: workers wait for the coordinator's name, the coordinator for all workers' names.
 
 Both then work for a while. Usage: pattern.py SECONDS
 """
