@@ -1,21 +1,21 @@
 """What keeps pods off nodes besides room: host ports, pod affinity and anti-affinity, topology spread.
 
-`Constraints` are those of one part of a want, against whoever is on the nodes at that moment: other gangs,
-foreign pods, and the pods of the same trial that are placed already. The semantics are kube-scheduler's
+`Constraints` evaluates one part of a want against the pods that are on the nodes at that moment: pods of
+other gangs, foreign pods, and placed pods of the same trial. The semantics are kube-scheduler's
 (pkg/scheduler/framework/plugins: nodeports, interpodaffinity, podtopologyspread), for a group at once:
 
 - A node is *blocked* for the next pod by a colliding host port, by anti-affinity in either direction, by
-  affinity that nobody in its domain satisfies, or by a domain that has too many already.
-- Of a group, a node or domain from which its pods keep each other off takes one. Pods that want to be near
-  each other and find nobody *open* a domain (the tightest that holds them all): the first of them may go
-  anywhere, as in Kubernetes, and the others join it. A spread gets room per domain by pouring: the lowest
-  level to which domains have to be filled so that all pods find room within the skew.
+  affinity that no pod in its domain satisfies, or by a domain that has too many pods already.
+- If pods of a group keep each other off a node or domain, it takes one of them. Pods with affinity to each
+  other that find no such pod *open* a domain (the tightest that holds them all): the first pod may be placed
+  anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per domain: the
+  lowest level to which domains have to be filled so that all pods find room within the skew.
 
 Affinity and anti-affinity hold when a pod is placed and cannot be broken by what the gang places
-afterwards, so a trial's own order is the proof. A spread is checked in the end (`even`): a gang starts at
-once, so it is the final state that must hold, in every domain where it has placed something.
+afterwards, so a trial's own order is the proof. A spread is checked at the end (`even`): a gang starts all at
+once, so only the final state must satisfy it, in every domain where the gang has placed a pod.
 
-Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors and keep nothing off.
+Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors and block none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,12 +33,12 @@ from muster.core.nodes import Bools, Columns, Ints, Longs
 from muster.core.presences import Carrying, Matching, Using, selects
 from muster.core.slots import Vector
 
-#: The domain that a group has opened, by one number per affinity term.
+#: The domain that a group has opened: one number per affinity term.
 Opening = tuple[int, ...]
 
 
 class Constraints:
-    """The constraints of one part's pods, on the ledger as it is whenever they are asked."""
+    """The constraints of one part's pods; each call reads the ledger as it is at that moment."""
 
     def __init__(self, shape: Shape, concern: Concern, ledger: Ledger, eligibility: Eligibility) -> None:
         self._shape = shape
@@ -51,7 +51,7 @@ class Constraints:
         self._meets_itself = bool(shape.near) and all(selects(t, self._presence) for t in shape.near)
         self.hard = [s for s in shape.spread if s.required]
         self._soft = [s for s in shape.spread if not s.required]
-        #: domains that are not to be opened
+        #: domains that must not be opened
         self.barred: set[Opening] = set()
         #: the domain that was opened last, if it looked large enough
         self.opened: Opening | None = None
@@ -59,9 +59,9 @@ class Constraints:
     # One pod
 
     def obstacles(self, *, skew: bool = True) -> Iterator[tuple[str, Bools]]:
-        """What keeps the next pod off which nodes, one constraint after the other.
+        """Yield each constraint's name and the nodes that it blocks for the next pod.
 
-        Without `skew`, a spread keeps pods off nodes without its labels only: more pods may even it out.
+        Without `skew`, a spread blocks only nodes without its labels: more pods may even it out.
         """
         if self._shape.ports:
             yield "ports", self._presences.count(Using(self._shape.ports)) > 0
@@ -97,9 +97,9 @@ class Constraints:
     # A group
 
     def choose(self, vector: Vector, count: int, ideal: int, usable: Bools | None) -> tuple[Columns, Longs]:
-        """Distinct columns, and the pods for each: `count`, or as many as fit in this order of nodes.
+        """Return distinct columns and the pods for each: `count`, or as many as fit in this order of nodes.
 
-        Where a domain is opened, one that holds `ideal` pods is better. `usable` columns only (None = all).
+        If a domain is opened, one that holds `ideal` pods is preferred. Only `usable` columns (None = all).
         """
         caps = np.minimum(vector.slots, count)
         if usable is not None:
@@ -122,7 +122,7 @@ class Constraints:
     # Pods that are there
 
     def _crowded(self, key: str, count: Ints) -> Bools:
-        """Nodes in a domain where somebody is counted."""
+        """Return the nodes whose domain has a counted pod."""
         domain = self._presences.domains.of(key)
         if domain.single:
             crowded: Bools = (count > 0) & (domain.index >= 0)
@@ -130,7 +130,7 @@ class Constraints:
         return domain.where(domain.sums(count) > 0)
 
     def _lonely(self) -> Bools:
-        """Nodes where the pod's affinity is not satisfied."""
+        """Return the nodes where the pod's affinity is not satisfied."""
         assert self._near is not None
         count = self._presences.count(self._near)
         domains = [self._presences.domains.of(term.key) for term in self._shape.near]
@@ -144,7 +144,7 @@ class Constraints:
 
     @property
     def _opens(self) -> bool:
-        """Nobody is there that its affinity wants, and it wants its own kind: the first may go anywhere."""
+        """Whether the first pod may go anywhere: no pod satisfies its affinity, and the pod itself would."""
         if self._near is None or not self._meets_itself:
             return False
         count = self._presences.count(self._near)
@@ -158,7 +158,7 @@ class Constraints:
         return PodTerm(spread.key, spread.labels, (self._presence.namespace,))
 
     def _spread(self, spread: Spread) -> tuple[Domain, Longs, Bools]:
-        """Its domains, the pods that each has on nodes that count, and which domains have such nodes."""
+        """Return a spread's domains, each one's pods on nodes that count, and which have such nodes."""
         domain = self._presences.domains.of(spread.key)
         count = self._presences.count(Matching((self.term(spread),), leaving=False))
         nodes = self.counting(spread)
@@ -168,7 +168,7 @@ class Constraints:
         return domain, counts, counted
 
     def counting(self, spread: Spread) -> Bools:
-        """Nodes that a spread looks at: with all its keys, and those that the pod may use, as it says."""
+        """Return the nodes that a spread counts: those with all its keys, and that its policies include."""
         obstacles = self._eligibility.of(self._shape).obstacles
         keeping = Obstacle.GONE
         if spread.honor_affinity:
@@ -183,7 +183,7 @@ class Constraints:
     # Order and limits
 
     def _order(self, vector: Vector, caps: Ints) -> Columns:
-        """Columns with room, the best first, ties to the smallest name."""
+        """Return the columns with room, the best first, ties to the smallest name."""
         columns = np.flatnonzero(caps)
         keys: list[npt.NDArray[np.signedinteger]] = [vector.key[columns]]
         for spread in self._soft:
@@ -205,7 +205,7 @@ class Constraints:
         return columns[np.lexsort(keys)]
 
     def _open(self, order: Columns, caps: Ints, count: int, ideal: int) -> Columns:
-        """The columns of one domain: the tightest that holds the ideal, else the count, else the largest."""
+        """Return one domain's columns: the tightest that holds `ideal`, else `count`, else the largest."""
         domains = [self._presences.domains.of(term.key) for term in self._shape.near]
         numbers = np.array([domain.index[order] for domain in domains])
         openings, of = np.unique(numbers, axis=1, return_inverse=True)
@@ -229,7 +229,7 @@ class Constraints:
         return inside
 
     def _levels(self, caps: Ints, order: Columns, count: int) -> tuple[list[Limit], list[Limit]]:
-        """Of the required spreads: the room in each domain, and what each must get so that there is room."""
+        """Return, per required spread, each domain's room, and the pods it must get to make that room."""
         limits, needs = [], []
         left = np.zeros_like(caps)
         left[order] = caps[order]
@@ -245,7 +245,7 @@ class Constraints:
         return limits, needs
 
     def _evenly(self, caps: Ints, order: Columns, count: int) -> list[Limit]:
-        """Of what pods prefer towards their own kind: equal shares, as far as they go."""
+        """Return equal shares per domain, as far as room allows, for preferences about the own group."""
         left = np.zeros_like(caps)
         left[order] = caps[order]
         shares = []
@@ -262,7 +262,7 @@ class Constraints:
 
 
 def _widest(domain: Domain, caps: Ints, columns: Columns) -> Longs:
-    """1 for the domain with most room: where pods that like their own company begin."""
+    """Return 1 for the domain with most room, else 0: pods that prefer each other's company start there."""
     most = domain.sums(caps)
     chosen = np.zeros(domain.count, np.int64)
     if most.any():
@@ -274,7 +274,7 @@ def _widest(domain: Domain, caps: Ints, columns: Columns) -> Longs:
 
 
 def _one_each(order: Columns, domain: Domain, caps: Ints) -> Columns:
-    """Of each domain only the best column, which takes one pod; columns in no domain stay as they are."""
+    """Keep only the best column of each domain, for one pod; columns in no domain stay as they are."""
     index = domain.index[order]
     _, first = np.unique(index, return_index=True)
     keep = index < 0

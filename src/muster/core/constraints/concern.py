@@ -1,4 +1,4 @@
-"""What decides about a pod besides its shape: who it is to its own terms, and who keeps it off."""
+"""A pod's affinity context: its labels, as far as its own terms read them, and anti-affinity against it."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,9 +9,9 @@ from muster.core.gang import PodTerm, Shape, Spread
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Of one part of a want."""
+    """The affinity context of one part of a want."""
 
-    #: of the pod, as far as terms of its own shape look at it: the less there is, the more wants are equal
+    #: the pod's footprint, reduced to what terms of its own shape read, so that more wants are equal
     presence: Presence = NOTHING
     #: required anti-affinity of pods on nodes that selects it
     apart: frozenset[PodTerm] = frozenset()

@@ -1,7 +1,7 @@
-"""Groups of pods divided over domains: how many each may have, must have, and gets.
+"""Divides groups of pods over domains by water filling: how many each domain may, must and does get.
 
-It is pouring: the lowest level to which domains have to be filled so that all pods find room, found by
-bisection, then columns filled in their order as far as their domains allow.
+Bisection finds the lowest level to which domains have to be filled so that all pods find room. Columns are
+then filled in their order as far as their domains allow.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def pour(
     shares: Sequence[Limit],
     count: int,
 ) -> tuple[Columns, Longs]:
-    """Fill columns in order: first what domains need, then equal shares, then whatever has room."""
+    """Fill columns in order: first what domains need, then equal shares, then any column with room."""
     given = np.zeros(len(order), np.int64)
     rounds = [[*needs], *([need] for need in needs if len(needs) > 1)] if needs else []
     for further in [*rounds, *([[*shares]] if shares else []), []]:
@@ -49,7 +49,7 @@ def pour(
 
 
 def _fill(order: Columns, caps: Longs, limits: Sequence[Limit], count: int) -> Longs:
-    """Per column of the order as many pods as it and its domains take, up to `count` in all."""
+    """Return per column of the order as many pods as it and its domains take, up to `count` in total."""
     rooms: dict[int, tuple[Ints, Longs]] = {}
     for limit in limits:
         known = rooms.get(id(limit.index))
@@ -92,10 +92,10 @@ def _fill_one_by_one(caps: Longs, rooms: Sequence[tuple[Ints, Longs]], count: in
 
 
 def level(spread: Spread, counts: Longs, counted: Bools, most: Longs, count: int) -> tuple[Longs, Longs]:
-    """Per domain the room for `count` pods within the skew, and the need that makes this room.
+    """Return per domain the room for `count` pods within the skew, and the pods needed to make this room.
 
     The lowest level L with Σ min(most, L + skew - counts) ≥ count; domains below L must be filled up to it.
-    If there is none, the highest level that domains can be filled to: then not all find room.
+    If there is none, the highest level that domains can be filled to: then not all pods find room.
     """
 
     def room(level: int) -> Longs:
@@ -119,13 +119,13 @@ def level(spread: Spread, counts: Longs, counted: Bools, most: Longs, count: int
 
 
 def fewest(spread: Spread, counts: Longs, counted: Bools) -> int:
-    """The pods of the domain with fewest; 0 with fewer domains than it asks for."""
+    """Return the pods of the domain with the fewest; 0 if there are fewer than `minDomains` domains."""
     there = counts[counted]
     return int(there.min()) if len(there) >= max(spread.min_domains, 1) else 0
 
 
 def share(domain: Domain, counts: Longs, left: Ints, count: int) -> Limit:
-    """Per domain an equal share of `count` pods, those that are there included."""
+    """Return per domain an equal share of `count` pods; pods already there count towards it."""
     most = domain.sums(left)
     counted = most > 0
     low, high = 0, int(counts.max(initial=0)) + count

@@ -1,9 +1,10 @@
-"""Pod by pod through every placement of a minimum, within a budget: for constraints that defeat greed.
+"""Searches a minimum's placements pod by pod, within a budget, where constraints defeat greedy placement.
 
 Pods of a part are interchangeable, so while a part is being placed its pods take columns in ascending
-order. Ports, anti-affinity and affinity prune as they do for a trial; which part comes next is tried too
-where some part wants company. Spreads are judged in the end, on what all pods together make of them.
-Exhaustive for small gangs on small clusters; larger ones run out of steps, and the answer stays open.
+order. Ports, anti-affinity and affinity prune as they do for a trial. If some part has affinity, the search
+also varies which part is placed next. Spreads are checked at the end, on all pods together.
+The search is exhaustive for small gangs on small clusters; for larger ones it uses up its steps, and the
+answer stays open.
 """
 
 from typing import Final
@@ -13,13 +14,16 @@ import numpy as np
 from muster.core.exact import Answer
 from muster.core.placement import Trial, Want
 
-#: Placements of one pod that are tried, and nodes that are looked at for them in all.
+#: Limits of one search: placements of one pod that are tried, and nodes that are examined for them in total.
 STEPS: Final = 400
 WORK: Final = 400_000
 
 
 def search(trial: Trial, want: Want) -> Answer | None:
-    """None: the minimum is placed, and as many more as fit, charged to the ledger. Else it is as it was."""
+    """Place the minimum and as many more pods as fit, charge them to the ledger, and return None.
+
+    Otherwise return the answer, and leave the ledger unchanged.
+    """
     steps = min(STEPS, WORK // max(trial.nodes, 1))
     if steps < want.need:
         return Answer.NONE_FOUND
@@ -41,7 +45,10 @@ class _Walk:
         self.steps = steps
 
     def go(self, last: int | None, first: int) -> bool:
-        """Place what is still needed; the part placed last goes on from column `first`."""
+        """Place what is still needed, and return whether that succeeded.
+
+        The part placed last continues from column `first`.
+        """
         trial = self._trial
         nexts = self._nexts(last)
         if not nexts:
@@ -61,7 +68,7 @@ class _Walk:
         return False
 
     def _nexts(self, last: int | None) -> list[int]:
-        """Parts of which the next pod may be: those that need one, then any for the gang's own minimum."""
+        """Return the next pod's possible parts: those that need one, then any for the gang's minimum."""
         trial, parts = self._trial, self._want.parts
         lacking = [p for p in trial.order if trial.placed[p] < parts[p].need]
         if lacking:

@@ -1,35 +1,36 @@
-"""The queues: a tree of accounts. What each uses, what it is entitled to, and who may take from whom.
+"""The queues, a tree of accounts: what each uses, what it is entitled to, and from which it may reclaim.
 
 A gang is charged whole to its queue and to every queue above it: what its pods and holds use, and what it
-waits for. Sums are kept up to date by the differences that touched gangs make (`settle`), so a start
-costs O(depth), and a cycle in which nothing happened costs nothing here.
+waits for. `settle` updates the sums by the difference that a changed gang makes. A start therefore costs
+O(depth), and a cycle in which nothing happened costs nothing here.
 
-*Entitlement* (`entitle`) is divided from the root down, per resource (`entitlement.py`): the root is
-entitled to what ready, uncordoned nodes have, each queue to its part of its parent's. It depends on what
-queues use and wait for together, which a start does not change; so within one cycle it stands still.
+*Entitlement* (`entitle`) is divided from the root down, per resource (`entitlement.py`). The root is
+entitled to what ready, uncordoned nodes have, each queue to its part of its parent's entitlement. It depends
+on what queues use and wait for together. A start does not change that sum, so entitlements are constant
+within one cycle.
 
-A queue is *over* its entitlement where it uses more than that of some resource, and the entitlement is less
-than all there is. A queue that is entitled to the whole cluster cannot be over: if it lacks something,
-capacity is what it lacks.
+A queue is *over* its entitlement if it uses more of some resource than it is entitled to, and the entitlement
+is less than the cluster has. A queue entitled to the whole cluster can never exceed its share: if it lacks
+something, it lacks capacity.
 
-Queues that contradict themselves or each other (`fault`) take no part: their gangs are not started, and
-everything else goes on. The queue `default` is always there.
+Queues that contradict themselves or each other (`fault`) take no part: their gangs are not started, and the
+other queues are served as usual. The queue `default` always exists.
 
-Whole GPUs and shares of GPUs are one account, in thousandths (`counted`): everything here is keyed by
-`muster.dev/gpu-share` where nodes and pods say `nvidia.com/gpu`. Amounts may come in either form.
+Whole GPUs and shares of GPUs are one account, in thousandths (`counted`). Every sum here has the key
+`muster.dev/gpu-share` where nodes and pods say `nvidia.com/gpu`. Amounts may be passed in either form.
 
-For a search for victims (reclaim, preemption) three calls are made to be combined, on accounts that are
-charged and discharged speculatively like the ledger:
+A search for victims (reclaim, preemption) combines three calls, on accounts that are charged and discharged
+speculatively like the ledger:
 
     queues.shift(queue, amounts, -1)                    # as if these amounts were freed; +1 undoes it
     queues.may_reclaim(mine, demand, theirs, freed)     # may `mine` take `freed` from `theirs`, as it stands?
     queues.exceeded(mine, demand)                       # None: nothing would be over its entitlement
 
-In `may_reclaim` the two queues are compared where their paths part. The claimant must stay within its
-entitlement from its own queue up to there; the victim's must be over theirs, be reclaimable, and keep
-their guarantees when the amounts are gone. A queue may end up below its entitlement, because gangs are
-not cut in two, but only one that is over it may be touched: what has been taken so far has to be
-shifted first. Within one queue nothing is reclaimed: that is preemption, by priority.
+`may_reclaim` compares the two queues where their paths part. The claimant's queues, from its own up to there,
+must stay within their entitlement. The victim's queues must be over theirs, be reclaimable, and keep their
+guarantees once the amounts are gone. A queue may end up below its entitlement, because gangs are not cut in
+two, but a gang may be taken only from a queue that is over it; the caller must therefore shift first what it
+has taken so far. Nothing is reclaimed within one queue: that is preemption, by priority.
 
 Source of the rules: docs/queues.md. Volcano's `capacity` plugin (deserved, guarantee, reclaim by queue) and
 Kueue's hierarchical cohorts (least common ancestor) have the same shape.
@@ -78,9 +79,9 @@ class Queues:
         self.root = Account(Queue(ROOT))
         self._charges: dict[GangId, _Charge] = {}
         self._leaving: tuple[Leaving, ...] = ()
-        #: follows from the want alone, so it does not matter when an entry goes
+        #: depends on the want alone, so an entry may be dropped at any time
         self._demands: WeakKeyDictionary[Want, tuple[Amounts, Amounts]] = WeakKeyDictionary()
-        #: starts that carried a queue over its entitlement, so far
+        #: number of starts so far that carried a queue over its entitlement
         self._overshoots = 0
         #: count changes of use, and divisions of what there is
         self.moves = self.divisions = 0
@@ -92,7 +93,7 @@ class Queues:
     # The tree
 
     def change(self, rules: Queue) -> bool:
-        """Take a queue's rules in. False if nothing changed."""
+        """Add or replace a queue's rules. Returns False if nothing changed."""
         if self._rules.get(rules.name) == rules:
             return False
         self._rules[rules.name] = rules
@@ -106,18 +107,18 @@ class Queues:
         return True
 
     def find(self, name: str) -> Account | None:
-        """The account of a queue, None if there is no such queue."""
+        """Return the account of a queue, None if there is no such queue."""
         if not self._planted:
             self._plant()
         return self.accounts.get(name)
 
     def path(self, name: str) -> tuple[Account, ...]:
-        """A queue, if there is one of this name, and those above it."""
+        """Return the queue of this name and the queues above it; empty if there is no such queue."""
         account = self.find(name)
         return account.path if account is not None else ()
 
     def _plant(self) -> None:
-        """Build the tree anew, and charge every gang to it."""
+        """Rebuild the tree, and charge every gang to it."""
         before = self.accounts
         rules = {DEFAULT: Queue(DEFAULT), **self._rules}
         faults = faults_of(rules)
@@ -150,10 +151,10 @@ class Queues:
     # Accounts
 
     def settle(self, state: GangState, leaving: Amounts = ()) -> None:
-        """Bring what a gang adds to its queue up to date.
+        """Update what a gang adds to its queue.
 
-        `leaving`: what it uses that makes room for others, who are charged with that room already. Who
-        leaves with all of it stands no longer.
+        `leaving`: the part of its usage that makes room for other gangs, which are charged with that room
+        already. A gang that leaves with all of its usage no longer counts as started.
         """
         if not self._planted:
             self._plant()
@@ -179,7 +180,7 @@ class Queues:
         lacks = gang.gate is None and state.want is not None and self.barred(gang) is None
         asks = lacks and (state.begun or not any(above.rules.closed for above in self.path(gang.queue)))
         wanted = self.demand(state.want)[1] if asks and state.want is not None else ()
-        if wanted and state.holds and (held := given_up(state)):  # what it uses of it already counts once
+        if wanted and state.holds and (held := given_up(state)):  # held places count as used already
             wanted = tuple([(r, n - held.get(r, 0)) for r, n in wanted if n > held.get(r, 0)])
         stands = state.begun and bool(used or not leaving)
         return _Charge(gang.queue, gang.namespace, used, wanted, stands, lacks and state.waits)
@@ -189,7 +190,7 @@ class Queues:
         if account is not None:
             account.waiting += sign * charge.waits
             add(account.wanted, charge.wanted, sign)
-        if charge.used or charge.stands:  # who waits for all of it does not
+        if charge.used or charge.stands:  # a gang that only waits adds nothing here
             for above in account.path if account is not None else ():
                 above.standing += sign * charge.stands
                 add(above.used, charge.used, sign)
@@ -200,7 +201,7 @@ class Queues:
         self._entitled = False
 
     def linger(self, leaving: tuple[Leaving, ...]) -> None:
-        """All that is on its way out, and there still (`lingering.py`)."""
+        """Replace what counts as usage of terminating pods (`lingering.py`)."""
         if leaving == self._leaving:
             return
         self._leaving = leaving
@@ -211,21 +212,21 @@ class Queues:
             linger(each, self.path)
 
     def shift(self, queue: str, amounts: Amounts, sign: int) -> None:
-        """Charge (1) or free (-1) amounts as if gangs of this queue had begun or ended to use them."""
+        """Charge (1) or free (-1) amounts as if gangs of this queue had started or stopped using them."""
         amounts = counted(amounts)
         for above in self.path(queue):
             add(above.used, amounts, sign)
         add(self.root.used, amounts, sign)
 
     def demand(self, want: Want) -> tuple[Amounts, Amounts]:
-        """What the minimum of a want takes at least, and what all of it takes; `pods` included."""
+        """Return what a want's minimum takes at least, and what the whole want takes; `pods` included."""
         known = self._demands.get(want)
         if known is None:
             known = self._demands[want] = (least(want), most(want))
         return known
 
     def asked(self, state: GangState, want: Want) -> Amounts:
-        """What the minimum takes besides what the gang uses already, and gives up for it."""
+        """Return what the minimum takes, less what the gang already uses and gives up for it."""
         least, held = self.demand(want)[0], given_up(state)
         return tuple((r, amount - held.get(r, 0)) for r, amount in least) if held else least
 
@@ -233,11 +234,11 @@ class Queues:
 
     @property
     def undivided(self) -> bool:
-        """One queue may have whatever there is: what it is entitled to decides nothing, and is only told."""
+        """Whether one queue may use the whole cluster: its entitlement then is only reported."""
         return self._planted and self._undivided
 
     def entitle(self) -> None:
-        """Divide what there is among the queues, if anything has changed since."""
+        """Divide the usable capacity among the queues, if anything has changed since the last division."""
         if not self._planted:
             self._plant()
         as_of = (self._nodes.layout, self._nodes.capacity_revision)
@@ -250,17 +251,17 @@ class Queues:
             self.divisions += 1
 
     def _usable(self) -> dict[str, int]:
-        """What ready, uncordoned nodes have, by resource."""
+        """Return the capacity of ready, uncordoned nodes, by resource."""
         usable = self._eligibility.of(_ANY).obstacles & _UNUSABLE == 0
         nodes = self._nodes
         sums = {r: int(nodes.capacity(row)[usable].sum(dtype=np.int64)) for r, row in nodes.resources.items()}
-        sums.pop(GPU_SHARE, None)  # what is free of it is read off the devices
+        sums.pop(GPU_SHARE, None)  # the devices account for shares
         return dict(counted(tuple(sums.items())))
 
     # What a queue may do
 
     def barred(self, gang: Gang) -> str | None:
-        """Why gangs like this one can never start in the queue that it names, as the rules are now."""
+        """Return why a gang can never start in the queue it names under the current rules; None if it can."""
         account = self.find(gang.queue)
         if account is None:
             names = [name for name, other in self.accounts.items() if not (other.children or other.fault)]
@@ -279,14 +280,14 @@ class Queues:
         return None
 
     def closed(self, account: Account) -> Account | None:
-        """The queue, this one or one above it, that takes in nothing new."""
+        """Return the queue, this one or one above it, that is closed to new gangs; None if none is."""
         for above in account.path:
             if above.rules.closed:
                 return above
         return None
 
     def full(self, account: Account) -> str | None:
-        """Why the queue may have no more gangs."""
+        """Return why the queue may have no more gangs; None if it may."""
         crowded = next((above for above, _ in self.crowds(account)), None)
         if crowded is None:
             return None
@@ -294,14 +295,14 @@ class Queues:
         return f"queue {crowded.name} has maxGangs {most}, and {crowded.gangs} started already"
 
     def crowds(self, account: Account) -> Iterator[tuple[Account, int]]:
-        """The queues that may have no more gangs, and how many they would have too many with one more."""
+        """Yield the queues that may have no more gangs, each with its excess if one more started."""
         for above in account.path:
             most = above.rules.max_gangs
             if most is not None and above.gangs >= most:
                 yield above, above.gangs + 1 - most
 
     def above_capability(self, account: Account, demand: Amounts) -> str | None:
-        """Where the demand would exceed a hard cap."""
+        """Say which hard cap the demand would exceed; None if it exceeds none."""
         first = next(self.excess(account, demand), None)
         if first is None:
             return None
@@ -313,14 +314,14 @@ class Queues:
         )
 
     def over_capability(self, account: Account, demand: Amounts) -> dict[str, int]:
-        """By how much the demand would exceed the hard caps, of each resource that it would."""
+        """Return by how much the demand would exceed the hard caps, for each resource that exceeds one."""
         over: dict[str, int] = {}
         for _, resource, amount in self.excess(account, demand):
             over[resource] = max(over.get(resource, 0), amount)
         return over
 
     def excess(self, account: Account, demand: Amounts) -> Iterator[tuple[Account, str, int]]:
-        """The hard caps that the demand would exceed: whose, of what, by how much."""
+        """Yield the hard caps that the demand would exceed: the queue, the resource, the excess."""
         for above in account.path:
             for resource, amount in counted(demand) if above.caps else ():
                 cap = above.caps.get(resource)
@@ -328,7 +329,7 @@ class Queues:
                     yield above, resource, excess
 
     def exceeded(self, account: Account, demand: Amounts) -> str | None:
-        """Where the demand would carry a queue over its entitlement."""
+        """Say which queue the demand would carry over its entitlement; None if it carries none."""
         everything = self.root.entitled
         for above in account.path:
             used, entitled = above.used, above.entitled
@@ -343,9 +344,9 @@ class Queues:
         return None
 
     def room(self, account: Account, *, borrow: bool) -> dict[str, int]:
-        """How much more the queue may use, of the resources in which it is limited; may be negative.
+        """Return how much more the queue may use of each resource that is limited; may be negative.
 
-        `borrow`: its entitlement does not count, only caps do.
+        `borrow`: only caps limit the queue, its entitlement does not.
         """
         room: dict[str, int] = {}
         everything = self.root.entitled
@@ -360,18 +361,18 @@ class Queues:
         return room
 
     def lingers(self, account: Account) -> bool:
-        """Whether somebody has not gone yet below hard caps of the queue."""
+        """Whether usage of terminating pods still counts against hard caps of the queue."""
         return any(above.lingering or above.lingering_gangs for above in account.path)
 
     def overshot(self, account: Account) -> None:
-        """A gang has started that carried its queue over: the next time others come first."""
+        """Record that a start carried the queue over its entitlement: next time other queues go first."""
         for above in account.path:
             above.carried_over = self._overshoots
         self._overshoots += 1
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Forget afterwards which queues overshot in here. What is charged is for the caller to take back."""
+        """Forget on exit which queues `overshot` inside the block. The caller takes back what it charged."""
         before = {account: account.carried_over for account in self.accounts.values()}
         overshoots = self._overshoots
         try:
@@ -384,7 +385,7 @@ class Queues:
     # Who may take from whom
 
     def surplus(self, account: Account) -> dict[str, int]:
-        """By how much a queue is over its entitlement, by resource."""
+        """Return by how much a queue is over its entitlement, by resource."""
         everything = self.root.entitled
         over = {
             resource: used - account.entitled.get(resource, 0)
@@ -394,15 +395,15 @@ class Queues:
         return {resource: amount for resource, amount in over.items() if amount > 0}
 
     def may_reclaim(self, claimant: str, demand: Amounts, victim: str, freed: Amounts) -> bool:
-        """Whether a gang of one queue may have what a gang of another uses (see above).
+        """Whether a gang of one queue may reclaim what a gang of another uses (see the module).
 
-        `demand`: what the claimant needs in all; `freed`: what the victim would give now.
+        `demand`: all that the claimant needs; `freed`: what the victim would free now.
         """
         mine, theirs = self.find(claimant), self.find(victim)
         if mine is None or mine.fault or theirs is mine:
             return False
         if theirs is None or theirs.fault:
-            return False  # nobody can say what it is entitled to
+            return False  # its entitlement is unknown
         shared = set(mine.path) & set(theirs.path)
         demand, freed = counted(demand), counted(freed)
         asked = dict(demand)
@@ -440,5 +441,5 @@ def _are(names: list[str]) -> str:
 
 
 _ANY: Final = Shape(())
-#: Queues listed where one is not there.
+#: At most so many queues are listed when the named one does not exist.
 _NAMED: Final = 10

@@ -13,38 +13,38 @@ DEFAULT: Final = "default"
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """One queue of the tree. `used` counts all below it; other sums are its own gangs'."""
+    """One queue of the tree. `used` includes the queues below it; other sums cover its own gangs only."""
 
     rules: Queue
     parent: "Account | None" = None
     children: list["Account"] = field(default_factory=list)
-    #: itself and those above it, without the root; of a faulty queue only itself
+    #: the queue and the queues above it, without the root; of a faulty queue only itself
     path: tuple["Account", ...] = ()
     fault: str = ""
     used: dict[str, int] = field(default_factory=dict)
     wanted: dict[str, int] = field(default_factory=dict)
-    #: what all below it use and wait for, as far as caps let them, and what it is entitled to for that
+    #: what it and all queues below it use and wait for, as far as caps allow; the entitlement that follows
     asked: dict[str, int] = field(default_factory=dict)
     entitled: dict[str, int] = field(default_factory=dict)
-    #: gangs at or below it that have begun; its own that wait for their minimum
+    #: started gangs at or below it; its own gangs that wait for their minimum
     standing: int = 0
     waiting: int = 0
-    #: what is there still of those who leave, and how many gangs, besides what comes for it
+    #: what terminating pods still use, and how many gangs, beyond the charge of the gangs that replace them
     lingering: dict[str, int] = field(default_factory=dict)
     lingering_gangs: int = 0
-    #: what its gangs use by namespace, if its order is fair
+    #: what its gangs use, by namespace; filled only if its order is fair
     by_namespace: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: it, or a queue above it, may not have more than some amount or number of gangs
+    #: it, or a queue above it, has a cap on some resource or on the number of gangs
     capped: bool = False
     #: it has the cluster to itself, and no rules about amounts: it is entitled to whatever it asks for
     free: bool = False
-    #: number of the last start that carried it over its entitlement
+    #: number of the last start that carried it over its entitlement; -1: none has
     carried_over: int = -1
-    #: the rules' amounts, to be looked up
+    #: the rules' amounts as mappings
     caps: dict[str, int] = field(init=False)
     kept: dict[str, int] = field(init=False)
     deserved: dict[str, int] = field(init=False)
-    #: there are no such amounts
+    #: the rules set no such amounts
     unruled: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,23 +57,23 @@ class Account:
         return self.rules.name
 
     def there(self, resource: str) -> int:
-        """What counts against its hard cap."""
+        """Return what counts against the queue's hard cap of a resource."""
         return self.used.get(resource, 0) + self.lingering.get(resource, 0)
 
     @property
     def gangs(self) -> int:
-        """How many count against the most that it may have."""
+        """How many gangs count against `maxGangs`."""
         return self.standing + self.lingering_gangs
 
     def above(self) -> "Iterator[Account]":
-        """Those above it, without the root."""
+        """Yield the queues above it, without the root."""
         parent = self.parent
         while parent is not None and parent.parent is not None:
             yield parent
             parent = parent.parent
 
     def share(self, more: Amounts = ()) -> float:
-        """max over resources of (used + more) / entitled; what is used without being entitled to is infinite.
+        """Return the maximum over resources of (used + more) / entitled; use without entitlement is infinite.
 
         Equal fractions are equal numbers: IEEE division rounds correctly on every machine.
         """
@@ -83,7 +83,7 @@ class Account:
         return self._share(used)
 
     def share_of(self, namespace: str) -> float:
-        """The same of what one namespace uses: its dominant share. Only in a queue of order fair."""
+        """Return one namespace's dominant share: `share` of what it uses. Only in a queue of order fair."""
         return self._share(self.by_namespace.get(namespace, {}))
 
     def _share(self, used: Mapping[str, int]) -> float:

@@ -8,7 +8,7 @@ from muster.names import GPU, GPU_SHARE
 
 
 def counted(amounts: Amounts) -> Amounts:
-    """The same with GPUs and shares of GPUs as one: thousandths. Zero is an amount, too: of a cap."""
+    """Return the amounts with GPUs and shares of GPUs summed, in thousandths. Zeros stay: a cap may be 0."""
     gpus = None
     for resource, amount in amounts:
         if resource == GPU:
@@ -22,7 +22,7 @@ def counted(amounts: Amounts) -> Amounts:
 
 
 def add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:
-    """Adds (1) or subtracts (-1) amounts; nothing of a resource is no entry."""
+    """Add (1) or subtract (-1) amounts in place; an entry that becomes zero is removed."""
     for resource, amount in amounts:
         total = sums.get(resource, 0) + sign * amount
         if total:

@@ -1,4 +1,4 @@
-"""What a want takes of each resource: at least, and in all. `pods` included, GPUs in thousandths."""
+"""What a want takes of each resource: at least, and in total. `pods` included, GPUs in thousandths."""
 
 from muster.core.gang import Amounts
 from muster.core.gangs import GangState
@@ -8,7 +8,7 @@ from muster.core.queues.amounts import add, counted
 
 
 def least(want: Want) -> Amounts:
-    """Of each resource what the minimum takes, whichever places it is made of."""
+    """Return what the minimum takes at least of each resource, whichever places make it up."""
     rest = want.need - sum(part.need for part in want.parts)
     sums: dict[str, int] = {PODS: want.need}
     for part in want.parts:
@@ -29,7 +29,7 @@ def most(want: Want) -> Amounts:
 
 
 def given_up(state: GangState) -> dict[str, int]:
-    """What a gang uses in places that nobody is told of: they go for what is assigned to it now."""
+    """Return what a gang uses in unannounced places: it gives them up for the places assigned to it now."""
     held: dict[str, int] = {}
     for promise in state.holds.values():
         if not promise.told:

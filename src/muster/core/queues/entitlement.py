@@ -1,14 +1,14 @@
 """How much of its parent's entitlement each queue is entitled to, per resource, from the root down.
 
 The rule (docs/queues.md): a queue with a `deserved` amount is entitled to that. The others are entitled to
-their guarantee, and divide what is left by weight: like water that is poured into vessels as wide as
-the weights and as high as each queue can use it, so that what one leaves goes to the others. It is the
-weighted max-min fair division; Volcano's `proportion` does the same in floating point, and in rounds.
+their guarantee, and divide the rest by weight. This is water filling: the vessels are as wide as the weights
+and as high as each queue can use, so that what one queue leaves is divided among the others. The result is
+the weighted max-min fair division; Volcano's `proportion` does the same in floating point, and in rounds.
 
-Amounts are integers, and so are shares: what weights do not divide evenly goes by largest remainder, ties to
+Amounts and shares are integers. What weights do not divide evenly is given by largest remainder, ties to
 the smallest name (Hamilton's method). So the division is exact, does not depend on the order of its
 input, and never gives away more than there is. If a cluster shrinks below what has been promised,
-guarantees are cut last: promises of one kind are cut in proportion.
+guarantees are cut last, and promises of one kind are cut in proportion.
 """
 
 from collections.abc import Mapping
@@ -33,20 +33,20 @@ class Terms(NamedTuple):
         return amount if self.capability is None else min(amount, self.capability)
 
     def alone(self, amount: int) -> int:
-        """Its share if there is nobody else."""
+        """Return the queue's share if it has no siblings."""
         wanted = self.asked if self.deserved is None else self.deserved
         return min(amount, self.capped(max(self.guarantee, wanted)))
 
 
 def entitle(root: Account) -> bool:
-    """Divides what the root is entitled to among the queues below it, by resource. False: as it was."""
+    """Divide the root's entitlement among the queues below it, by resource. False if nothing changed."""
     for child in root.children:
         _ask(child)
     return _divide_below(root)
 
 
 def _ask(account: Account) -> dict[str, int]:
-    """What a queue and those below it use and wait for, as far as their caps let them."""
+    """Return what a queue and the queues below it use and wait for, as far as their caps allow."""
     used, asked = account.used, dict(account.used)
     for resource, amount in account.wanted.items():
         asked[resource] = asked.get(resource, 0) + amount
@@ -80,7 +80,7 @@ def _divide_below(parent: Account) -> bool:
 
 
 def _left_to_children(parent: Account) -> dict[str, int]:
-    """What a queue is entitled to besides what its own gangs use."""
+    """Return the part of a queue's entitlement that its own gangs do not use."""
     left = {}
     for resource, entitled in parent.entitled.items():
         own = parent.used.get(resource, 0) - sum(child.used.get(resource, 0) for child in parent.children)
@@ -89,7 +89,7 @@ def _left_to_children(parent: Account) -> dict[str, int]:
 
 
 def _alone(account: Account, amounts: Mapping[str, int]) -> dict[str, int]:
-    """Its shares if there is nobody else."""
+    """Return the shares of a queue that has no siblings."""
     if account.unruled:
         asked = account.asked
         return {resource: min(amount, asked.get(resource, 0)) for resource, amount in amounts.items()}
@@ -107,7 +107,7 @@ def _terms(account: Account, resource: str) -> Terms:
 
 
 def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
-    """The entitlement of each queue, by name; together at most `amount`, which is at least zero."""
+    """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero."""
     if len(queues) == 1:
         ((name, only),) = queues.items()
         return {name: only.alone(amount)}

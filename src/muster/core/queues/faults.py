@@ -1,4 +1,4 @@
-"""What is wrong with queues: with one alone, with a cycle of them, or with what several are promised."""
+"""Faults of queues: in one queue's own rules, a cycle of parents, or guarantees above the parent's limits."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,9 +9,9 @@ from muster.core.wording import bare, show
 
 
 def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
-    """What is wrong with queues, by name: a queue below a faulty one is faulty, too.
+    """Return the fault of each faulty queue, by name: a queue below a faulty one is faulty, too.
 
-    Guarantees are kept in order of name: of several that are too much together, the last are at fault.
+    Guarantees are kept in order of name: if several exceed the limit together, the last ones are at fault.
     """
     faults: dict[str, str] = {}
     for name in sorted(rules):
@@ -48,7 +48,7 @@ def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
 
 
 def _fault(queue: Queue) -> str:
-    """What is wrong with a queue on its own."""
+    """Return what is wrong with a queue's own rules; "" if nothing is."""
     if queue.fault:
         return queue.fault
     if queue.name == ROOT:
@@ -79,7 +79,7 @@ def _cycle(name: str, rules: Mapping[str, Queue]) -> str:
 
 
 def _ancestors(name: str, rules: Mapping[str, Queue]) -> Iterator[str]:
-    """The queues above one, each once; ends where the tree does, or where a cycle closes."""
+    """Yield the queues above one, each once; stops at the top of the tree, or where a cycle closes."""
     seen: set[str] = set()
     while name in rules and (name := rules[name].parent) != ROOT and name not in seen:
         seen.add(name)

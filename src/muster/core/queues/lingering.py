@@ -1,9 +1,9 @@
-"""What is on its way out, and has not gone, counts below hard caps: no start adds to what is too much.
+"""Usage of terminating pods counts against hard caps until they are gone, so that no start exceeds a cap.
 
-Entitlements do not see it. Nobody is to be brought down further for what has been taken from him already, and
-what has been taken is charged to whoever it was taken for. A cap is another matter: the victims use what
-they use until they have gone, and may free more than is taken, which somebody else would otherwise be
-given at once. So each queue counts, for each beneficiary, the greater of what leaves and of what comes.
+Entitlements ignore it: a queue must not lose more for what has been taken from it already, and what has been
+taken is charged to the gang it was taken for. Caps include it: victims use their resources until they are
+gone, and may free more than the beneficiary takes, which another gang would otherwise be given at once. So
+each queue counts, for each beneficiary, the greater of what leaves and what arrives.
 """
 
 from collections import Counter
@@ -16,18 +16,21 @@ from muster.core.queues.amounts import add, counted
 
 
 class Leaving(NamedTuple):
-    """What leaves for one gang, and what that is charged with."""
+    """What leaves for one gang, and what that gang is charged with."""
 
     queue: str
     held: Amounts
-    #: it is one more gang of its queue
+    #: the beneficiary is one more gang of its queue
     new: bool
-    #: by queue what is there still, and how many gangs
+    #: by queue: what has not left yet, and how many gangs
     left: tuple[tuple[str, Amounts, int], ...]
 
 
 def linger(leaving: Leaving, path: Callable[[str], tuple[Account, ...]]) -> None:
-    """Charge the queues with what is there besides what comes for it. `path`: a queue and those above it."""
+    """Charge the queues with what has not left yet beyond what arrives for it.
+
+    `path` returns a queue and the queues above it.
+    """
     left: dict[Account, dict[str, int]] = {}
     gangs: Counter[Account] = Counter()
     for queue, amounts, number in leaving.left:

@@ -1,17 +1,17 @@
 """The network topology: which nodes share a switch, as a tree of domains that is keyed by path.
 
 The administrator names the layers from the widest to the narrowest and, for each, the node labels that
-tell a node's domain. A domain is known by its path, so block b1 below spine s1 and block b1 below spine
-s2 are two. Two layers are always there: the cluster above all others, and the node below them.
+give a node's domain. A domain is identified by its path, so block b1 below spine s1 and block b1 below spine
+s2 are two domains. Two layers always exist: the cluster above all others, and the node below them.
 
-Nodes with the same labels of all layers form one *cell*. Cells stand in order of path, so the cells of a
-domain of any layer are neighbours, and so are the nodes of a cell in `order`; summing something over
-every domain is one gather of the nodes (`sums`) and then one short pass per layer (`totals`). A node that
-lacks a layer's label is in no domain of that layer, and is as good as any other wherever that layer does not
-matter.
+Nodes with the same labels of all layers form one *cell*. Cells are in order of path, so the cells of a
+domain of any layer are adjacent, and so are the nodes of a cell in `order`. Summing a value over every domain
+therefore takes one gather of the nodes (`sums`) and then one short pass per layer (`totals`). A node that
+lacks a layer's label is in no domain of that layer; where that layer does not matter, it is used like any
+other node.
 
-The tree follows the nodes' facts: when labels change, only those nodes' paths are read again, and
-the cells are numbered anew only if a path has changed.
+The tree follows the nodes' facts: when labels change, only those nodes' paths are read again, and the cells
+are renumbered only if a path has changed.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Level:
     name: str
     #: by number: the path down to this layer
     paths: list[Path]
-    #: by number: the first cell; one more entry ends the last
+    #: by number: the first cell; one more entry marks the end of the last
     starts: Columns
     #: by number: whether it is a domain, and not the nodes that have no label
     labelled: npt.NDArray[np.bool_]
@@ -57,7 +57,7 @@ class Topology:
         #: columns in order of path, then name, and each column's position in it
         self.order: Columns = np.zeros(0, np.intp)
         self.position: Columns = np.zeros(0, np.intp)
-        #: by cell: where its columns begin in `order`; one more entry ends the last
+        #: by cell: where its columns start in `order`; one more entry marks the end of the last
         self.starts: Columns = np.zeros(1, np.intp)
         #: by column: its cell
         self.cells: Columns = np.zeros(0, np.intp)
@@ -65,13 +65,13 @@ class Topology:
         self._layout = -1
         self._log = 0
         self._stale = True
-        #: how often the domains were numbered anew
+        #: how often the domains were renumbered
         self.version = 0
-        #: columns stand in order of path already
+        #: whether the columns are in order of path already
         self.by_name = True
 
     def change(self, layers: tuple[Layer, ...]) -> bool:
-        """Take the layers in, widest first. False if nothing changed."""
+        """Set the layers, widest first. Returns False if nothing changed."""
         layers = tuple(layer for layer in layers if layer.name not in (CLUSTER, NODE))
         if layers == self.layers:
             return False
@@ -86,7 +86,7 @@ class Topology:
         return [CLUSTER, *(layer.name for layer in self.layers), NODE]
 
     def refresh(self) -> None:
-        """Catch up with the nodes."""
+        """Update the tree to the nodes as they are now."""
         nodes = self._nodes
         changed = nodes.fact_changes.since(self._log) if self._layout == nodes.layout else None
         if changed is None:
@@ -103,14 +103,14 @@ class Topology:
             self._stale = False
 
     def sums(self, values: Ints | Longs) -> Longs:
-        """Sums of a value per column over the cells."""
+        """Return by cell the sum of a value that is given by column."""
         if not self._paths:
             return np.zeros(0, np.int64)
         ordered = values if self.by_name else values[self.order]
         return np.add.reduceat(ordered, self.starts[:-1], dtype=np.int64)
 
     def totals(self, level: int, sums: Longs) -> Longs:
-        """Sums over the cells, summed over the domains of a level that is not the node's."""
+        """Return by domain of a level, which is not the node's, the total of sums by cell."""
         starts = self.levels[level].starts
         if len(starts) - 1 == len(sums):
             return sums
@@ -118,7 +118,7 @@ class Topology:
         return totals
 
     def columns(self, level: int, number: int) -> Columns:
-        """The columns of a domain, ascending."""
+        """Return the columns of a domain, ascending."""
         if level == len(self.levels) - 1:
             return np.array([number], np.intp)
         cells = self.levels[level].starts
@@ -132,13 +132,13 @@ class Topology:
         return sum(self._nodes.names[column] in self._nodes.facts for column in columns.tolist())
 
     def above(self, numbers: Columns, level: int, wider: int) -> Columns:
-        """The numbers, at a wider level, of what these domains are part of."""
+        """Return the numbers, at a wider level, of the domains that contain these."""
         cells = self.levels[level].starts[numbers]
         above: Columns = self.levels[wider].starts.searchsorted(cells, side="right") - 1
         return above
 
     def title(self, level: int, number: int) -> str:
-        """A domain as people call it: "SpineLayer s1/b2", "node-7", "the cluster"."""
+        """Return a domain's name for messages: "SpineLayer s1/b2", "node-7", "the cluster"."""
         if level == 0:
             return "the cluster"
         if level == len(self.levels) - 1:
@@ -152,7 +152,7 @@ class Topology:
         return tuple(next(filter(None, map(labels.get, layer.keys)), "") for layer in self.layers)
 
     def _number(self) -> None:
-        """Cells and domains in order of path."""
+        """Number cells and domains in order of path."""
         self.version += 1
         cells = sorted(set(self._paths))
         cell = {path: number for number, path in enumerate(cells)}
@@ -177,7 +177,7 @@ class Topology:
 
 
 def _level(name: str, depth: int, cells: Sequence[Path], of_column: Ints) -> Level:
-    """The level of this depth: 0 is the cluster."""
+    """Build the level of this depth: 0 is the cluster."""
     paths: list[Path] = []
     starts: list[int] = []
     for number, path in enumerate(cells):

@@ -1,15 +1,14 @@
-"""Domains, reckoned apart: which is the first of them into which these pods go together?
+"""Fills a batch of domains on copies of their free amounts, to find the first that holds all these pods.
 
-Greedy placement on the ledger (`placement.Trial`) charges each part at once, and every shape's slots catch up
-with what was charged, over all nodes. A gang of several shapes that looks for a domain asks that question
-for many small domains and is told no by most of them. Bays are copies of what is free on the domains'
-nodes, a few dozen numbers per resource; they are filled in the same order and with the same choices, and
-the ledger learns of it only when all has gone in.
+Greedy placement on the ledger (`placement.Trial`) charges each part at once, and then every shape's slots are
+updated over all nodes. A gang of several shapes has to try many small domains, most of which do not hold it.
+`Bays` copies what is free on the domains' nodes, a few dozen numbers per resource, and fills the copies in
+the same order and with the same choices. The ledger is charged only once all pods fit.
 
 Several domains are filled at once, one per row, as a row of twenty numbers takes NumPy hardly less time than
-fifty such rows. Rows of smaller domains end in nodes that take nothing.
+fifty such rows. Rows of smaller domains are padded with nodes that take nothing.
 
-Only for pods without constraints besides room, and for packing orders whose keys depend on a node's free
+It handles only pods without constraints besides room, and packing orders whose keys depend on a node's free
 amounts alone (`Order.keys_of`).
 """
 
@@ -24,14 +23,14 @@ from muster.core.slots import Vector
 
 
 class Bays:
-    """`vectors` are those of the parts' shapes, slots up to date; the columns of each domain ascend."""
+    """A batch of domains. `vectors`: of the parts' shapes, slots up to date; each domain's columns ascend."""
 
     def __init__(
         self, nodes: Nodes, order: Order, vectors: Sequence[Vector], domains: Sequence[Columns]
     ) -> None:
         self._order = order
         self._vectors = vectors
-        #: domains × nodes, as everything here
+        #: domains × nodes, as all arrays here
         self._columns, there = _side_by_side(domains)
         self._ground = order.ground(self._columns, vectors)
         #: rows of resources that are kept
@@ -41,7 +40,7 @@ class Bays:
         #: by part: which resources its pods take, and amounts of all that are kept
         self._takes = [_positions(vector, self._kept) for vector in vectors]
         self._amounts = _amounts(vectors, self._kept, self._free)
-        #: by part: slots if there were no others, which are as many as there can be
+        #: by part: slots if the other parts took nothing, so the most there can be
         self._most: list[Ints] = [vector.slots[self._columns] * there for vector in vectors]
         #: by part: pods for each node
         self._given: list[Ints] = [np.zeros(self._columns.shape, np.int32)] * len(vectors)
@@ -49,10 +48,9 @@ class Bays:
         self._placed: Longs = np.zeros((len(vectors), len(domains)), np.int64)
 
     def fill(self, parts: Sequence[Part], need: int, order: Sequence[int]) -> tuple[int, list[Filled]] | None:
-        """As `Trial.fill_minimum`, and then as many more as fit: the first row that holds the minimum, and by
-        part what was put where. None if no domain does.
+        """Return the first row that holds the minimum, and by part what was put where; None if no row does.
 
-        `order` is that of the parts.
+        Fills as `Trial.fill_minimum` does, and then as many more pods as fit. `order`: of the parts.
         """
         able: Bools = np.ones(len(self._columns), np.bool_)
         for p in order:
@@ -105,7 +103,7 @@ class Bays:
 
 
 def _side_by_side(domains: Sequence[Columns]) -> tuple[Columns, Bools]:
-    """Their columns, a domain per row, and which cells are nodes of it: of a domain to be kept off, none."""
+    """Return the domains' columns, one domain per row, and which entries are nodes rather than padding."""
     widths = [len(columns) for columns in domains]
     widest: Columns = np.zeros((len(domains), max(1, *widths)), np.intp)
     for row, columns in enumerate(domains):
@@ -115,14 +113,14 @@ def _side_by_side(domains: Sequence[Columns]) -> tuple[Columns, Bools]:
 
 
 def _positions(vector: Vector, kept: Sequence[int]) -> slice | list[int]:
-    """Where among all that are kept a pod's rows are; a slice, if it can be, as that copies nothing."""
+    """Return a pod's positions among all kept rows; as a slice if possible, which copies nothing."""
     found = [kept.index(row) for row, _ in vector.demand]
     first, end = found[0], found[-1] + 1
     return slice(first, end) if end - first == len(found) else found
 
 
 def _amounts(vectors: Sequence[Vector], kept: Sequence[int], like: Row) -> Row:
-    """By part and row what a pod takes, to be broadcast over domains and nodes."""
+    """Return by part and row what a pod takes, to be broadcast over domains and nodes."""
     most = np.iinfo(like.dtype).max
     demands = [{row: min(amount, most) for row, amount in vector.demand} for vector in vectors]
     amounts = np.array([[demand.get(row, 0) for row in kept] for demand in demands], np.int64)

@@ -1,12 +1,12 @@
-"""Pods of one shape inside a domain: down the tree, into as few smaller domains and nodes as they go into.
+"""Places pods of one shape inside a domain, down the tree, on as few smaller domains and nodes as possible.
 
-Of the domains that a layer has inside, the roomiest are filled whole until one holds what is left: of those
-the tightest that does; and in that the same is done for the next layer down, and in the end for nodes. For
-pods of one shape it is optimal to take domains by falling room when only their number matters. Nodes that the
-pods like less, or that have free devices that they do not ask for, come after all others; of nodes with
-equal room the first in packing order (`packing.py`) is taken.
+Of the next layer's domains, the roomiest are filled whole until one domain holds the rest; of those that do,
+the tightest is taken. Inside it the same is done for the next layer down, and finally for nodes. For pods of
+one shape, taking domains by falling room is optimal if only the number of domains matters. Nodes that the
+pods prefer less, or that have free devices that the pods do not request, are used after all others. Of nodes
+with equal room the first in packing order (`packing.py`) is taken.
 
-Where pods must come in multiples, counting says how many go where (`multiples.py`).
+If pods must be placed in multiples, `multiples.py` decides how many each domain takes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ def descend(
     least: int,
     most: int,
 ) -> Filled | None:
-    """Where pods of this shape go inside a domain: as many as fit up to `most`, at least `least`, or None.
+    """Place pods of this shape inside a domain: as many as fit up to `most`; None if fewer than `least` fit.
 
     `barred`: columns that must not be used.
     """
@@ -59,7 +59,7 @@ def descend(
 
 
 def deal(filled: Filled, counts: Sequence[int]) -> list[Filled]:
-    """So many pods of what was filled to each, one after the other."""
+    """Split what was filled into consecutive portions of `counts` pods."""
     columns, times = filled
     ends = times.cumsum()
     dealt, low = [], 0
@@ -71,10 +71,10 @@ def deal(filled: Filled, counts: Sequence[int]) -> list[Filled]:
 
 
 def fewest(room: Longs, size: int, order: Longs | None = None) -> tuple[Columns, Longs]:
-    """As few as hold `size`, and what each is given: the roomiest whole until one holds what is left, and of
-    those the tightest. Of equals the first in `order`, which is as they stand if it is not given.
+    """Return the fewest indices of `room` that hold `size`, and the share of each.
 
-    They must hold so much together.
+    The roomiest are filled whole until one holds the rest; of those that do, the tightest is taken. Of equals
+    the first in `order` is taken (by default: in the order given). Together they must have room for `size`.
     """
     falling = np.argsort(-room, kind="stable") if order is None else np.lexsort((order, -room))
     filled = room[falling].cumsum()
@@ -88,14 +88,14 @@ def fewest(room: Longs, size: int, order: Longs | None = None) -> tuple[Columns,
 
 
 def _on_nodes(nodes: Nodes, vector: Vector, columns: Columns, room: Longs, size: int) -> Iterator[Filled]:
-    """`size` pods on these nodes, which have so much room: on those that the pods like best first."""
+    """Yield `size` pods on these nodes, which have so much `room`: on preferred nodes first."""
     kept_off = np.zeros(len(columns), np.int64)
     for row in vector.devices:
         kept_off |= nodes.free(row)[columns] > 0
     if vector.rank is not None:
         kept_off += vector.rank[columns].astype(np.int64) << 1
     tiers = np.sort(kept_off[room > 0])
-    # as np.unique, whose first call imports numpy.ma in the middle of a cycle
+    # not np.unique: its first call would import numpy.ma in the middle of a cycle
     for tier in tiers[np.diff(tiers, prepend=-1) > 0].tolist():
         some = np.flatnonzero((kept_off == tier) & (room > 0))
         share = min(size, int(room[some].sum()))
@@ -109,7 +109,7 @@ def _on_nodes(nodes: Nodes, vector: Vector, columns: Columns, room: Longs, size:
 def _shares(
     levels: Sequence[Columns], rooms: Longs, low: int, high: int, size: int
 ) -> Iterator[tuple[int, int, int]]:
-    """(first cell, end, pods): `size` pods over cells low…high, in as few domains of each level as goes.
+    """Yield (first cell, end, pods): `size` pods over cells low…high, in the fewest domains of each level.
 
     `levels` are the first cells of the domains, level by level; `rooms` are running sums over the cells.
     """

@@ -1,16 +1,16 @@
 """Domains that a gang has to itself.
 
-A gang that is exclusive in a layer goes only to domains of that layer in which no other gang has a pod or
-a promised place, and while it has one there nobody else may enter, exclusive or not: one gang per
-domain. It may use several domains; that it uses one is another rule's to say. Pods that no gang has
-(DaemonSets', other schedulers') do not count, as every node has some. A gang that is there already, when
-an exclusive one's pod turns up beside it on its own, may stay, and does not grow there.
+A gang that is exclusive in a layer is placed only in domains of that layer in which no other gang has a pod
+or a promised place. While it has a pod or place there, no other gang may enter, exclusive or not: one gang
+per domain. It may use several domains; another rule is needed to restrict it to one. Pods of no gang
+(DaemonSets', other schedulers') do not count, as every node has some. If a pod of an exclusive gang appears
+on its own beside another gang, that gang may stay, but does not grow there.
 
-Whose a node is depends on the ledger too: what a trial has taken away (a victim, a pod that will have ended)
-occupies nothing, and keeps nobody off a domain in which it was alone, or which it is said to leave
-(`without`). So who is on a node is counted anew each time, from the pods that the ledger knows less
-those of nobody. What is remembered is on which nodes there are pods of nobody, and on which exclusive gangs
-were when they last changed. Clusters without exclusive gangs pay one comparison.
+The occupancy of a node also depends on the ledger: what a trial has removed (a victim, a pod that will have
+ended) occupies nothing, and bars no gang from a domain in which it was alone, or which `without` declares it
+to leave. So the gangs' pods on each node are recounted each time: the pods that the ledger knows, less those
+of no gang. Only two things are remembered: the nodes that have pods of no gang, and the nodes of each
+exclusive gang as of its last change. Clusters without exclusive gangs pay one comparison.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ class Exclusion:
         self._pods = pods
         #: pods of no gang
         self._foreign = _ByNode(nodes)
-        #: exclusive gangs that are somewhere: their layer, and their nodes
+        #: exclusive gangs that are on nodes: their layer, and their nodes
         self._holders: dict[GangId, tuple[str, tuple[NodeName, ...]]] = {}
         #: by layer: gangs that have its domains to themselves
         self._held: dict[str, _ByNode] = {}
@@ -51,11 +51,11 @@ class Exclusion:
         self._left: Mapping[GangId, Collection[NodeName]] = {}
 
     def foreign(self, node: NodeName, times: int) -> None:
-        """So many more pods of no gang are on a node."""
+        """Count `times` more pods of no gang on a node."""
         self._foreign.add((node,), times)
 
     def settle(self, state: GangState) -> bool:
-        """Bring a gang that has changed up to date. Returns whether it keeps others off no longer."""
+        """Record a gang's change. Returns whether it was exclusive in a layer and no longer is."""
         before = ""
         if state.id in self._holders:
             before, nodes = self._holders.pop(state.id)
@@ -71,7 +71,7 @@ class Exclusion:
 
     @contextmanager
     def without(self, victims: Iterable[Victim]) -> Iterator[None]:
-        """A trial in which these are gone, too: where a gang has nothing left it keeps nobody off."""
+        """Run a trial as if these victims were gone: where a gang has no pods left, it bars no other gang."""
         before = self._left
         if self._holders:
             left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
@@ -82,7 +82,7 @@ class Exclusion:
             self._left = before
 
     def barred(self, want: Want) -> Columns | None:
-        """Columns that are out of bounds for this want; None: it is not concerned."""
+        """Return the columns that this want must not use; None if no exclusive gang is involved."""
         exclusive = want.rules.exclusive if want.rules is not None else ""
         if not (self._holders or exclusive):
             return None
@@ -106,8 +106,8 @@ class Exclusion:
         return np.flatnonzero(barred)
 
     def alone(self, want: Want) -> tuple[Ints, Longs] | None:
-        """By column the number of the domain that this want is to have to itself, or -1, and the pods of
-        other gangs. None: it is not exclusive."""
+        """Return by column the number of the domain that this want would have to itself, or -1, and the pods
+        of other gangs. None if the want is not exclusive."""
         if want.rules is None or not want.rules.exclusive:
             return None
         level = self._level(want.rules.exclusive)
@@ -117,7 +117,7 @@ class Exclusion:
         return self._topology.levels[level].domains, self._crowd(want.rules.begun)
 
     def domains(self, want: Want, columns: Columns) -> Columns:
-        """All columns that an exclusive want would have to itself if it were on these."""
+        """Return all columns that an exclusive want would have to itself if it were on these."""
         assert want.rules is not None
         level = self._level(want.rules.exclusive)
         if level is None:
@@ -128,7 +128,7 @@ class Exclusion:
         return np.flatnonzero(self._in_domains(level, there))
 
     def _crowd(self, own: GangId | None = None) -> Longs:
-        """By column the pods of gangs, without those of its own."""
+        """Return by column the number of gangs' pods, without those of the gang `own`."""
         used = self._nodes.used[self._nodes.resources[PODS], : len(self._nodes)]
         crowd: Longs = used - self._foreign.columns()
         if own is not None and own in self._gangs:
@@ -136,7 +136,7 @@ class Exclusion:
         return crowd
 
     def _leaves(self, victim: Victim) -> Collection[NodeName]:
-        """The nodes on which it has nothing any more, once these pods have gone."""
+        """Return the nodes on which the victim's gang has no pods left once the victim's pods are gone."""
         if not victim.pods:
             return self._holders[victim.gang][1]
         there = self._gangs[victim.gang].nodes
@@ -148,7 +148,7 @@ class Exclusion:
         return None if found.error else self._topology.names.index(found.exclusive)
 
     def _in_domains(self, level: int, some: Bools) -> Bools:
-        """All columns of the domains in which some are."""
+        """Return all columns of the domains that contain any of `some`."""
         domains = self._topology.levels[level].domains
         marked = np.zeros(len(self._topology.levels[level].paths) + 1, np.bool_)
         marked[domains[some]] = True
@@ -158,7 +158,7 @@ class Exclusion:
 
 
 class _ByNode:
-    """Counts by node, and by column as long as columns stay where they are."""
+    """Counts by node, and by column until the layout of the columns changes."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -178,7 +178,7 @@ class _ByNode:
         return bool(self._counts)
 
     def columns(self) -> Longs:
-        """Not to be written to."""
+        """Return the counts by column; the caller must not write to them."""
         if self._layout != self._nodes.layout:
             self._columns, self._layout = _counts(self._nodes, self._counts), self._nodes.layout
         return self._columns

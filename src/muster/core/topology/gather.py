@@ -1,26 +1,26 @@
-"""Placing a gang that has rules about the network topology.
+"""Places gangs that have rules about the network topology.
 
-What is asked (koordinator, apis/extension/network_topology.go; the algorithm is described in its "Network
+The rules (koordinator, apis/extension/network_topology.go; the algorithm is described in its "Network
 Topology Aware Scheduling"):
 
-- `MustGather` LAYER: all pods in one domain of the layer. With several, all of them hold.
-- `PreferGather` LAYER: in one domain if that goes; chains are tried from the tightest layer to the loosest,
-  and then the whole cluster.
-- a multiple N of a LAYER: in any one domain of it the gang's pods are a multiple of N.
+- `MustGather` LAYER: all pods in one domain of the layer. If there are several such rules, all must hold.
+- `PreferGather` LAYER: all pods in one domain if possible; several layers are tried from the tightest to the
+  loosest, and then the whole cluster.
+- a multiple N of a LAYER: in any one domain of it the number of the gang's pods is a multiple of N.
 
-Whatever the rule, the gang goes to the tightest domain that holds all of it, of any layer below the
-required one; among several to the fullest (`shortlist.py`). If no permitted domain holds all of it and
-less would do, its minimum gathers, and the others come as near to it as they fit.
+Whatever the rule, the gang is placed in the tightest domain that holds all of it, of any layer below the
+required one; of several such domains in the fullest (`shortlist.py`). If no permitted domain holds all of it,
+and its minimum is smaller, the minimum is gathered and the other pods are placed as near to it as possible.
 
-A survey of the slots of every shape, summed over the domains (`survey.py`), says for each domain whether it
-could hold the gang. For pods of one shape that is the answer, and where they go inside is `descent.py`. For
-several shapes it is a necessary condition, and the usual rungs decide inside a domain: greedily, many
-domains at once (`bay.py`), then exactly (`exact.py`), for at most `SEARCHES` domains. Multiples of one
-shape are decided by counting (`multiples.py`), exactly; those of several shapes only as far as filling one
-domain after the other goes, and then the verdict says so. Only what has been chosen is charged to the ledger.
+The slots of every shape, summed over the domains (`survey.py`), tell for each domain whether it could hold
+the gang. For pods of one shape that is sufficient, and `descent.py` places them inside. For several shapes it
+is a necessary condition, and the usual rungs decide inside a domain: greedily, many domains at once
+(`bay.py`), then exactly (`exact.py`), for at most `SEARCHES` domains. Multiples of one shape are decided
+exactly, by counting (`multiples.py`). Multiples of several shapes are decided only by filling one domain
+after the other, and the verdict then says so. Only the chosen placement is charged to the ledger.
 
-Places that are filled or held bind the others: a gang that must gather stays in the domain in which
-most of it is. In the end its pods are laid along the tree in their own order (`neighbours.py`).
+Filled and held places constrain the others: a gang that must gather stays in the domain in which most of it
+is. Finally its pods are assigned to its nodes in rank order (`neighbours.py`).
 """
 
 from collections import Counter
@@ -51,10 +51,10 @@ TRIES: Final = 64
 #: Domains for which an exact problem is solved, per claim.
 SEARCHES: Final = 8
 
-#: Wants of which it is remembered what they ask.
+#: Wants whose `Brief` is remembered.
 _KEPT: Final = 1024
 
-#: Domains of so many nodes are tried together: at first, and later.
+#: How many nodes the domains of one batch may have together: in the first batch, and later.
 _FEW: Final = 100
 _MANY: Final = 2048
 
@@ -66,7 +66,7 @@ class Nearest:
     title: str
     #: by part
     fits: tuple[int, ...]
-    #: of how many domains it is the best
+    #: the number of domains of which it is the best
     among: int
     #: its nodes
     columns: Columns
@@ -74,7 +74,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A domain, and what goes where in it; not charged yet."""
+    """A domain, and where each part's pods go in it; not charged yet."""
 
     level: int
     number: int
@@ -85,7 +85,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Brief:
-    """What is worked out once for all claims with one want. `whole`: its minimum is all of it."""
+    """What is computed once for all claims with one want. `whole`: the want with all pods as its minimum."""
 
     layers: tuple[Layer, ...]
     levels: Levels
@@ -94,7 +94,7 @@ class Brief:
 
     @staticmethod
     def of(want: Want, layers: tuple[Layer, ...], nodes: Nodes) -> "Brief | None":
-        """None: a layer that is required is not there."""
+        """Compute the brief of a want; None if a required layer does not exist."""
         assert want.rules is not None
         levels = Levels.of(want.rules, layers)
         if levels is None:
@@ -116,7 +116,7 @@ class Gathering:
         self.slots = slots
         self.exact = exact
         self.survey = Survey(nodes, topology)
-        #: the one unused for longest goes first
+        #: the least recently used is dropped first
         self._briefs: dict[Want, Brief] = {}
 
     def place(self, claim: Claim) -> dict[Place, int] | Verdict:
@@ -132,11 +132,11 @@ class Gathering:
         self.ledger.commit(mark)
         parts = claim.want.parts
         if self.topology.by_name and not claim.ranks and len({part.shape for part in parts}) == len(parts):
-            return placed  # it lies along the tree already
+            return placed  # it is in the order of the tree already
         return arrange(placed, claim, self.topology.position)
 
     def search(self, claim: Claim) -> "Search | None":
-        """None: a layer that is required is not there."""
+        """Return the search for a claim's placement; None if a required layer does not exist."""
         self.topology.refresh()
         want, layers = claim.want, self.topology.layers
         brief = self._briefs.pop(want, None)
@@ -165,7 +165,7 @@ class Gathering:
 
 
 class Search:
-    """One claim's way through the domains."""
+    """The search for one claim's placement among the domains."""
 
     def __init__(self, gathering: Gathering, claim: Claim, brief: Brief) -> None:
         self._of = gathering
@@ -181,7 +181,7 @@ class Search:
         self._shortlist = Shortlist(
             gathering.nodes, gathering.slots, self._topology, gathering.survey, groups, self._barred
         )
-        #: whether domains can be judged apart from the ledger
+        #: whether domains can be evaluated without trials on the ledger
         self._apart = not (claim.preferred or claim.want.constrained) and (
             len(groups) == 1
             or (
@@ -197,7 +197,7 @@ class Search:
         self._open: Verdict | None = None
 
     def grounds(self) -> list[Ints]:
-        """The domains of the layers that it prefers or is to have to itself, and of the one it requires."""
+        """Return the domains of the layers that the claim prefers, has to itself or requires."""
         grounds = []
         for level in sorted({self._limit, self._loosest, self._exclusive}, reverse=True):
             home = self._home(level) if level and len(self._settled) else None
@@ -212,7 +212,7 @@ class Search:
         return grounds
 
     def place(self) -> dict[Place, int] | Verdict:
-        """Places → columns, charged; or a verdict, and whatever is charged to be rolled back."""
+        """Return places → columns, charged; or a verdict, after which the caller must roll back."""
         if (placed := self._own_nodes()) is not None:
             return placed
         found = self.choose()
@@ -221,7 +221,7 @@ class Search:
         return self._verdict() if found is None else found
 
     def choose(self) -> "Choice | dict[Place, int] | None":
-        """Nodes and counts; or places on nodes, charged, where that takes trials on the ledger."""
+        """Return nodes and counts; or places on nodes, charged, if that took trials on the ledger."""
         for level in range(self._node, self._loosest - 1, -1):
             if (found := self._try(level, self._whole)) is not None:
                 return found
@@ -232,13 +232,13 @@ class Search:
         return None
 
     def _levels_for_minimum(self) -> Iterator[int]:
-        """If not all of it fits where all should be: the minimum, preferred levels first."""
+        """Yield the levels to try for the minimum if not all pods fit together, preferred ones first."""
         if self._limit == 0 and self._whole is not self._asked:
             yield from range(self._node, max(self._loosest, 1) - 1, -1)
         yield self._limit
 
     def _own_nodes(self) -> dict[Place, int] | None:
-        """Places with a node of their own keep it, if the rest of the minimum then fits nearby."""
+        """Let places keep their preferred nodes, if the rest of the minimum then fits nearby."""
         preferred = self._claim.preferred
         if not preferred:
             return None
@@ -267,9 +267,9 @@ class Search:
     # Domains of one level
 
     def _try(self, level: int, asked: Asked) -> "Choice | dict[Place, int] | None":
-        """The first of the level's domains that holds the minimum of what is asked: all of it, or the gang's.
+        """Find the level's first domain that holds what is asked (the whole gang, or its minimum).
 
-        Greedily first: a domain that only a search would fill comes after those that need none.
+        Greedy placement is tried first: a domain that only a search would fill comes after all others.
         """
         candidates = self._candidates(level, asked)
         some = candidates[:TRIES].tolist()
@@ -284,7 +284,7 @@ class Search:
         return None
 
     def _candidates(self, level: int, asked: Asked) -> Columns:
-        """In the order in which they are to be tried: only where its other places are, if it has any."""
+        """Return the domains in the order to try them; only the domain of the gang's other places, if any."""
         home = None
         if level and len(self._settled):
             home = self._home(level)
@@ -301,7 +301,7 @@ class Search:
             for number in numbers:
                 if (placed := self._attempt(level, number, asked, self._claim.preferred)) is not None:
                     return placed
-                # rather a place that moves than a gang that waits
+                # moving a place is better than letting the gang wait
                 if self._claim.preferred and (placed := self._attempt(level, number, asked, {})) is not None:
                     return placed
             return None
@@ -314,7 +314,7 @@ class Search:
         return None
 
     def _together(self, level: int, numbers: Sequence[int], want: Want) -> "Choice | None":
-        """For several shapes: many domains at once, without the ledger."""
+        """Find a domain for several shapes: many domains at once, without the ledger."""
         if not numbers:
             return None
         nodes, order = self._of.nodes, self._of.slots.order
@@ -331,7 +331,7 @@ class Search:
         return None
 
     def _batches(self, level: int, numbers: Sequence[int]) -> Iterator[list[Columns]]:
-        """Columns of these domains: of a few, as the first is likely to do, then of as many as go at once."""
+        """Yield the domains' columns in batches: a small one, as it likely suffices, then large ones."""
         batch: list[Columns] = []
         together = _FEW
         for number in numbers:
@@ -347,9 +347,9 @@ class Search:
     def _descend(
         self, level: int, number: int, asked: Asked, trial: Trial | None = None
     ) -> list[Filled] | None:
-        """For pods of one shape: by part, so many as fit into a domain besides those of a trial.
+        """Return by part where pods of one shape go: as many as fit into a domain besides those of a trial.
 
-        None: less than the minimum fits.
+        None if less than the minimum fits.
         """
         group, parts = asked.groups[0], asked.want.parts
         placed = [0] * len(parts) if trial is None else trial.placed
@@ -387,7 +387,7 @@ class Search:
     # On the ledger
 
     def _charge(self, choice: Choice) -> dict[Place, int]:
-        """Charge what was chosen, and then as many more as near as they fit."""
+        """Charge what was chosen, and then as many more pods as fit, as near as possible."""
         trial = self._trial(choice.want, self._columns(choice.level, choice.number))
         for p, filled in enumerate(choice.filled):
             trial.take(p, filled)
@@ -397,9 +397,9 @@ class Search:
     def _attempt(
         self, level: int, number: int, asked: Asked, own: Mapping[Place, int]
     ) -> dict[Place, int] | None:
-        """Put the minimum into this domain on the ledger itself, and then as many more as near as they fit.
+        """Place the minimum in this domain on the ledger itself, then as many more as fit nearby.
 
-        `own`: nodes that places keep if they are in the domain.
+        `own`: nodes that places keep if they are in the domain. None if the minimum does not fit.
         """
         ledger = self._of.ledger
         ways: list[Callable[[Trial], bool]] = [lambda trial: self._fill(trial, level, number, asked, own)]
@@ -424,7 +424,7 @@ class Search:
         return trial.fill_minimum(asked.want.need)
 
     def _complete(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
-        """Add to pods of one shape that have their own nodes, in this domain, what is missing."""
+        """Place the missing pods, of one shape, in this domain beside those that kept their own nodes."""
         if sum(trial.placed) >= asked.size:
             return True
         filled = self._descend(level, number, asked, trial)
@@ -435,7 +435,7 @@ class Search:
         return True
 
     def _count_out(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
-        """Pods of one shape as multiples allow; whether their constraints bear that is tried."""
+        """Place pods of one shape as multiples allow, and return whether their constraints permit that."""
         filled = self._descend(level, number, asked, trial)
         if filled is None:
             return False
@@ -446,7 +446,7 @@ class Search:
         return trial.prefer_all(there) and trial.even()
 
     def _in_multiples(self, trial: Trial) -> bool:
-        """Pods of several shapes, or with constraints, only come out so by chance."""
+        """Whether the trial is in multiples: for several shapes or constraints, only chance makes it so."""
         new = np.array(trial.columns, np.intp)
         return not self._multiples or self._multiples.hold(self._topology, new, self._settled)
 
@@ -454,7 +454,7 @@ class Search:
         return Trial(want.parts, None, self._of.ledger, self._of.slots, within, self._claim.presences)
 
     def _widen(self, trial: Trial, level: int, number: int) -> None:
-        """Put as many more as fit: in the domain, then in the next wider one, up to the required one."""
+        """Place as many more pods as fit: in the domain, then in the next wider ones up to the limit."""
         wider = level
         while not self._multiples and sum(trial.placed) < self._asked.size and wider >= self._limit:
             if wider < level:
@@ -464,7 +464,7 @@ class Search:
             wider -= 1
 
     def _search(self, columns: Columns | None, want: Want) -> dict[Place, int] | None:
-        """The exact rungs, where the greedy one has failed."""
+        """Try the exact rungs after the greedy one has failed."""
         if self._multiples:
             self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
             return None
@@ -492,7 +492,7 @@ class Search:
         return found
 
     def _walk(self, columns: Columns | None, want: Want) -> dict[Place, int] | None:
-        """Pod by pod, where constraints besides room have defeated the greedy placement."""
+        """Search pod by pod after constraints besides room have defeated greedy placement."""
         trial = self._trial(want, columns)
         answer = search(trial, want)
         if answer is None:
@@ -501,14 +501,14 @@ class Search:
         return None
 
     def _leave_open(self, verdict: Verdict) -> None:
-        """Not every domain is ruled out by a proof."""
+        """Record a verdict that is no proof: at least one domain is not ruled out."""
         if self._open is None or self._open.answer is Answer.NONE_LEFT:
             self._open = verdict
 
     # Which columns
 
     def _bar(self, required: Sequence[int]) -> Bools | None:
-        """Columns that must not be used: excluded ones, and those in no domain of a required layer."""
+        """Return the columns not to use: excluded ones, and those in no domain of a required layer."""
         excluded = self._claim.excluded
         if excluded is None and not required:
             return None
@@ -520,14 +520,14 @@ class Search:
         return barred if barred.any() else None
 
     def _columns(self, level: int, number: int) -> Columns | None:
-        """The columns of a domain that may be used; None = all there are."""
+        """Return the columns of a domain that may be used; None = all columns."""
         if level == 0 and self._barred is None:
             return None
         columns = self._topology.columns(level, number)
         return columns if self._barred is None else columns[~self._barred[columns]]
 
     def _home(self, level: int) -> int | None:
-        """The domain in which most of what stays where it is is, inside that of the required layer."""
+        """Return the domain with most of the gang's settled places, inside that of the required layer."""
         settled = self._settled
         if level > self._limit > 0 and (home := self._most(self._limit, settled)) is not None:
             settled = settled[self._topology.levels[self._limit].domains[settled] == home]

@@ -1,14 +1,15 @@
 """Pods in multiples: in any one domain of a layer, the gang's pods must be a multiple of N.
 
-For pods of one shape this is counting. Where the gang has no pods, the numbers that a domain can be given are
-the multiples, up to its room, of all that is asked from its layer downwards; and that room is the sum of its
-parts' rooms, rounded down: a few passes over arrays. Where it has some, they may be in want of the rest of a
-multiple, and the numbers are a set: the sums of the parts' numbers, less those that break the domain's own
-rule. A set is the bits of an integer, and the sums of two sets are a few shifts. So rooms and sets go up
-the tree, and the decision, largest shares first, comes down again. This is exact.
+For pods of one shape this is counting. In a domain without pods of the gang, the possible numbers are the
+multiples, up to its room, of the least common multiple of all rules from its layer downwards; its room is the
+sum of its parts' rooms, rounded down. That takes a few passes over arrays. In a domain that has pods of the
+gang, an incomplete multiple may have to be completed, so the possible numbers are a set: the sums of the
+parts' numbers, less those that break the domain's own rule. A set is stored as the bits of an integer, and
+the sums of two sets take a few shifts. Rooms and sets are computed up the tree, and the shares are then
+decided down the tree, largest first. This is exact.
 
-A domain that is given nothing is not asked: pods there that are no multiple any more, since one was lost,
-keep nobody from going elsewhere.
+A domain that is given no pods is not checked: if a pod was lost and the others there are no multiple any
+more, pods can still be placed elsewhere.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ class Multiples:
 
     @staticmethod
     def of(rules: Iterable[tuple[int, int]]) -> "Multiples":
-        """Of levels and what is asked of them; of one level all of it holds."""
+        """Build from (level, multiple) rules; several rules for one level all hold (their lcm)."""
         by_level: dict[int, int] = {}
         for level, multiple in rules:
             if multiple > 1:
@@ -42,7 +43,7 @@ class Multiples:
         return bool(self.by_level)
 
     def hold(self, topology: Topology, new: Columns, there: Columns) -> bool:
-        """Whether new pods (one column each), with those that are there, make multiples where they are put.
+        """Whether new pods (one column each) and those already there make multiples in each domain used.
 
         Pods in no domain are not counted.
         """
@@ -57,23 +58,23 @@ class Multiples:
 
 @dataclass(slots=True)
 class _Part:
-    """A node or a domain, and what it can be given."""
+    """A node or a domain, and the numbers of pods that it can be given."""
 
     level: int
     number: int
     #: bit x is set if it can be given x pods
     able: int
-    #: of what it consists, if the gang has pods there; else it is filled by capacity
+    #: the domains or nodes inside, if the gang has pods there; otherwise empty, and it is filled by capacity
     parts: "list[_Part]" = field(default_factory=list)
-    #: sums[i]: what parts[i:] can be given together
+    #: sums[i]: the set of numbers that parts[i:] can be given together
     sums: list[int] = field(default_factory=list)
 
 
 class Counting:
-    """How pods of one shape can be dealt out to domains.
+    """Computes how pods of one shape can be divided over domains in multiples.
 
-    `free` are slots by column, and `there` the columns of the gang's other pods, one for each; at most `most`
-    pods are to be placed.
+    `free`: slots by column; `there`: the columns of the gang's other pods, one for each. At most `most` pods
+    are placed.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Counting:
         self._most = most
         self._node = len(topology.levels) - 1
         self._free = np.minimum(free, most)
-        #: by level: of what a number must be a multiple from there downwards, where the gang has no pods
+        #: by level: the lcm of the rules from there downwards, for domains without pods of the gang
         self._steps = [
             lcm(*(n for of, n in self._multiples.items() if of >= level)) for level in range(self._node + 1)
         ]
@@ -97,7 +98,7 @@ class Counting:
         ]
 
     def fill(self, level: int, number: int, least: int) -> Filled | None:
-        """As many pods as can be given to a domain, or None if fewer than `least` can."""
+        """Place as many pods as can be given to a domain; None if fewer than `least` can."""
         part = self._part(level, number)
         able = part.able
         for wider in range(level):
@@ -110,7 +111,7 @@ class Counting:
         return np.concatenate([columns for columns, _ in filled]), np.concatenate([n for _, n in filled])
 
     def _rooms(self) -> list[Longs]:
-        """From the nodes upwards."""
+        """Compute the rooms of empty domains by level, from the nodes upwards."""
         step = self._steps[self._node]
         rooms = [self._free // step * step]
         for level in range(self._node - 1, -1, -1):
@@ -123,12 +124,12 @@ class Counting:
         return rooms
 
     def _children(self, level: int) -> Columns:
-        """The first number of the next level for each domain of a level."""
+        """Return the first number of the next level for each domain of a level."""
         levels = self._topology.levels
         return levels[level + 1].starts.searchsorted(levels[level].starts[:-1])
 
     def _inside(self, level: int, number: int) -> Columns:
-        """Numbers of the next level inside a domain."""
+        """Return the numbers of the next level inside a domain."""
         levels = self._topology.levels
         if level + 1 == self._node:
             return self._topology.columns(level, number)
@@ -155,13 +156,13 @@ class Counting:
         return _Part(level, number, able, parts, sums[::-1])
 
     def _allowed(self, level: int, taken: int) -> int:
-        """The numbers that the rule of a layer allows a domain in which so many pods are, none included."""
+        """Return the numbers that a layer's rule allows a domain with `taken` pods; 0 is always allowed."""
         multiple = self._multiples.get(level, 1)
         lowest = -taken % multiple
         return 1 | _multiples(multiple, self._most - lowest, self._most) << lowest
 
     def _deal(self, part: _Part, size: int) -> Iterator[Filled]:
-        """`size` pods, which it can be given, over a part: as many as goes to the first of its own parts."""
+        """Divide `size` pods, which the part can be given, over it: as many as possible to the first."""
         if not part.parts:
             yield from self._pour(part.level, part.number, size)
             return
@@ -177,7 +178,7 @@ class Counting:
             size -= share
 
     def _pour(self, level: int, number: int, size: int) -> Iterator[Filled]:
-        """The same where the gang has no pods: as few as go (`descent.py`)."""
+        """Divide `size` pods over a domain without pods of the gang: over the fewest parts (`descent.py`)."""
         if level == self._node:
             yield np.array([number], np.intp), np.array([size], np.int64)
             return
@@ -192,13 +193,13 @@ class Counting:
 
 
 def _multiples(step: int, room: int, most: int) -> int:
-    """The multiples of a step from none to as many as there is room for, as a set."""
+    """Return the multiples of a step from 0 up to the room, as a set."""
     count = min(room, most) // step + 1
     return 1 if count == 1 else ((1 << (step * count)) - 1) // ((1 << step) - 1)
 
 
 def _sums(left: int, right: int) -> int:
-    """All sums of a number of one set and a number of the other."""
+    """Return all sums of a number of one set and a number of the other."""
     if left.bit_count() > right.bit_count():
         left, right = right, left
     found = 0

@@ -1,9 +1,9 @@
-"""Who sits next to whom: a gang's pods in their own order, laid along the tree.
+"""Assigns a gang's pods to its nodes in rank order, so that pods of neighbouring ranks are near each other.
 
-Once it is settled which nodes take how many pods, pods of equal shape can change places with each other.
-They stand in the gang's order (its ranks; else pod set after pod set), the nodes in that of the tree, and the
-one is laid along the other: neighbours share a node, else a block, else a spine. (In koordinator the index
-only says who is served first.)
+Once it is decided how many pods each node takes, pods of equal shape can exchange their nodes. The pods are
+sorted in the gang's order (its ranks; else pod set after pod set), the nodes in the order of the tree, and
+the pods are assigned in sequence: neighbours share a node, else a block, else a spine. (In koordinator the
+index only decides which pod is scheduled first.)
 """
 
 from collections.abc import Hashable, Mapping
@@ -17,10 +17,9 @@ from muster.core.placement import Claim
 
 
 def arrange(placed: Mapping[Place, int], claim: Claim, position: Columns) -> dict[Place, int]:
-    """The same columns, with the gang's order laid along that of the tree.
+    """Return the same columns, assigned to the places so that the gang's order follows that of the tree.
 
-    Pods that are alike change places with each other, whichever pod set they are of; those that kept a node
-    of their own do not.
+    Pods of equal shape may exchange nodes across pod sets; pods that kept their preferred node do not.
     """
     arranged = {p: c for p, c in placed.items() if claim.preferred.get(p) == c}
     by_set: dict[str, list[tuple[Place, int]]] = {part.pod_set: [] for part in claim.want.parts}
@@ -51,6 +50,6 @@ def arrange(placed: Mapping[Place, int], claim: Claim, position: Columns) -> dic
 
 
 def _rank(claim: Claim, place: Place) -> int:
-    """Of places without a rank, and of equal ones, the order stays that of the pod sets and their indices."""
+    """Return a place's rank. Places without or of equal rank keep the order of pod sets and indices."""
     ranks = claim.ranks.get(place.pod_set, ())
     return ranks[place.index] if place.index < len(ranks) else UNLIMITED

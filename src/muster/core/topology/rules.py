@@ -1,7 +1,7 @@
-"""What a gang asks of the network topology, in the words of the layers that there are.
+"""Resolves a gang's rules about the network topology against the layers that exist.
 
-A gang names layers; the topology numbers them. `resolve` finds the layers by name, and says what is wrong
-with those that are not there; `Levels` is what remains to be heeded when the gang is placed.
+A gang names layers; the topology numbers them. `resolve` finds the layers by name, and reports those that do
+not exist; `Levels` is what placement has to observe.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from muster.core.topology.multiples import Multiples
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rules as the layers are called, and what is to be said about them."""
+    """Rules with the layers' real names, and the errors and warnings about them."""
 
     gather: tuple[Gather, ...] = ()
     exclusive: str = ""
@@ -28,8 +28,8 @@ class Found:
 def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -> Found:
     """Find the layers that a gang names.
 
-    A layer that is required must be there; one that is preferred is passed over if it is not. One that is
-    written in another case is taken, if only one layer is called so. Either is worth a warning.
+    A required layer that does not exist is an error; a preferred one is ignored with a warning. A name in a
+    different case is accepted with a warning if exactly one layer matches it.
     """
     names = [CLUSTER, *(layer.name for layer in layers), NODE]
     found: list[Gather] = []
@@ -61,21 +61,21 @@ def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Rules once layers are levels of the tree: 0 is the cluster, the last one the node."""
+    """Rules with layers as levels of the tree: 0 is the cluster, the last one the node."""
 
-    #: the tightest of which one domain must hold all
+    #: the tightest level of which one domain must hold all pods
     limit: int
-    #: the loosest of which one domain should; the limit, if none is preferred below it
+    #: the loosest level of which one domain should hold all; the limit, if none is preferred below it
     loosest: int
     multiples: Multiples
-    #: those in whose domains all must be, if not in one
+    #: levels in whose domains all pods must be, though not in one
     required: tuple[int, ...]
-    #: the one of which it has domains to itself; 0: none
+    #: the level of which the gang's domains are exclusive; 0: none
     exclusive: int
 
     @staticmethod
     def of(rules: Rules, layers: Sequence[Layer]) -> "Levels | None":
-        """None: a layer that is required is not there."""
+        """Resolve the rules to levels; None if a required layer does not exist."""
         found = resolve(rules.gather, rules.exclusive, layers)
         if found.error:
             return None

@@ -1,10 +1,10 @@
-"""Which domains of a level could hold a gang, and in which order they are to be tried.
+"""Lists the domains of a level that could hold a gang, in the order in which they are tried.
 
 A domain qualifies if it has slots enough for the minimum of each shape, and enough of every resource for all
-of them together. For pods of one shape that is the answer; for several it is what must be so, and whoever
-asks finds out whether they go in. The fullest comes first, by the slots of the gang's largest pod; then
-the one whose surroundings are fullest, from the next wider layer outwards; then the first by path. (best fit
-with the parents' fullness: koordinator, its proposal of "parent binpack".)
+of them together. For pods of one shape that is sufficient; for several it is only necessary, and the caller
+finds out whether the pods fit. The fullest domain is first, by the slots of the gang's largest pod; ties go
+to the domain whose surroundings are fullest, from the next wider layer outwards, then to the first by path.
+(Best fit with the parents' fullness: koordinator, its proposal of "parent binpack".)
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from muster.core.topology.survey import Survey
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one shape, of whichever parts."""
+    """All pods of one shape, across the want's parts."""
 
     shape: Shape
     parts: tuple[int, ...]
@@ -32,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """A want, its pods by shape. `least`: of every resource, by row, what its minimum takes at least."""
+    """A want with its pods by shape. `least`: what its minimum takes at least of each resource, by row."""
 
     want: Want
     groups: tuple[Group, ...]
@@ -63,7 +63,7 @@ class Asked:
 
 
 class Shortlist:
-    """For one claim. `barred`: columns that it must not use."""
+    """The domains that one claim could use. `barred`: columns that it must not use."""
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class Shortlist:
         self._as_of = -1
 
     def of(self, level: int, asked: Asked, home: int | None = None, most_first: bool = False) -> Columns:
-        """Numbers of domains that could hold the minimum; at most `home`, if there is one.
+        """Return the numbers of the domains that could hold the minimum; at most `home` if it is given.
 
-        `most_first`: first of all those that take most of its pods.
+        `most_first`: sort the domains that take most of the pods to the front.
         """
         topology, nodes, need = self._topology, self._nodes, asked.want.need
         if level == self._node and any(n > nodes.free(row).max(initial=0) for row, n in asked.least):
@@ -105,11 +105,11 @@ class Shortlist:
         return self._ordered(level, numbers, most_first) if len(numbers) > 1 else numbers
 
     def totals(self, level: int) -> Sequence[Ints | Longs]:
-        """By group the slots of each domain of a level."""
+        """Return by group the slots of each domain of a level."""
         return [self._total(level, g) for g in range(len(self._groups))]
 
     def useful(self, level: int) -> Longs:
-        """How many of the gang's pods each domain could take, each group for itself."""
+        """Return how many of the gang's pods each domain could take, each group counted for itself."""
         totals = zip(self.totals(level), self._groups, strict=True)
         found: Longs = np.sum([np.minimum(row, group.count) for row, group in totals], axis=0, dtype=np.int64)
         return found
@@ -127,12 +127,12 @@ class Shortlist:
 
     @property
     def vectors(self) -> Sequence[Vector]:
-        """By group; keys may be behind."""
+        """Return the groups' vectors; their keys may be out of date."""
         self._refresh()
         return self._vectors
 
     def _refresh(self) -> None:
-        """Trials on the ledger, even those that were undone, leave all vectors behind."""
+        """Update all vectors: trials on the ledger, even those that were undone, make them out of date."""
         if self._as_of == self._nodes.changes.end:
             return
         self._as_of = self._nodes.changes.end

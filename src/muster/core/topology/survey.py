@@ -1,8 +1,8 @@
-"""How much room there is in every domain of the topology: slots by shape, amounts by resource.
+"""Totals of room in every domain of the topology: slots by shape, amounts by resource.
 
 Summing ten thousand nodes over their domains takes longer than all the rest of a placement, and a gang of six
-shapes asks for six such sums. So they are kept by cell, with the values that they were made of, and follow
-the log of changed nodes: what a node has more or less than before is added to its cell.
+shapes needs six such sums. So the sums are cached by cell, with the values that they were made of, and follow
+the log of changed nodes: a node's difference is added to its cell.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from muster.core.nodes import Columns, Ints, Longs, Nodes
 from muster.core.slots import Vector
 from muster.core.topology import Topology
 
-#: Sums that are kept; the one unused for longest goes first. At 10,000 nodes one takes 45 kB.
+#: Sums that are kept; the least recently used is dropped first. At 10,000 nodes one takes 45 kB.
 _KEPT: Final = 256
 
 
@@ -38,16 +38,16 @@ class Survey:
         self._nodes = nodes
         self._topology = topology
         self._kept: dict[Shape | int, _Kept] = {}
-        #: what `_changed` has told last, and about what
+        #: the last question to `_changed`, and its answer
         self._since = (-1, -1, -1)
         self._news: tuple[Columns, Columns] | None = None
 
     def slots(self, vector: Vector) -> Longs:
-        """The slots of a vector that is up to date, summed."""
+        """Return by cell the slots of a vector, which must be up to date."""
         return self._sums(vector.shape, lambda columns: vector.slots[columns])
 
     def free(self, row: int) -> Longs:
-        """What is free of a resource, summed."""
+        """Return by cell what is free of a resource."""
         free = self._nodes.free(row)
         return self._sums(row, lambda columns: np.maximum(free[columns], 0))
 
@@ -71,9 +71,9 @@ class Survey:
         return kept.sums
 
     def _changed(self, kept: _Kept | None) -> tuple[Columns, Columns] | None:
-        """Columns that have changed since, and their cells.
+        """Return the columns that have changed since, and their cells; None if that is unknown.
 
-        All that one gang asks for has mostly fallen behind together.
+        The last answer is kept: the sums that one gang needs are mostly out of date by the same changes.
         """
         topology, end = self._topology, self._nodes.changes.end
         if kept is None or kept.version != topology.version:
