@@ -1,7 +1,7 @@
 """Whether a gang fits, and where: the one way from what it wants to a placement or a verdict.
 
-Everybody who has that question asks it here, on the one ledger: a cycle that starts gangs, a search for
-victims, a reservation, a remedy. Who only wants to know takes a mark of the ledger first and rolls back.
+A cycle that starts gangs, a search for victims, a reservation and a remedy all use this module, on the one
+ledger. A caller that must not change the ledger takes a mark first and rolls back to it.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,10 @@ __all__ = ["Claim", "Fit"]
 
 
 class Fit:
-    """Places claims on the ledger: greedily, then exactly or, with constraints besides room, by search; those
-    with rules about the topology domain by domain."""
+    """Places claims on the ledger: greedily, then exactly or, with constraints besides room, by search.
+
+    Claims with rules about the topology are placed domain by domain.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Fit:
     def fit(self, claim: Claim) -> dict[Place, int] | Verdict:
         """Places → columns, charged to the ledger: at least the minimum, and as many more as fit.
 
-        A verdict, and the ledger as it was, if the minimum does not fit.
+        If the minimum does not fit, returns a verdict and leaves the ledger as it was.
         """
         barred = self.exclusion.barred(claim.want)
         if barred is not None and claim.planned:
@@ -61,7 +63,7 @@ class Fit:
         return self.anywhere(claim)
 
     def anywhere(self, claim: Claim) -> dict[Place, int] | Verdict:
-        """As `fit`, for a claim without rules about the topology, on other gangs' domains too."""
+        """As `fit`, for a claim without topology rules; other gangs' exclusive domains are not barred."""
         placed = place(
             claim.want,
             claim.vacant,
@@ -80,9 +82,10 @@ class Fit:
         return self.exact.place(claim.want, claim.vacant, claim.preferred, claim.excluded)
 
     def grounds(self, claim: Claim) -> list[Ints]:
-        """Where to make room for it: by column the number of a domain that has to hold its minimum, or -1.
+        """Where to make room for a claim: by column the number of a domain that must hold its minimum, or -1.
 
-        The tightest that it prefers first, then what it requires. None, if it fits nowhere whoever goes.
+        The tightest layer that the gang prefers is first, then what it requires. Empty if it fits nowhere,
+        whatever pods leave.
         """
         if claim.want.rules is not None:
             return self.gathering.grounds(claim)
@@ -92,22 +95,22 @@ class Fit:
         return [everywhere]
 
     def by_slots(self, want: Want) -> bool:
-        """Whether it fits into one of its `grounds` exactly if there are slots enough."""
+        """Whether a want fits into one of its `grounds` if, and only if, that has enough slots."""
         shapes = {part.shape for part in want.parts}
         if want.constrained or want.sharing or len(shapes) > 1:
             return False
         return not self.gathering.multiplies(want) and not self.bars(want)
 
     def bars(self, want: Want) -> bool:
-        """Whether some nodes may be out of bounds for it, whatever room they have."""
+        """Whether some nodes may be barred for a want, whatever room they have."""
         return self.exclusion.barred(want) is not None
 
     def nearest(self, want: Want, verdict: Verdict | None) -> Nearest | None:
-        """For a want that does not fit, the domain of the required layer that takes most of its minimum."""
+        """The domain of the required layer that takes most of the minimum of a want that does not fit."""
         return self.gathering.nearest(want, verdict, self.exclusion.barred(want))
 
     def refutes(self, want: Want) -> Verdict | None:
-        """What shows without a trial that this does not fit anywhere: few slots, or an earlier proof."""
+        """A verdict that needs no trial: too few slots, or an earlier proof. None: the want may fit."""
         if want.fits_by_slots:
             (part,) = want.parts
             return _TOO_FEW if min(part.count, self.slots.room(part.shape).total) < want.need else None
@@ -116,7 +119,7 @@ class Fit:
         return self.exact.refutes(want)
 
     def devices(self, want: Want, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
-        """The devices of those of these places that share a GPU, as charged since the mark."""
+        """The device of each of these places that shares a GPU, as charged since the mark."""
         taken, names = self._ledger.devices(mark), self._nodes.names
         if not taken:
             return {}
@@ -128,7 +131,7 @@ class Fit:
         }
 
     def _search(self, claim: Claim) -> dict[Place, int] | Verdict:
-        """With constraints besides room: a proof that there is no room anyway, else a search pod by pod."""
+        """Place a claim with constraints besides room: disprove it by room alone, else search pod by pod."""
         if not self.exact.turn(claim.want):
             return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
         if proof := self.exact.lacks_room(claim.want, claim.excluded):
@@ -138,5 +141,5 @@ class Fit:
         return trial.places(claim.vacant) if answer is None else Verdict(Rung.SEARCH, answer)
 
 
-#: Fewer slots than the minimum takes.
+#: There are fewer slots than the minimum takes.
 _TOO_FEW: Final = Verdict(Rung.TOTALS, Answer.NONE_EXISTS)

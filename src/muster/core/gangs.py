@@ -2,13 +2,13 @@
 
 Facts about a gang can arrive before the gang itself (a pod that is already bound, an open plan), so a
 state may exist without a `gang`; it counts as soon as the gang appears. All use of nodes by a gang's
-held places is charged here, so that a hold and its charge cannot part.
+held places is charged here, so that a hold and its charge cannot differ.
 
 A place is
 
 - *satisfied* while a live pod is bound to it, or once it is retired;
-- *held* while it is promised on a node: `told` since an Assign, or `untold`, freshly vacated by a pod of
-  a gang that stood and waiting for its Assign;
+- *held* while it is promised on a node: `told` once an Assign has announced it; `untold` while it waits for
+  its Assign, after a pod of a gang that stood has just vacated it;
 - else *vacant*.
 """
 
@@ -29,16 +29,16 @@ Key = TypeVar("Key")
 
 
 class Hold(NamedTuple):
-    """A promise of places. `until` None: as long as the start they belong to.
+    """A promise of a place. `until` None: it lasts as long as the start that it belongs to.
 
-    Places of one pod set that were promised together on one node share it.
+    Places of one pod set that were promised together on one node share one object.
     """
 
     node: NodeName
     requests: Amounts
     told: bool
     until: float | None = None
-    #: of the node, if it is a place that shares a GPU
+    #: device of the node, if the place shares a GPU
     device: int | None = None
     presence: Presence = NOTHING
 
@@ -65,30 +65,30 @@ class GangState:
     #: nodes of an open plan for places that are not held yet
     planned: dict[Place, NodeName] = field(default_factory=dict)
     retired: frozenset[Place] = frozenset()
-    #: places whose hold has run out: no longer claimed as surplus until something stirs in the gang
+    #: places whose hold has run out: not wanted as surplus until a pod or the gang itself changes
     lapsed: set[Place] = field(default_factory=set)
     back_off: BackOff | None = None
     #: nodes on which places were lost, and until when its pods keep off each
     avoided: dict[NodeName, float] = field(default_factory=dict)
-    #: why it was not tried in this cycle, or not given what would fit: left by whoever refused it
+    #: why the gang was not tried in this cycle, or got less than would fit; set by the part that refused
     refusal: Explanation | None = None
-    #: what was last told about why it waits
+    #: the last announced reason why it waits
     explanation: Explanation | None = None
     #: what it still wants, and the indices of each part's vacant places; set by `settle`
     want: Want | None = None
     vacant: tuple[Sequence[int], ...] = ()
     #: what other pods see of each pod set's pods
     presences: dict[str, Presence] = field(default_factory=dict)
-    #: how much anti-affinity was known then (`Presences.carried`)
+    #: how much anti-affinity was known when `want` was set (`Presences.carried`)
     carried: int = 0
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
     #: what its pods and holds use, by resource, and how many of them are on which node; no zeros
     usage: dict[str, int] = field(default_factory=dict)
     nodes: dict[NodeName, int] = field(default_factory=dict)
-    #: how many gangs had come, or been changed by their owners, when this one was (`Gangs.arrivals`)
+    #: `Gangs.arrivals` when this gang arrived or was last changed by its owner
     arrived: int = 0
-    #: counts changes of its pods, of what it uses and where
+    #: counts changes of its pods, and of what it uses and where
     stamp: int = 0
     #: since when a pod of it is bound, and when it was first assigned, since it last used nothing
     bound: float | None = None
@@ -100,17 +100,17 @@ class GangState:
 
     @property
     def begun(self) -> bool:
-        """It has a pod on a node, or a promise of one: what it lacks is claimed before any new start."""
+        """Whether it has a pod or a promised place: what it lacks is claimed before any new start."""
         return bool(self.pods or self.holds or self.planned)
 
     @property
     def waits(self) -> bool:
-        """Its minimum is neither satisfied nor promised."""
+        """Whether its minimum is neither satisfied nor promised."""
         return self.want is not None and self.want.need > 0
 
     @property
     def plain(self) -> bool:
-        """Whether it fits depends on what it wants, and on nothing else of its own."""
+        """Whether `want` alone decides if it fits: nothing else of the gang matters."""
         if self.back_off is not None or self.avoided or self.planned:
             return False
         if self.want is not None and self.want.bound:
@@ -119,7 +119,7 @@ class GangState:
 
     @property
     def deadline(self) -> float | None:
-        """When the first of its holds ends, or its back-off, or it may use a node again."""
+        """When its first hold, back-off or avoidance of a node ends; None: none ends at a known time."""
         if not self.holds and self.back_off is None and not self.avoided:
             return None
         times = [promise.until for promise in self.holds.values() if promise.until is not None]
@@ -134,23 +134,23 @@ class GangState:
 
 
 class Gangs(dict[GangId, GangState]):
-    """All gangs of which anything is known, and who of them needs attention, now or at some time."""
+    """All gangs of which anything is known, and which of them need attention, now or at some time."""
 
     __slots__ = ("arrivals", "kept", "timed", "touched")
 
     def __init__(self) -> None:
         super().__init__()
-        #: counts gangs that come, or are changed by their owners
+        #: counts arrivals of gangs, and changes by their owners
         self.arrivals = 0
-        #: whose state changed since it was last settled
+        #: gangs whose state changed since it was last settled
         self.touched: set[GangId] = set()
-        #: to whom what was promised has come since: what they lack, and what they use, is as it was
+        #: gangs that only got promised pods since: what they lack, and what they use, is unchanged
         self.kept: set[GangId] = set()
-        #: those with a hold or a back-off that ends, and when the first of them does
+        #: gangs with a hold or a back-off that ends, and when the first of these ends
         self.timed: dict[GangId, float] = {}
 
     def touch(self, gang: GangId) -> GangState:
-        """The state of a gang that something happens to."""
+        """The state of a gang, created if needed, which is marked as touched."""
         self.touched.add(gang)
         state = self.get(gang)
         if state is None:
@@ -159,7 +159,7 @@ class Gangs(dict[GangId, GangState]):
 
 
 def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
-    """Note what pods of a gang use (`times` below zero: no longer); the ledger is charged by the caller."""
+    """Add what `times` pods of a gang use (below zero: remove it); the caller charges the ledger."""
     state.stamp += 1
     _count(state.nodes, node, times)
     _count(state.usage, PODS, times)
@@ -169,9 +169,9 @@ def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> N
 
 
 def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None = None) -> None:
-    """Live pods are on a node. Something stirs in the gang: its lapsed places count again."""
+    """Record live pods on a node, since `at` if known. The gang's lapsed places are wanted again."""
     if at is not None and (state.bound is None or at < state.bound):
-        # Of pods that are there already nobody said since when: not since before its Assign.
+        # Its earlier pods are bound since an unknown time, which is not before its Assign.
         since = state.assigned if state.pods and state.bound is None else None
         state.bound = at if since is None else min(at, since)
     state.pods.update(pods)
@@ -186,7 +186,7 @@ def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None 
 
 
 def vacate(state: GangState, pod: PodId) -> Place | None:
-    """The pod fills its place no longer. Returns the place, if nobody else fills it now."""
+    """Remove a pod from its place. Return the place if no other pod fills it now, else None."""
     place = state.pods.pop(pod)
     state.stamp += 1
     state.lapsed.clear()
@@ -206,7 +206,7 @@ def hold(state: GangState, place: Place, promise: Hold) -> None:
 
 
 def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list[Place]:
-    """End these holds. Returns the places that an Assign had promised."""
+    """Release these holds. Return the places that an Assign had promised."""
     told = []
     for place in sorted(places):
         promise = state.holds.pop(place, None)
@@ -229,7 +229,7 @@ def pod_set_of(state: GangState, place: Place) -> PodSet | None:
 
 
 def presence(gang: Gang, pod_set: PodSet) -> Presence:
-    """What other pods see of a pod of this set, as far as that is known before there is one."""
+    """What other pods see of a pod of this set, as far as that is known before the pod exists."""
     shape, namespace = pod_set.shape, pod_set.namespace or gang.namespace
     if not namespace and not shape.ports and not shape.apart:
         return NOTHING
@@ -237,7 +237,7 @@ def presence(gang: Gang, pod_set: PodSet) -> Presence:
 
 
 def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
-    """Held places that the gang, as it is now, must not or need not hold, or whose node is gone."""
+    """Held places that the gang in its present form must not or need not hold, or whose node is gone."""
     gang = state.gang
     if gang is None or gang.gate is not None:
         return list(state.holds)
@@ -253,7 +253,7 @@ def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
 
 
 def stands(state: GangState) -> bool:
-    """Every minimum is satisfied by live pods and retired places."""
+    """Whether live pods and retired places satisfy every minimum."""
     gang = state.gang
     if gang is None:
         return False
@@ -265,19 +265,19 @@ def stands(state: GangState) -> bool:
 
 
 def whole(state: GangState) -> bool:
-    """Every place is satisfied, also those above the minimum."""
+    """Whether every place is satisfied, also those above the minimum."""
     satisfied = indices(state.filled, state.retired)
     sets = state.gang.pod_sets if state.gang is not None else ()
     return all(len(satisfied.get(p.name, ())) >= p.count for p in sets)
 
 
 def departing(state: GangState, pods: Mapping[PodId, PodsBound]) -> bool:
-    """It has pods, and all of them are being deleted."""
+    """Whether the gang has pods, and all of them are being deleted."""
     return bool(state.pods) and all(pods[pod].presence.leaving for pod in state.pods)
 
 
 def indices(*places: Iterable[Place]) -> dict[str, set[int]]:
-    """Indices by pod set: for gangs of thousands, comparing numbers is what makes a cycle short."""
+    """Indices of these places by pod set: for gangs of thousands, sets of numbers are fast to compare."""
     sets: defaultdict[str, set[int]] = defaultdict(set)
     for pod_set, index in chain.from_iterable(places):
         sets[pod_set].add(index)

@@ -1,16 +1,16 @@
-"""The one ledger of who uses what where: charges by node name, and speculation with marks.
+"""The one ledger of resource use: charges by node name, and speculation with marks.
 
-Facts (a bound pod, a held place) and trials (would this gang fit?) go through the same two calls, so
-there is no second account that could differ: a pod's amounts and what other pods see of it (`presences.py`)
-are charged in one breath. A trial takes a mark first; `rollback` undoes everything after it, newest
-first, and `commit` makes it last. Marks do not nest across a change of columns.
+Facts (a bound pod, a held place) and trials (would this gang fit?) use the same two calls, so there is no
+second account that could differ. One call charges both a pod's amounts and what other pods see of it
+(`presences.py`). A trial takes a mark first; `rollback` undoes everything after the mark, newest first, and
+`commit` makes it permanent. Marks do not nest across a change of columns.
 
-What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are found
-anew), and a look ahead within that trial gives back what gangs use that end by then (`Ends.give`). The ledger
-knows what is lifted, and so what is left to give back. A lift ends when its trial does.
+What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are placed
+again). A look ahead within that trial gives back what ending gangs use (`Ends.give`). The ledger knows what
+is lifted, and so what is left to give back. A lift ends when its trial does.
 
-A share of a GPU is charged to one device of its node: whoever takes it is told which, or asks `devices` what
-was taken since a mark, and names it when it is given back.
+A share of a GPU is charged to one device of its node. `take` returns the device, and `devices` returns those
+taken since a mark; the caller names the device when the share is given back.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from muster.core.nodes import Columns, Demand, Nodes
 from muster.core.presences import Presences, Terms, seen
 from muster.names import GPU_SHARE
 
-#: How much had been tried.
+#: A position in the log of a trial.
 Mark = NewType("Mark", int)
 
 
@@ -39,7 +39,7 @@ class Charge(NamedTuple):
     demand: Demand
     times: int | npt.NDArray[np.int64]
     presence: Presence
-    #: anti-affinity that nobody was known to carry before
+    #: anti-affinity that no pod was known to carry before
     carried: Terms
 
 
@@ -52,8 +52,10 @@ class Share(NamedTuple):
 
 
 class Charged(NamedTuple):
-    """Where a pod or a promised place is, what it takes, on which device, if it shares one, and what others
-    see of it."""
+    """Where a pod or a promised place is, what it takes, and what other pods see of it.
+
+    `device` is set if it shares a GPU.
+    """
 
     node: NodeName
     requests: Amounts
@@ -63,18 +65,18 @@ class Charged(NamedTuple):
 
 class Ledger:
     def __init__(self, nodes: Nodes, device: Choose | None = None) -> None:
-        """`device` says where shares go; if it is not given, where they fit best."""
+        """`device` chooses the device of a share; without it, shares go where they fit best."""
         self.nodes = nodes
         self.presences = Presences(nodes)
         self._device = device
-        #: devices that shares go on first, by node and thousandths
+        #: devices to be used first for shares, by node and thousandths
         self._reserved: dict[tuple[NodeName, int], list[int]] = {}
-        #: how often something was given back for good; as long as it stays the same, room is only taken
+        #: how often something was given back permanently; while it stays the same, free room only shrinks
         self.given = 0
         self._trial: list[Charge | Share] = []
-        #: by gang, what is on its record and has been taken away by a trial. Not to be written to
+        #: by gang, what it uses that a trial has lifted. Read-only for callers
         self.lifted: dict[GangId, Counter[Charged]] = {}
-        #: the same in order, with how much had been tried before
+        #: the same in order, each with the position in the log of the trial before it
         self._lifts: list[tuple[int, GangId, Charged]] = []
         self._marks = 0
 
@@ -94,7 +96,7 @@ class Ledger:
         self._marks -= 1
 
     def commit(self, mark: Mark) -> None:
-        """What was tried since the mark lasts (unless an earlier mark is rolled back)."""
+        """Make what was tried since the mark permanent, unless an earlier mark is rolled back."""
         self._end_lifts(mark)
         self._marks -= 1
         if not self._marks:
@@ -108,9 +110,9 @@ class Ledger:
         device: int | None = None,
         presence: Presence = NOTHING,
     ) -> int | None:
-        """Charge a pod with these requests to a node, present or not.
+        """Charge a pod with these requests to a node, whether the node is known or not.
 
-        Returns the device that its share of a GPU is on: `device`, or one that is chosen. None: no share.
+        Returns the device of its share of a GPU: `device`, or a chosen one. None: it has no share.
         """
         demand = self.nodes.demand(requests)
         share = self.nodes.share(demand)
@@ -129,7 +131,7 @@ class Ledger:
         presence: Presence = NOTHING,
         times: int = 1,
     ) -> None:
-        """Undo a `take`; `device` is what it returned. Several times at once only if it is on none."""
+        """Undo `times` takes; `device` is what `take` returned. With a device, `times` must be 1."""
         demand = self.nodes.demand(requests)
         share = self.nodes.share(demand)
         if share:
@@ -139,18 +141,18 @@ class Ledger:
         self._note(self.nodes.column.get(node, node), demand, -times, presence)
 
     def lift(self, gang: GangId, charged: Charged) -> None:
-        """Give back what is on this gang's record, for a trial. `Ends` does not give it back again."""
+        """Give back something that this gang uses, for a trial. `Ends` does not give it back again."""
         assert self._marks, "only a trial lifts"
         self._lifts.append((len(self._trial), gang, charged))
         self.lifted.setdefault(gang, Counter())[charged] += 1
         self.give(*charged)
 
     def charge(self, node: NodeName, demand: Demand, times: int = 1) -> None:
-        """Charge an amount to a node, present or not: no pod, and on no device."""
+        """Charge an amount, without a pod or a device, to a node, whether the node is known or not."""
         self._note(self.nodes.column.get(node, node), demand, times, NOTHING)
 
     def rename(self, node: NodeName, old: Presence, new: Presence, times: int = 1) -> None:
-        """What others see of so many pods that are charged already is not what it was. Not for trials."""
+        """Change what other pods see of `times` pods that are charged already. Not for trials."""
         if old is new or seen(old) == seen(new):
             return
         where = self.nodes.column.get(node, node)
@@ -168,7 +170,7 @@ class Ledger:
     ) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones.
 
-        Shares of GPUs are not given back by this: it does not know from which device.
+        Shares of GPUs cannot be given back by this, since it does not know their devices.
         """
         if isinstance(columns, np.ndarray) and len(columns) == 1:
             columns, times = columns.item(), times if isinstance(times, int) else times.item()
@@ -183,12 +185,12 @@ class Ledger:
         self._note(columns, demand, times, presence)
 
     def keep(self, share: Share, times: int = 1) -> None:
-        """Charge thousandths to a device (`times` -1: no longer): no pod."""
+        """Charge thousandths to a device without a pod (`times` -1: give them back)."""
         self._note_share(share.node, times * share.share, share.device)
         self.charge(share.node, ((self.nodes.row(GPU_SHARE), share.share),), times)
 
     def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
-        """Devices that were taken since the mark, and not given back, in order, by node and thousandths."""
+        """Devices taken since the mark and not given back, in order, by node and thousandths."""
         taken: dict[tuple[NodeName, int], list[int]] = {}
         for entry in self._trial[mark:]:
             if not isinstance(entry, Share):
@@ -202,7 +204,7 @@ class Ledger:
 
     @contextmanager
     def on(self, devices: Mapping[tuple[NodeName, int], Sequence[int]]) -> Iterator[None]:
-        """In here, shares that are taken go on these devices first, told as by `devices`."""
+        """A context in which shares use these devices first, in the form that `devices` returns."""
         before = self._reserved
         self._reserved = {where: [*numbers] for where, numbers in devices.items()}
         try:
@@ -211,7 +213,7 @@ class Ledger:
             self._reserved = before
 
     def shared(self, mark: Mark) -> Counter[Device]:
-        """Thousandths that have been taken of each device since the mark, all together."""
+        """The sum of thousandths taken of each device since the mark, of devices where it is positive."""
         taken = Counter[Device]()
         for entry in self._trial[mark:]:
             if isinstance(entry, Share):
@@ -264,7 +266,7 @@ class Ledger:
         times: int | npt.NDArray[np.int64],
         presence: Presence,
     ) -> Terms:
-        """Returns anti-affinity that nobody was known to carry before."""
+        """Charge, and return anti-affinity that no pod was known to carry before."""
         carried = self.presences.note(where, times, presence) if presence is not NOTHING else ()
         if not isinstance(times, int):
             assert isinstance(where, np.ndarray)

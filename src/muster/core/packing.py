@@ -1,32 +1,32 @@
 """In which order nodes are filled with pods of a shape: the one place where packing orders plug in.
 
-An order gives each node that takes the pod a key; the lowest goes first, and of equal keys the smallest name.
-Keys are kept per shape and brought up to date for the nodes that have changed (`slots.py`), so an order is
-asked about few nodes at a time. It also says which of a node's GPUs a share is put on.
+An order gives each node that takes the pod a key; the node of the lowest key is filled first, and of equal
+keys the smallest name. Keys are kept per shape and updated for the nodes that have changed (`slots.py`), so
+an order computes few keys at a time. An order also says which of a node's GPUs a share is put on.
 
 `Pack` is the scheduler's own:
 
 1. nodes without free devices that the pod does not ask for: a CPU pod stays off free GPUs;
-2. then nodes on which it strands the least part of the GPUs: leaves them without the CPU to use them. A GPU
-   has enough with 4/5 of the CPU per GPU that its node was built with;
+2. then nodes on which the pod strands the least part of the GPUs, that is, leaves them without the CPU to use
+   them. A GPU has enough with 4/5 of the CPU per GPU that its node was built with;
 3. then nodes that whole pods fill exactly, by what would be left over of the scarce resource;
-4. then the tightest node, by fewest slots: large holes stay whole for those who need them.
+4. then the tightest node, by fewest slots: large holes stay whole for pods that need them.
 
-To what a pod that takes GPUs strands is added the node's contention (`contention.py`): how much of its GPUs
-pods ask for that could not go just anywhere. In step 2 all of a node's GPUs count as much as half of them
-stranded. It is zero where all pods may use the same nodes.
+For a pod that takes GPUs, the node's contention (`contention.py`) is added to what the pod strands: how much
+of the node's GPUs is demanded by pods that cannot run on all nodes. In step 2 a contention of all of a node's
+GPUs counts as much as half of them stranded. Contention is zero where all pods may use the same nodes.
 
 The scarce resource of a shape is the one of which it asks the largest part of all capacity. For a share of
 a GPU, steps 2 to 4 are one sum in thousandths of a GPU: what is stranded, what is left on the GPU that it
 fits best (an empty one counts for 400 more), up to 300 for how empty the node is, and the share's part of the
 contention.
 
-This is dominant-resource best fit with the remainder first. Of other shapes it looks only at
-how many GPUs they ask for and which nodes they may use, unlike FGD (fragmentation gradient descent,
-`muster.sim.policies.fgd`): how much CPU they need is guessed from how the node was built. It is therefore a
-vector operation, and on the trace of FGD's own evaluation it leaves fewer GPUs idle (docs/performance.md).
+This is dominant-resource best fit with the remainder first. Unlike FGD (fragmentation gradient descent,
+`muster.sim.policies.fgd`), it considers of other shapes only how many GPUs they ask for and which nodes they
+may use; how much CPU they need is guessed from how the node was built. It is therefore a vector operation,
+and on the trace of FGD's own evaluation it leaves fewer GPUs idle (docs/performance.md).
 
-`Spread` is its opposite, least of the scarce resource in use first, for those who want load even more
+`Spread` is its opposite, least of the scarce resource in use first, for clusters where even load matters more
 than room for large pods. The published orders that muster is compared with are in `muster.sim.policies`.
 """
 
@@ -53,20 +53,20 @@ NO_SLOT: Final = UNLIMITED
 _SLOTS: Final = 11
 _SLOTS_MAX: Final = 2**_SLOTS - 1
 _LEFT: Final = 13
-#: one less, so that no key equals NO_SLOT
+#: one less than the field holds, so that no key equals NO_SLOT
 _LEFT_MAX: Final = 2**_LEFT - 2
 _TOP: Final = 30
 _STRANDS_MAX: Final = 2 ** (_TOP - _SLOTS - _LEFT) - 1
-#: What is stranded is told in parts of a node's GPUs.
+#: What is stranded is counted in parts of a node's GPUs.
 _PARTS: Final = 32
-#: A GPU has enough CPU with 4/5 of that which the node was built with for each.
+#: A GPU has enough CPU with 4/5 of the CPU per GPU that the node was built with.
 _SERVES: Final = (5, 4)
-#: GPUs of one node that are told apart.
+#: GPUs of one node that are counted, at most.
 _MOST_GPUS: Final = 1000
-#: In thousandths of a GPU: what it costs to open one, and to use an empty node of eight, not a full one.
+#: Costs in thousandths of a GPU: to open a GPU, and to use an empty node of eight GPUs, not a full one.
 _OPENING: Final = 400
 _EMPTINESS: Final = 300
-#: The key of a share that costs nothing; it may cost less.
+#: The key of a share of cost zero; costs below zero occur.
 _NOTHING: Final = 2**28
 #: Steps between an empty and a full node.
 _STEPS: Final = 10_000
@@ -75,10 +75,10 @@ _STEPS: Final = 10_000
 class Order:
     """An order by keys; subclasses say what the keys are."""
 
-    #: Whether a node is filled with as many pods of a group as it takes, once it is its turn; else each pod
-    #: of a group goes where the order then says.
+    #: Whether the first node is filled with as many pods of a group as it takes; else each pod of a group is
+    #: placed by the order as it is then.
     fills = False
-    #: Whether the key of a node depends on that node alone; else all are asked for at each reading.
+    #: Whether the key of a node depends on that node alone; else all keys are computed at each reading.
     local = True
 
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
@@ -86,39 +86,41 @@ class Order:
         self.eligibility = eligibility
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
-        """Of these columns, or of all, in order: int32 from 0 to below NO_SLOT.
+        """The keys of these columns, or of all, in their order: int32 from 0 to below NO_SLOT.
 
         `vector.slots` is up to date; keys of nodes without a slot do not count.
         """
         raise NotImplementedError
 
-    #: Whether `keys_of` is there, and rows that it looks at besides those of the demand.
+    #: Whether `keys_of` is implemented, and the rows that it reads besides those of the demand.
     free_alone = False
     looks_at: tuple[int, ...] = ()
 
     def count(self, gang: Gang, times: int) -> None:
-        """A gang has come (`times` 1) or gone (-1)."""
+        """Count a gang that has arrived (`times` 1) or left (-1)."""
         return
 
     def settle(self) -> None:
-        """A cycle begins: nodes and gangs are as they will be in it."""
+        """Prepare for a cycle, which begins; nodes and gangs are settled for it."""
         return
 
     def ground(self, columns: Columns | None, vectors: "Sequence[Vector]") -> "Ground | None":
-        """Some nodes, or all, for `keys_of` of these shapes; None if none of them needs it."""
+        """The `Ground` of these columns, or of all, for `keys_of` these shapes; None if no shape needs it."""
         raise NotImplementedError
 
     def keys_of(
         self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
     ) -> Ints:
-        """The keys of some nodes if they had these slots, and so much of a row were `free`. Not for
-        shares of GPUs."""
+        """The keys that some nodes would have with these `slots`, and with `free(row)` of each resource free.
+
+        Not for shares of GPUs.
+        """
         raise NotImplementedError
 
     def basis(self, vector: "Vector") -> bool:
-        """What keys of this shape depend on besides their node: asked when capacities have changed.
+        """What keys of this shape depend on besides their node; evaluated when capacities have changed.
 
-        When it changes, all keys are asked for anew; it is there as `vector.basis`.
+        When it changes, all keys are computed again. `vector.basis` has its last value.
         """
         return False
 
@@ -129,7 +131,7 @@ class Order:
             vector.key[some] = self.keys(vector, some)
 
     def device(self, column: int, demand: Demand, share: int) -> int:
-        """Which of a node's GPUs a share is put on: of those that fit the one with least left.
+        """Which of a node's GPUs a share is put on: the one with least left that still fits.
 
         The rest of the pod's demand is not charged to the node yet.
         """
@@ -203,7 +205,7 @@ class Pack(Order):
         return key
 
     def update(self, vector: "Vector", columns: list[int]) -> None:
-        """One by one, without the fixed cost of array operations; shares take that way all the same."""
+        """Update keys one by one, without the fixed cost of array operations; shares still use arrays."""
         if vector.share:
             super().update(vector, columns)
             return
@@ -239,7 +241,7 @@ class Pack(Order):
     def _of_share(
         self, vector: "Vector", columns: Columns | None, ground: "Ground | None", free: Callable[[int], Row]
     ) -> Ints:
-        """What the pod costs, in thousandths of a GPU: see above."""
+        """Keys for a share of a GPU: its cost in thousandths of a GPU, as the module says."""
         devices, share = self.nodes.devices, vector.share
         left = devices.left(columns)
         least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)
@@ -252,10 +254,10 @@ class Pack(Order):
         return np.clip(cost + _NOTHING, 0, 2 * _NOTHING).astype(np.int32)
 
     def basis(self, vector: "Vector") -> bool:
-        """Whether it may strand GPUs, as it asks for more than 4/5 of the CPU per GPU of some node.
+        """Whether a pod may strand GPUs: it asks for more than 4/5 of the CPU per GPU of some node.
 
-        Other pods strand nothing; that they put to use what is stranded is not looked at, unless they share a
-        GPU. So they cost nothing here, and there are many of them.
+        Other pods strand nothing. They may put stranded GPUs to use, but that counts only for pods that share
+        a GPU, so the many other pods cost no computation here.
         """
         nodes, asked = self.nodes, dict(vector.demand)
         gpus = nodes.capacity(self._gpu) * (_SERVES[0] / _SERVES[1])
@@ -278,20 +280,20 @@ class Pack(Order):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What of some nodes stays as it is while pods are put on them."""
+    """The values of some nodes that stay as they are while pods are put on them."""
 
-    #: thousandths of GPUs that they were built with
+    #: thousandths of GPUs that the nodes were built with
     gpus: Longs
-    #: so many milli-CPU are enough for so many thousandths of GPUs
+    #: `cpu` milli-CPU are enough for `serves` thousandths of GPUs
     cpu: Longs
     serves: Longs
-    #: thousandths that are free besides the GPUs that are free as a whole
+    #: thousandths that are free on open GPUs, besides the GPUs that are free as a whole
     open: Longs
     #: as in `Contention.parts`
     contended: Ints | None
 
     def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Row]) -> Longs:
-        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: that it puts to use.
+        """Thousandths of GPUs that a pod strands on each node, without CPU; below zero: puts to use.
 
         `cpu`, `gpu`: the rows of the two resources.
         """
@@ -306,7 +308,7 @@ class Ground:
 
 
 class Spread(Order):
-    """By the part of the scarce resource that is in use, in steps of 1/10,000."""
+    """Least part of the scarce resource in use first, in steps of 1/10,000."""
 
     def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
         some = slice(None) if columns is None else columns

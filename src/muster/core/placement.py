@@ -1,16 +1,16 @@
 """Placing a whole gang at once: all that it needs, or nothing.
 
 Each pod set is one vector operation whatever its size: nodes in packing order (`slots.py`), each filled with
-whole slots, until the set is placed. Vector bin packing is NP-hard; this greedy is exact for gangs of
-one shape (the slots of a node do not depend on the order), and for several shapes it may say no where a
-yes exists, never the other way round. Larger pods go first, which is what keeps that rare.
+whole slots, until the set is placed. Vector bin packing is NP-hard. This greedy method is exact for gangs of
+one shape (the slots of a node do not depend on the order). For several shapes it may miss a placement that
+exists, but never finds one that does not; larger pods are placed first, which keeps misses rare.
 
-Parts with constraints besides room (`constraints.py`) go the same way, with their own choice of nodes. For
-them greedy is no proof in either direction, so it is tried in several ways: other orders of the parts
-(one may have to be there before another has company), and other domains to gather in.
+Parts with constraints besides room (`constraints.py`) are placed the same way, with their own choice of
+nodes. For them a greedy failure proves nothing, so several ways are tried: other orders of the parts (a part
+may have affinity towards another part, which must be placed first), and other domains to gather in.
 
-Order of claims: places with a node of their own (a replacement's held node, an open plan's node), then
-each pod set's own minimum, then the gang's minimum, then whatever else fits.
+Order of claims: places with their own node (a replacement's held node, an open plan's node), then each pod
+set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from muster.core.slots import NO_SLOT, Slots, Vector
 ATTEMPTS: Final = 12
 #: Orders of parts among them.
 _ORDERS: Final = 6
-#: For trials that nobody else has to see, and claims of gangs that have nothing yet, nor any order.
+#: Defaults: for trials whose pods other pods need not see, for gangs without places, and without an order.
 NOBODY: Final[Mapping[str, Presence]] = {}
 NOWHERE: Final[Mapping[Place, int]] = {}
 UNRANKED: Final[Mapping[str, Sequence[int]]] = {}
@@ -59,7 +59,7 @@ class Part:
 
     @property
     def presence(self) -> Presence:
-        """What its own pods must see of each other."""
+        """What the part's own pods must see of each other."""
         if self.concern.presence is NOTHING and self.shape.ports:
             return Presence(ports=self.shape.ports)
         return self.concern.presence
@@ -67,12 +67,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a gang asks of the network topology."""
+    """What a gang requires of the network topology."""
 
     gather: tuple[Gather, ...] = ()
-    #: the layer of which no other gang may share its domains; "" = none
+    #: the layer whose domains the gang shares with no other gang; "" = none
     exclusive: str = ""
-    #: the gang, once some of its places are filled or held, which is what its others are bound by
+    #: the gang, once some of its places are filled or held: these bind its other places; None before
     begun: GangId | None = None
 
 
@@ -80,22 +80,22 @@ class Rules:
 class Want:
     """What a gang still wants; `need` is its minimum over all parts, at least the sum of theirs.
 
-    Equal wants are one object (`wants.py` sees to it), so that what was found out about one holds for
-    all: ten thousand identical pods are tried once per cycle.
+    Equal wants are one object (ensured by `wants.py`), so that a result for one holds for all: ten thousand
+    identical pods are tried once per cycle.
     """
 
     parts: tuple[Part, ...]
     need: int
     rules: Rules | None = None
-    #: some part is
+    #: some part has constraints besides room
     constrained: bool = field(init=False)
-    #: where it may go depends on where the gang's other places are
+    #: where its places may be depends on where the gang's other places are
     bound: bool = field(init=False)
-    #: it fits exactly if there are slots enough: pods of one set, and nothing to mind but room
+    #: it fits if, and only if, there are enough slots: pods of one set, and no constraint but room
     fits_by_slots: bool = field(init=False)
     #: some part asks for shares of GPUs
     sharing: bool = field(init=False)
-    #: a pod that comes can make room for it: by affinity towards it, or by evening out a required spread
+    #: a pod that starts can help it to fit: by affinity towards that pod, or by evening out a required spread
     sociable: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Want:
         put(self, "sociable", any(_sociable(part.shape) for part in parts))
 
     def same_but_for_company(self, other: "Want") -> bool:
-        """Whether the two differ in nothing but in who keeps them off."""
+        """Whether the two differ at most in the anti-affinity of other pods that keeps them off."""
         if self is other:
             return True
         if (self.need, self.rules, len(self.parts)) != (other.need, other.rules, len(other.parts)):
@@ -123,28 +123,28 @@ def _sociable(shape: Shape) -> bool:
 
 
 class Claim(NamedTuple):
-    """What is to be placed now, for whom. Columns are those of `Nodes`, good for this cycle."""
+    """What is to be placed now, for one gang. Columns are those of `Nodes`, valid in this cycle only."""
 
     want: Want
     #: indices of each part's vacant places, ascending
     vacant: Sequence[Sequence[int]]
-    #: places that have a node of their own, and keep it if they can: held since they were vacated, or planned
+    #: places that have their own node, and keep it if possible: held since they were vacated, or planned
     preferred: Mapping[Place, int] = NOWHERE
-    #: those of them that are planned: what a plan promises was allowed then, whoever has the domain by now
+    #: columns of the planned ones: what a plan promises was allowed then, whichever gang has the domain now
     planned: Sequence[int] = ()
-    #: where the gang's other places are, that stay there: bound, or held
+    #: columns of the gang's other places, which stay there: bound, or held
     settled: Mapping[Place, int] = NOWHERE
-    #: columns to keep off
+    #: columns that must not be used
     excluded: Columns | None = None
-    #: whether to search where greedy placement finds none; without it, a no is no proof
+    #: whether to search if greedy placement fails; without a search, failure is no proof
     search: bool = True
-    #: by pod set, the rank of each index in the gang's own order; without any, one set after the other
+    #: by pod set, the rank of each index in the gang's own order; empty: one set after the other
     ranks: Mapping[str, Sequence[int]] = UNRANKED
     #: what other pods see of each pod set's pods
     presences: Mapping[str, Presence] = NOBODY
 
     def keeping_off(self, columns: Columns) -> "Claim":
-        """The same, off these columns as well."""
+        """The same claim, with these columns excluded as well."""
         return self._replace(
             excluded=columns if self.excluded is None else np.union1d(columns, self.excluded)
         )
@@ -162,7 +162,7 @@ def place(
     """Places → columns, at least the minimum and as many more as fit, charged to the ledger.
 
     `vacant` lists the indices of each part's places, ascending; `presences` are what other pods see of
-    each pod set's pods. None if the minimum does not fit; then the ledger is as it was.
+    each pod set's pods. Returns None and leaves the ledger as it was if the minimum does not fit.
     """
     if short_of_slots(want, slots):
         return None
@@ -175,7 +175,7 @@ def place(
     if _fill(trial, want, preferred, ledger):
         return trial.places(vacant)
     if want.sharing and len(want.parts) > 1:
-        # Large shares first: between small ones there may be no device with room for them.
+        # Large shares first: once small ones are placed, no device may have room left for them.
         trial = Trial(want.parts, excluded, ledger, slots, presences=presences)
         trial.order.sort(key=lambda p: -want.parts[p].shape.gpu_share)
         if _fill(trial, want, preferred, ledger):
@@ -184,7 +184,7 @@ def place(
 
 
 def _fill(trial: "Trial", want: Want, preferred: Mapping[Place, int], ledger: Ledger) -> bool:
-    """Put the minimum of a want without constraints, and as many more as fit. False: nothing is put."""
+    """Place the minimum of a want without constraints, and as many more as fit. False: nothing is placed."""
     mark = ledger.mark()
     for place_, column in sorted(preferred.items()):
         trial.prefer(place_, column)
@@ -197,7 +197,7 @@ def _fill(trial: "Trial", want: Want, preferred: Mapping[Place, int], ledger: Le
 
 
 def short_of_slots(want: Want, slots: Slots) -> bool:
-    """The minimum takes more slots than there are: it cannot be placed."""
+    """Whether the minimum takes more slots than there are, and so cannot be placed."""
     fitting = 0
     for part in want.parts:
         total = slots.room(part.shape).total
@@ -208,9 +208,9 @@ def short_of_slots(want: Want, slots: Slots) -> bool:
 
 
 def fill_in_some_way(trial: "Trial", want: Want, preferred: Mapping[Place, int]) -> bool:
-    """Put the minimum of a want with constraints, in one of the ways of `ATTEMPTS`. False: nothing is put.
+    """Place the minimum of a want with constraints, in at most `ATTEMPTS` ways. False: nothing is placed.
 
-    Rather in one that leaves all places on their own nodes: an open plan was made in one of these.
+    Ways that leave all places on their own nodes are tried first: an open plan was made in one of them.
     """
     order = list(trial.order)
     for unmoved in (True, False) if preferred else (False,):
@@ -226,7 +226,7 @@ def fill_in_some_way(trial: "Trial", want: Want, preferred: Mapping[Place, int])
 
 
 def _ways(trial: "Trial", preferred: Mapping[Place, int]) -> Iterator[None]:
-    """Sets the trial up in one way after the other; each is asked for once the one before has failed."""
+    """Set the trial up in one way after another; the caller takes the next once the last has failed."""
     for order in islice(permutations(trial.order), _ORDERS):
         trial.order = list(order)
         trial.bar_none()
@@ -240,7 +240,7 @@ def _ways(trial: "Trial", preferred: Mapping[Place, int]) -> Iterator[None]:
 
 
 class Trial:
-    """Pods put on nodes one part at a time; every step is charged to the ledger at once."""
+    """Pods placed on nodes one part at a time; every step is charged to the ledger at once."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class Trial:
     ) -> None:
         self.parts = parts
         self.excluded = excluded
-        #: the only columns to use, ascending; None = all. May be widened between two steps.
+        #: the only columns to use, ascending; None = all. A caller may widen it between two steps.
         self.within = within
         self._ledger = ledger
         self._slots = slots
@@ -268,7 +268,7 @@ class Trial:
         self._columns: list[list[int]] = [[] for _ in parts]
         #: pods placed so far, by part
         self.placed = [0] * len(parts)
-        #: a place gets its own node only if a spread allows it at that moment
+        #: whether a place gets its own node only if spreads allow it at that moment
         self.strict = False
         vectors = [slots.room(part.shape) for part in parts]
         self._demands = [vector.demand for vector in vectors]
@@ -276,9 +276,10 @@ class Trial:
         self.order = sorted(range(len(parts)), key=lambda p: -vectors[p].size)
 
     def prefer_all(self, preferred: Mapping[Place, int]) -> bool:
-        """Put places on their own nodes, where they fit there; some only do once others are there.
+        """Put places on their own nodes where they fit. Return whether all of them fit.
 
-        The parts in their order here. Returns whether all of them fit.
+        Parts are placed in the order of `order`. With constraints, a place may fit only after others have
+        been placed, so it is retried.
         """
         turn = {self.parts[p].pod_set: i for i, p in enumerate(self.order)}
         left = sorted(preferred.items(), key=lambda own: (turn.get(own[0].pod_set, len(turn)), own))
@@ -290,7 +291,7 @@ class Trial:
         return True
 
     def prefer(self, place: Place, column: int) -> bool:
-        """Put this place on its own node, if it still fits there."""
+        """Put this place on its own node if it still fits there. Return whether it does."""
         for p, part in enumerate(self.parts):
             if part.pod_set == place.pod_set and self.placed[p] < part.count:
                 vector = self._slots.of(part.shape)
@@ -304,12 +305,12 @@ class Trial:
         return False
 
     def obstacles(self, p: int, *, skew: bool = True) -> Iterator[tuple[str, Bools]]:
-        """Which constraint keeps the next pod of a part off which nodes, as things stand in this trial."""
+        """Which constraint keeps the next pod of a part off which nodes, with what this trial has placed."""
         own = self._constraints[p]
         return iter(()) if own is None else own.obstacles(skew=skew)
 
     def fill_minimum(self, need: int) -> bool:
-        """Put each part's own minimum, larger pods first, then the cheapest pods up to `need` in all."""
+        """Place each part's minimum, larger pods first, then the smallest pods up to `need`. False: short."""
         for p in self.order:
             self.fill(p, self.parts[p].need - self.placed[p])
         for p in reversed(self.order):
@@ -318,7 +319,7 @@ class Trial:
         return enough and sum(self.placed) >= need
 
     def fill(self, p: int, count: int) -> None:
-        """Put up to `count` more pods of a part where packing order says, as far as they fit."""
+        """Place up to `count` more pods of a part in packing order, as far as they fit."""
         part = self.parts[p]
         count = min(count, part.count - self.placed[p])
         if count <= 0:
@@ -344,11 +345,11 @@ class Trial:
 
     @property
     def columns(self) -> list[int]:
-        """Where all pods placed so far are, one entry for each."""
+        """The columns of all pods placed so far, one entry for each pod."""
         return [*self._fixed.values(), *(column for columns in self._columns for column in columns)]
 
     def take(self, p: int, filled: Filled) -> None:
-        """Put pods of a part where they are known to fit."""
+        """Place pods of a part on columns where they are known to fit."""
         columns, times = filled
         if len(columns) == 1:
             self.put_on(p, columns.item(), times.item())
@@ -357,7 +358,7 @@ class Trial:
             self._columns[p].extend(np.repeat(columns, times).tolist())
 
     def put(self, p: int, columns: Columns) -> bool:
-        """Put one more pod of a part on each of these columns, which may repeat. False: one does not fit."""
+        """Place a pod of a part on each of these columns, which may repeat. False, none placed: no room."""
         vector = self._slots.of(self.parts[p].shape)
         distinct, times = np.unique(columns, return_counts=True)
         if (vector.slots[distinct] < times).any():
@@ -366,7 +367,7 @@ class Trial:
         return True
 
     def free(self, p: int) -> Columns:
-        """Columns that take one more pod of a part, whatever skew that makes."""
+        """Columns that take one more pod of a part, whatever skew of its spreads results."""
         slots: Bools = self._slots.of(self.parts[p].shape).slots > 0
         if (usable := self._usable()) is not None:
             slots &= usable
@@ -375,7 +376,7 @@ class Trial:
         return np.flatnonzero(slots)
 
     def _usable(self) -> Bools | None:
-        """Columns that may be used at all; None: every one."""
+        """Which columns may be used at all; None: all of them."""
         if self.excluded is None and self.within is None:
             return None
         usable = np.full(len(self._ledger.nodes), self.within is None)
@@ -387,16 +388,16 @@ class Trial:
 
     @property
     def nodes(self) -> int:
-        """How many columns there are to look at."""
+        """The number of columns."""
         return len(self._ledger.nodes)
 
     def put_on(self, p: int, column: int, count: int = 1) -> None:
-        """Put more pods of a part on a column that has room for them."""
+        """Place `count` more pods of a part on a column that has room for them."""
         self._charge(p, column, count)
         self._columns[p] += [column] * count
 
     def fill_up(self) -> None:
-        """Put as many more as fit. What would make a spread uneven is left out."""
+        """Place as many more pods as fit. A part whose further pods break a required spread gets none."""
         for p in self.order:
             if not self.constrained:
                 self.fill(p, self.parts[p].count)
@@ -418,7 +419,7 @@ class Trial:
         return True
 
     def bar_opened(self) -> bool:
-        """Another domain next time, where one was opened that looked large enough. False: there was none."""
+        """Bar the domain that a part opened, so that it opens another next time. False: none was opened."""
         for own in self._constraints:
             if own is not None and own.opened is not None:
                 own.barred.add(own.opened)
@@ -433,7 +434,7 @@ class Trial:
                 own.opened = None
 
     def begin(self) -> "Begin":
-        """From here on, what is placed can be undone; or kept. One of the two must follow."""
+        """The state now, for `undo` or `keep` of what is placed from here on. One of the two must follow."""
         return Begin(
             self._ledger.mark(),
             list(self.placed),
@@ -454,7 +455,7 @@ class Trial:
         self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
     def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
-        """Neighbouring indices share a node, lowest indices first, nodes in order of name."""
+        """Places → columns: neighbouring indices share nodes, lowest indices first, nodes by name."""
         placed = dict(self._fixed)
         for p, part in enumerate(self.parts):
             free = places(part.pod_set, vacant[p])
@@ -466,7 +467,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """How a trial was."""
+    """The state of a trial at `Trial.begin`."""
 
     mark: Mark
     placed: list[int]
@@ -475,7 +476,7 @@ class Begin:
 
 
 def tightest(vector: Vector, excluded: Columns | None = None, within: Columns | None = None) -> int | None:
-    """The column for one more pod."""
+    """The column for one more pod: the one of the lowest key. None: no column has a slot."""
     key, none = _keys(vector, excluded, within)
     if not len(key):
         return None
@@ -490,12 +491,12 @@ def tightest_group(
 ) -> tuple[Columns, npt.NDArray[np.int64]]:
     """Distinct columns, and the pods for each, that hold `count` pods or as many as fit.
 
-    A node has at least one slot, so the `count` smallest keys suffice: they are selected, not sorted,
-    and only they are put in order.
+    Each candidate node has at least one slot, so the `count` smallest keys suffice: they are selected from
+    all keys, and only they are sorted.
     """
     key, none = _keys(vector, excluded, within)
     if len(key) and (count <= _SMALL or count * len(key) <= vector.total):
-        # Most groups are small, or nodes large: the first holds them all.
+        # Most groups are small, or nodes large: the first node holds the whole group.
         first = int(key.argmin())
         column = first if within is None else within.item(first)
         if key.item(first) != none and vector.slots.item(column) >= count:
@@ -503,7 +504,7 @@ def tightest_group(
     threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else none
     candidates = (key < threshold).nonzero()[0]
     if threshold != none:
-        # Of the nodes at the threshold those with the smallest names, as argpartition would not.
+        # Of the nodes at the threshold take the smallest names; argpartition would take any.
         at_threshold = _first(key == threshold, count - len(candidates))
         candidates = np.concatenate((candidates, at_threshold)) if len(candidates) else at_threshold
     if vector.rank is None:
@@ -522,15 +523,15 @@ def tightest_group(
 
 
 def _first(mask: Bools, count: int) -> Columns:
-    """The first `count` columns of a mask that has so many."""
+    """The first `count` columns that a mask sets; it must set so many."""
     head = mask[: _HEAD * count]
     found = head.nonzero()[0]
     return (found if len(found) >= count else mask.nonzero()[0])[:count]
 
 
-#: Groups of so many pods may well go on one node.
+#: Groups of up to so many pods often fit on one node.
 _SMALL: Final = 16
-#: To find the first n of many, so many times n are looked at before all are.
+#: To find the first n of many set columns, so many times n columns are searched before all are.
 _HEAD: Final = 16
 
 
@@ -539,7 +540,8 @@ def _keys(
 ) -> tuple[npt.NDArray[np.signedinteger], int]:
     """The keys to choose from, lowest first, and the key of a node without a slot.
 
-    Of the columns `within` (None = all), the `excluded` ones without a slot; by rank first, if there is one.
+    The keys are of the columns `within` (None = all); `excluded` columns count as without a slot. If there is
+    a rank, it is compared before the key.
     """
     key: npt.NDArray[np.signedinteger] = vector.key
     none = NO_SLOT
