@@ -1,9 +1,9 @@
-"""What controllers read: one cache per kind, shared by all of them, with indexes.
+"""Caches that controllers read: one per kind, shared by all controllers, with indexes.
 
-Each cache is fed by a reflector and therefore shows every object of its kind at some recent revision.
-How far it has come is `version`: a controller that has written revision 17 of a pod, and sees the pod
-cache at 17 or later, sees its own write. That is how the driver keeps a controller from acting twice on
-one observation (`muster.controllers.driver`).
+Each cache is fed by a reflector and therefore shows every object of its kind at some recent revision,
+`version`. A controller that has written revision 17 of a pod, and sees the pod cache at 17 or later, sees
+its own write. This is how the driver keeps a controller from acting twice on one observation
+(`muster.controllers.driver`).
 
 Revisions are compared as integers. etcd and the embedded store both count them so; a server that does
 not is treated as if it were always up to date.
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A further way to find objects of a kind: those whose `values` include the one asked for."""
+    """An additional way to look up objects of a kind: by each of their `values`."""
 
     kind: AnyKind
     name: str
@@ -46,11 +46,11 @@ class Cache(Generic[R]):
         return self.items.get(key)
 
     def owned_by(self, uid: str) -> list[R]:
-        """Those with an owner reference to this uid, in order of key."""
+        """Returns the objects with an owner reference to this uid, in order of key."""
         return self.by(OWNER, uid)
 
     def by(self, index: str, value: str) -> list[R]:
-        """Those that `index` files under `value`, in order of key."""
+        """Returns the objects that `index` files under `value`, in order of key."""
         found = self._found.get((index, value))
         return [found[key] for key in sorted(found)] if found else []
 
@@ -69,7 +69,7 @@ class Cache(Generic[R]):
                 self._found.setdefault(entry, {})[new.key] = new
 
     def progress(self, resource_version: str) -> None:
-        """The cache is true up to this revision."""
+        """Notes that the cache is complete up to this revision."""
         self.version = max(self.version, revision(resource_version))
 
     def _entries(self, item: R) -> set[tuple[str, str]]:
@@ -96,14 +96,14 @@ class Caches:
         return iter(self._caches.values())
 
     def behind(self, versions: Mapping[AnyKind, int]) -> AnyKind | None:
-        """The first of these kinds whose cache has not come to its revision; None if all have."""
+        """Returns the first of these kinds whose cache has not reached its revision; None if all have."""
         return next(
             (kind for kind, version in versions.items() if self._caches[kind].version < version), None
         )
 
 
 def revision(resource_version: str) -> int:
-    """A resourceVersion as a number; 0, which every cache has seen, if it is not one."""
+    """Returns a resourceVersion as a number; 0, which every cache has reached, if it is not a number."""
     return int(resource_version) if resource_version.isdigit() else 0
 
 

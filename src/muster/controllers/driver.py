@@ -1,25 +1,25 @@
 """Runs controllers: watches, observes, calls their reconcile functions and carries out the effects.
 
 One reflector per kind feeds caches that all controllers share. A change puts the keys that it concerns
-into one queue; a worker takes a key, lets its controller observe and reconcile, and carries out what it
-asks for. A key is never with two workers, and many changes make one reconcile.
+into one queue. A worker takes a key, lets its controller observe and reconcile, and carries out the
+effects. A key is never with two workers, and many changes cause one reconcile.
 
-**The caches lag behind our own writes**, so a controller that made a pod could look again before the
-pod cache shows it, and make another. Therefore the driver does not reconcile a key again until every
-cache has come to the revision of each write it made for that key (`Written.versions`). A deletion tells
-no revision and needs none: it carries the uid, so asking twice is harmless. The trade-off: a key waits
-for a kind's watch even if the write would not have mattered, and after `LAG_LIMIT` it goes on regardless,
-with a warning, so that a broken watch cannot stop it for good. A create without an answer is settled by
-its name (it "exists already" next time) or, for generated names, by a live list.
+**The caches lag behind the driver's own writes**, so a controller that created a pod could reconcile again
+before the pod cache shows it, and create another. Therefore the driver does not reconcile a key again until
+every cache has reached the revision of each write it made for that key (`Written.versions`). A deletion
+returns no revision and needs none: it carries the uid, so repeating it is harmless. The trade-off: a key
+waits for a kind's watch even if the write would not have mattered. After `LAG_LIMIT` the driver reconciles it
+regardless, with a warning, so that a broken watch cannot stop it for good. A create without an answer is
+resolved by its name (it "exists already" next time) or, for generated names, by a live list.
 
-**What takes long is looked at less often.** An object with 10,000 pods takes a tenth of a second to look at,
-and each of its pods changes several times. After a look its key rests for `REST` times as long as that look
-took to compute, so that no key takes more than a tenth of the process, however large it is; small ones do
-not notice. The trade-off: the largest notice a change up to a second later, as upstream's Job controller,
-which looks at most once a second at any Job.
+**Expensive keys are reconciled less often.** Observing an object with 10,000 pods takes a tenth of a second,
+and each of its pods changes several times. After a reconcile its key rests for `REST` times as long as the
+computation took, so that no key takes more than a tenth of the process, however large it is; small keys do
+not notice. The trade-off: the largest notice a change up to a second later, as in upstream's Job controller,
+which reconciles any Job at most once a second.
 
-Errors are the key's alone: a conflict or refusal, or a crash of the reconcile function, is logged and
-the key tried again after a back-off; a change of its objects is looked at at once.
+Errors affect only their key: a conflict, a refusal, or a crash of the reconcile function is logged and
+the key is retried after a back-off; a change of its objects is handled at once.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ log = logging.getLogger(__name__)
 
 BACK_OFF = (0.05, 30.0)  # seconds between tries of a failing key, first and largest
 LAG_LIMIT = 300.0  # seconds after which a key no longer waits for the caches, as client-go's expectations
-REST = 9.0  # seconds of rest for each second of looking
+REST = 9.0  # seconds of rest for each second of computing
 SHORTEST_REST = 0.005  # seconds; less is not worth a timer
-LONGEST_SLEEP = 60.0  # seconds; timers look at the wall clock again, which may have been set
+LONGEST_SLEEP = 60.0  # seconds; timers check the wall clock again, which may have been set
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one object; `old` is None for a new one, `new` for one that is gone."""
+    """A change of one object; `old` is None for a new object, `new` for one that is gone."""
 
     caches: Caches
     old: Any  # Any: an object of the kind that is watched
@@ -65,19 +65,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Which keys a change of a kind concerns."""
+    """A watch of one kind, and which keys a change of it concerns."""
 
     kind: AnyKind
     keys: Callable[[Change], Iterable[str]]
 
 
 def itself(change: Change) -> list[str]:
-    """The key of the changed object."""
+    """Returns the key of the changed object."""
     return [change.objects[-1].key]
 
 
 def controlled_by(kind: AnyKind) -> Callable[[Change], list[str]]:
-    """The key of the object of `kind` that controls the changed one."""
+    """Makes a function that returns the key of the object of `kind` that controls the changed object."""
 
     def keys(change: Change) -> list[str]:
         found = (_controller_key(item, kind) for item in change.objects)
@@ -88,11 +88,11 @@ def controlled_by(kind: AnyKind) -> Callable[[Change], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Controller(Generic[Observed]):
-    """A reconcile function and what it looks at.
+    """A reconcile function and what it observes.
 
     Keys are the controller's own; most watch their primary kind with `itself`, so that a key is
-    `namespace/name`. `observe` answers None where there is nothing to do; it and `reconcile` are pure.
-    Changes of one key within `settle` seconds are looked at together.
+    `namespace/name`. `observe` returns None if there is nothing to do; it and `reconcile` are pure.
+    Changes of one key within `settle` seconds cause one reconcile.
     """
 
     name: str
@@ -111,7 +111,7 @@ async def run(
     concurrency: int = 16,
     synced: asyncio.Event | None = None,
 ) -> None:
-    """Runs until cancelled. `synced` is set once all caches are filled and work begins."""
+    """Runs the controllers until cancelled. `synced` is set once all caches are filled and work starts."""
     async with asyncio.TaskGroup() as group:
         driver = _Driver(client, controllers, clock, group)
         for reflector in driver.reflectors:
@@ -131,13 +131,13 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Standing:
-    """How a key stands between two reconciles."""
+    """The state of a key between two reconciles."""
 
     failures: int = 0
-    #: revisions the caches must come to first
+    #: revisions that the caches must reach first
     awaited: dict[AnyKind, int] = field(default_factory=dict)
     awaited_until: float = 0.0
-    #: when changes are looked at again
+    #: when the key may be reconciled again after a change
     rested: float = 0.0
     timer: asyncio.Task[None] | None = None
 
@@ -174,7 +174,7 @@ class _Driver:
         ]
 
     async def work(self) -> None:
-        """One worker: a key after the other, until cancelled."""
+        """Runs one worker: processes one key after the other, until cancelled."""
         while True:
             key = await self._queue.take()
             try:
@@ -202,7 +202,7 @@ class _Driver:
             standing.failures = 0
             if written.requeue is not None:
                 delay = (written.requeue - self._clock.now()).total_seconds()
-        except Exception as error:  # the boundary at which one object's trouble stays its own
+        except Exception as error:  # one object's error must not affect other objects
             standing.failures += 1
             delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(standing.failures - 1, 16))
             self._report(controller, key, error, delay)
@@ -213,7 +213,7 @@ class _Driver:
         self._set_timer(key, standing, delay)
 
     def _waits_for_caches(self, key: _Key, standing: _Standing) -> bool:
-        """Puts a key aside whose own writes the caches do not show yet."""
+        """Sets a key aside if the caches do not show its own writes yet."""
         behind = self._caches.behind(standing.awaited)
         if behind is None:
             return False
@@ -264,7 +264,7 @@ class _Driver:
         self._queue.add(key)
 
     def _set_timer(self, key: _Key, standing: _Standing, delay: float | None) -> None:
-        """One timer per key: the last reconcile knows best when to look again."""
+        """Replaces the key's timer: the last reconcile knows best when to reconcile again."""
         if standing.timer is not None:
             standing.timer.cancel()
         standing.timer = None if delay is None else self._group.create_task(self._wait(key, delay))

@@ -1,4 +1,4 @@
-"""What a reconcile function may ask for. `muster.controllers.driver` carries it out in order."""
+"""The effects that a reconcile function may return. `muster.controllers.driver` carries them out in order."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,9 +23,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """An object to create; that it exists already, with the same controller, is success.
+    """An object to create; it is success if the object exists already, with the same controller.
 
-    `refused` is recorded, with the server's words added, when the server does not take it.
+    `refused` is recorded, with the server's message added, if the server refuses the object.
     """
 
     kind: AnyKind
@@ -36,7 +36,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch to apply; that the object is gone is success. Make it conditional by `resourceVersion`."""
+    """A patch to apply; it is success if the object is gone. Make it conditional by `resourceVersion`."""
 
     kind: AnyKind
     namespace: str
@@ -47,7 +47,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """An object to delete; `uid` keeps a successor of the same name safe."""
+    """An object to delete; `uid` protects a successor of the same name."""
 
     kind: AnyKind
     namespace: str
@@ -59,7 +59,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Asks the server itself: go on only if there is no object of this uid; else start over."""
+    """A check at the server itself: continue only if no object of this uid exists; otherwise start over."""
 
     kind: AnyKind
     namespace: str
@@ -69,7 +69,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Look at this object again at `at`, even if nothing changes."""
+    """Reconciles this object again at `at`, even if nothing changes."""
 
     at: datetime
 

@@ -1,13 +1,13 @@
-"""Gang records: what their members do, and when a record has had its day.
+"""The Gang controller: counts what a gang's members do, and deletes records that have expired.
 
-The committer says what a gang is meant to be (phase, reason, plan); this controller counts what its pods
-are: bound, running, succeeded, failed, of the pods that exist. Two conditions turn the counts into answers,
-`Bound` and `Running`: whether at least the minimum is, pods that have succeeded included. `Members` says
-whether there is any pod, and since when.
+The committer states what a gang is meant to be (phase, reason, plan). This controller counts what its
+existing pods are: bound, running, succeeded, failed. Two conditions summarise the counts: `Bound` and
+`Running` are true if at least the minimum is bound or running, including pods that have succeeded. `Members`
+says whether any pod exists, and since when.
 
-A record goes with its group object, by garbage collection. One that nobody owns (its pods named a
-PodGroup that never was, say) is deleted `LINGER` after its last member. Its finalizer keeps it until no
-plan is open: a plan without its Gang could not be finished or undone after a crash.
+Garbage collection deletes a record with its group object. A record without an owner (for example because
+its pods name a PodGroup that never existed) is deleted `LINGER` after its last member. Its finalizer keeps a
+record until no plan is open: a plan without its Gang could not be finished or undone after a crash.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,13 +28,13 @@ from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch, Requeue
 
-#: How long a record stays that nobody owns, after its last member.
+#: How long a record without an owner stays after its last member.
 LINGER: Final = timedelta(minutes=10)
-#: Seconds within which changes of one gang's pods are looked at together.
+#: Seconds within which changes of one gang's pods cause one reconcile.
 SETTLE: Final = 0.1
-#: Pods by the group objects that they may be members of; gangs by the one they were read from.
+#: Index of pods by the group objects that they may be members of, and of gangs by their source group objects.
 GROUP: Final = "group"
-#: Plans by their gang.
+#: Index of plans by their gang.
 GANG_OF: Final = "gang"
 
 
@@ -42,14 +42,14 @@ GANG_OF: Final = "gang"
 class Observed:
     gang: Gang
     pods: tuple[Pod, ...]
-    #: the group object is there
+    #: whether the group object exists
     source: bool
-    #: a GangPlan of it is there
+    #: whether a GangPlan of the gang exists
     planned: bool
 
 
 def controller() -> Controller[Observed]:
-    """For the driver."""
+    """Returns the controller for the driver."""
     sources = (JOB, JOBSET, POD_GROUP_X, POD_GROUP_SIGS)
     watches = (
         Watch(GANG, itself),
@@ -94,7 +94,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
 
 
 def groups_of(pod: Pod) -> list[str]:
-    """The group objects that a pod may be a member of, as `apiVersion kind namespace/name`."""
+    """Returns the group objects that a pod may be a member of, as `apiVersion kind namespace/name`."""
     meta = pod.metadata
     groups = [
         _group(kind, meta.namespace, name)
@@ -115,7 +115,7 @@ POD_INDEX: Final = Index(POD, GROUP, groups_of)
 
 
 def _let_go(observed: Observed) -> list[Effect]:
-    """Takes our finalizer away once the group object is gone and no plan needs the record."""
+    """Removes muster's finalizer once the group object is gone and no plan needs the record."""
     gang = observed.gang
     meta, source = gang.metadata, gang.spec.source
     if observed.source or observed.planned or names.GANG_FINALIZER not in meta.finalizers:
@@ -123,7 +123,7 @@ def _let_go(observed: Observed) -> list[Effect]:
     effects: list[Effect] = []
     kind = BY_NAME.get((source.api_version, source.kind))
     if kind is not None and source.uid:
-        # a cache that does not show the group object may be behind; the server knows
+        # a cache that does not show the group object may be behind; only the server is authoritative
         effects.append(Absent(kind, meta.namespace, source.name, source.uid))
     kept = [name for name in meta.finalizers if name != names.GANG_FINALIZER]
     body: Object = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": kept}}
@@ -177,10 +177,10 @@ def _condition(
 
 
 def _expire(gang: Gang, now: datetime) -> list[Effect]:
-    """Deletes a record without owner some time after its last member; a restart may still bring pods."""
+    """Deletes a record without owner `LINGER` after its last member; until then a restart may bring pods."""
     members = condition(gang.status.conditions, "Members")
     if members is None or members.status == "True" or members.last_transition_time is None:
-        return []  # it has just become empty: the patch that says so brings us here again
+        return []  # just become empty: the patch that says so causes the next reconcile
     due = members.last_transition_time + LINGER
     if now < due:
         return [Requeue(due)]
@@ -193,7 +193,7 @@ def _expire(gang: Gang, now: datetime) -> list[Effect]:
 
 
 def _is_member(pod: Pod, gang: Gang) -> bool:
-    """Of the pods that name the group: those of this stage, and not of a namesake that is gone."""
+    """Whether a pod that names the group belongs to this stage, and not to a namesake that is gone."""
     source = gang.spec.source
     if source.kind == JOB.kind:
         owner = controller_of(pod)
@@ -205,7 +205,7 @@ def _is_member(pod: Pod, gang: Gang) -> bool:
 
 
 def _sources(gang: Gang) -> list[str]:
-    """The group objects that it was read from: its source, and the others of its GangGroup."""
+    """Returns the group objects that it was read from: its source, and the others of its GangGroup."""
     source, namespace = gang.spec.source, gang.metadata.namespace
     groups = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
     names = sorted(name if "/" in name else f"{namespace}/{name}" for name in groups)
@@ -229,7 +229,7 @@ def _of_pod(change: Change) -> Iterable[str]:
 def _of_source(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
     def keys(change: Change) -> Iterable[str]:
         if change.old is not None and change.new is not None:
-            return  # only that it comes or goes concerns the record
+            return  # only creation and deletion of the source concern the record
         for source in change.objects:
             group = _group(kind, source.metadata.namespace, source.metadata.name)
             yield from (gang.key for gang in change.caches[GANG].by(GROUP, group))

@@ -1,20 +1,20 @@
-"""Garbage collection: objects go when their owners are gone.
+"""Garbage collection: deletes objects whose owners are gone.
 
-Owners are named by uid in `ownerReferences`. A dependent none of whose owners exists is deleted, also one
-whose owner was gone before it came. How an owner goes decides the rest:
+Owners are named by uid in `ownerReferences`. A dependent is deleted if none of its owners exists, even if
+its owner was gone before the dependent was created. The owner's deletion policy decides the rest:
 
-- Background: the owner goes at once, then its dependents do.
+- Background: the owner is deleted at once, then its dependents.
 - Foreground: the finalizer `foregroundDeletion` keeps the owner, which counts as gone for its dependents,
-  until those that block it (`blockOwnerDeletion`) are gone, too.
+  until the dependents that block it (`blockOwnerDeletion`) are gone, too.
 - Orphan: the finalizer `orphan` keeps the owner until no dependent refers to it any more.
 
-That an owner is missing from a cache proves nothing: it may be newer than what the cache shows. Before a
-dependent is deleted, the API server itself is asked for each owner (`Absent`). An owner of a kind that
-muster does not know counts as present: what cannot be checked is not deleted.
+An owner that is missing from a cache is not proof: it may be newer than what the cache shows. Before a
+dependent is deleted, the controller asks the API server itself for each owner (`Absent`). An owner of a kind
+that muster does not know counts as present: what cannot be checked is not deleted.
 
 Source: kubernetes, pkg/controller/garbagecollector/garbagecollector.go. Upstream keeps one graph of all
-uids; here the caches' index by owner is that graph. Events own nothing and are not owned, so they are not
-watched. Owners that own each other in a circle are not collected, as upstream.
+uids; here the caches' index by owner is that graph. Events have no dependents and no owners, so they are not
+watched. As upstream, owners that own each other in a circle are not collected.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ class Standing(Enum):
 @dataclass(frozen=True, slots=True)
 class Owner:
     reference: OwnerReference
-    kind: AnyKind | None  # None if muster does not know it
+    kind: AnyKind | None  # None if muster does not know the kind
     standing: Standing
 
 
@@ -58,12 +58,12 @@ class Observed:
     kind: AnyKind
     item: Resource
     owners: tuple[Owner, ...]
-    #: of one that is kept by them, or that is to go itself; nobody asks about the others'
+    #: filled only for an object that is deleted or kept by its dependents; not needed for others
     dependents: tuple[Dependent, ...]
 
 
 def controller(collected: Sequence[AnyKind] = KINDS) -> Controller[Observed]:
-    """For the driver. A key is `apiVersion kind namespace/name`."""
+    """Returns the controller for the driver. A key is `apiVersion kind namespace/name`."""
     return Controller(
         "garbage", tuple(Watch(kind, _concerned(kind)) for kind in collected), observe, reconcile
     )
@@ -103,12 +103,12 @@ def observe(caches: Caches, key: str) -> Observed | None:
     owners = tuple(_owner(caches, kind, item, ref) for ref in item.metadata.owner_references)
     goes = any(owner.standing is not Standing.PRESENT for owner in owners)
     if not goes and not _is_kept(item):
-        return None  # as it is with nearly all; a Job with 10,000 pods is asked about with each of them
+        return None  # as for nearly all; a Job with 10,000 pods is checked for each of them
     return Observed(kind, item, owners, tuple(_dependents(caches, item)))
 
 
 def _let_go(observed: Observed) -> list[Effect]:
-    """For an object that is being deleted: its dependents are what keeps it, in one way or the other."""
+    """Handles an object that is being deleted: its dependents may keep it, by either finalizer."""
     meta = observed.item.metadata
     if ORPHAN in meta.finalizers:
         freed = [_without_owners(d.kind, d.item, {meta.uid}) for d in observed.dependents]
@@ -131,7 +131,7 @@ def _check(observed: Observed, owner: Owner) -> Absent:
 
 
 def _without_owners(kind: AnyKind, item: Resource, uids: set[str]) -> Patch:
-    """Takes references away; conditional, since a merge patch replaces the whole list."""
+    """Removes owner references; conditional, since a merge patch replaces the whole list."""
     meta = item.metadata
     kept = [_as_json(ref) for ref in meta.owner_references if ref.uid not in uids]
     body: Object = {"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": kept}}
@@ -165,13 +165,13 @@ def _dependents(caches: Caches, item: Resource) -> Iterable[Dependent]:
 
 
 def _is_kept(item: Resource) -> bool:
-    """Whether it is being deleted and waits for us."""
+    """Whether the object is being deleted and waits for this controller."""
     meta = item.metadata
     return meta.deletion_timestamp is not None and not {FOREGROUND, ORPHAN}.isdisjoint(meta.finalizers)
 
 
 def _concerned(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
-    """The keys to look at after a change of `kind`. Most changes concern nobody, and are quickly told."""
+    """Returns a function from changes of `kind` to the keys to reconcile: quickly none, for most changes."""
 
     def keys(change: Change) -> Iterable[str]:
         old: Resource | None = change.old
@@ -195,7 +195,7 @@ def _ties(item: Resource) -> object:
 
 
 def _owner_keys(item: Resource) -> Iterable[str]:
-    """Owners wait for their dependents' going, and are to know of those that come too late."""
+    """Yields the object's owners: they wait for it to be deleted, and must notice one created too late."""
     for ref in item.metadata.owner_references:
         kind = kinds.BY_NAME.get((ref.api_version, ref.kind))
         if kind is not None:

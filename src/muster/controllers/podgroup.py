@@ -1,19 +1,19 @@
-"""PodGroup status, as users of scheduler-plugins and Koordinator read it, for both API groups.
+"""Writes PodGroup status, as users of scheduler-plugins and Koordinator read it, for both API groups.
 
 The phases and their order are Koordinator's (pkg/scheduler/plugins/coscheduling/controller/podgroup.go):
 "" → Pending → PreScheduling once `minMember` pods exist; from then on, from the counts alone: no pods →
 Pending; fewer than the minimum scheduled → Scheduling, else Scheduled; the minimum running or succeeded →
 Running; it can no longer be reached → Failed; the minimum succeeded → Finished.
 
-Three things differ, each a known defect there:
+Three behaviours differ, each from a known defect upstream:
 
-- No phase is final. Upstream looks at Finished and Failed groups no more, so that one pod that failed and
-  was retried can leave a running gang Failed for ever; here the next change of a pod is counted as any.
-- Failed means that the minimum is out of reach with the pods there are. Upstream says so as soon as one
+- No phase is final. Upstream ignores Finished and Failed groups, so that one pod that failed and
+  was retried can leave a running gang Failed for ever; here every later change of a pod is counted.
+- Failed means that the existing pods cannot reach the minimum. Upstream sets it as soon as one
   pod has failed, although as many as are needed may be running or about to.
-- A group is looked at however long it waits; upstream gives up after 48 hours.
+- A group is reconciled however long it waits; upstream gives up after 48 hours.
 
-`scheduled` counts pods on a node that have not failed, `occupiedBy` the owners of the first pod by name.
+`scheduled` counts pods on a node that have not failed, `occupiedBy` is the owners of the first pod by name.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ class Observed:
 
 
 def controller(kind: AnyKind) -> Controller[Observed]:
-    """For the driver; one per API group of PodGroups."""
+    """Returns the controller for the driver; one per API group of PodGroups."""
 
     def observe(caches: Caches, key: str) -> Observed | None:
         group = caches[kind].get(key)
@@ -52,7 +52,7 @@ def controller(kind: AnyKind) -> Controller[Observed]:
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
-    """One step of the state machine; its own write brings the next one about."""
+    """Makes one step of the state machine; its own write causes the next step."""
     group, pods = observed.group, observed.pods
     status, least = group.status, max(group.spec.min_member, 1)
     counts = Counts.of(pods)
@@ -86,7 +86,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
 @dataclass(frozen=True, slots=True)
 class Counts:
     pods: int
-    #: on a node, and not failed
+    #: pods on a node that have not failed
     scheduled: int
     running: int
     succeeded: int
@@ -130,7 +130,7 @@ def _occupied_by(pods: tuple[Pod, ...]) -> str:
 
 
 def _named(api_group: str) -> Callable[[Change], Iterable[str]]:
-    """The PodGroup that the changed pod names."""
+    """Returns a function that yields the PodGroup that the changed pod names."""
 
     def keys(change: Change) -> Iterable[str]:
         for pod in change.objects:

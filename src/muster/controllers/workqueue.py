@@ -1,8 +1,8 @@
-"""A queue of keys to look at: each at most once in line, and never by two workers at a time.
+"""A queue of keys to reconcile: each waits at most once, and is never with two workers at a time.
 
-A key that is added while it waits is already there; one that is added while a worker has it comes back
-when that worker is done. So however many changes a key sees, it is looked at once for all of them, and
-what looks at it always has it alone.
+Adding a key that already waits changes nothing; a key that is added while a worker has it returns to the
+queue when that worker is done. So however many changes a key sees, one reconcile handles all of them, and
+its worker always has it alone.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ class WorkQueue(Generic[K]):
             self._wake()
 
     async def take(self) -> K:
-        """The next key; the caller must hand it back with `done`."""
+        """Returns the next key; the caller must hand it back with `done`."""
         while not self._line:
             turn = asyncio.get_running_loop().create_future()
             self._idle_workers.append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
-                if turn.done():  # woken and cancelled at once: somebody else takes the key
+                if turn.done():  # woken and cancelled at once: another worker takes the key
                     self._wake()
                 raise
         key = self._line.popleft()

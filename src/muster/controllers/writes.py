@@ -1,11 +1,11 @@
-"""Carries effects out against the client, in their order, many at a time where order cannot matter.
+"""Carries out effects with the client, in their order, and concurrently where order cannot matter.
 
 A run of effects of one type on different objects of one kind goes out in parallel; the next effect
-starts when the whole run is through. Of a run that fails in part, all parts are tried, then the first
-error is raised and what follows is left undone: the next observation will ask for it again.
+starts when the whole run is finished. If part of a run fails, all parts are tried, then the first
+error is raised and the following effects are skipped: the next reconcile returns them again.
 
-What already is as wanted is success: an object to create that exists under the same controller, one to
-patch or delete that is gone, one to delete whose name has gone to a successor.
+An effect whose result already exists is a success: an object to create that exists under the same
+controller, an object to patch or delete that is gone, one to delete whose name now belongs to a successor.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ PARALLEL = 50  # requests of one run under way at a time
 
 @dataclass(slots=True)
 class Written:
-    """What came of the effects: how far the caches must come to show them, and when to look again."""
+    """The result of the effects: which revisions the caches must reach, and when to reconcile again."""
 
     versions: dict[AnyKind, int] = field(default_factory=dict)
     requeue: datetime | None = None
@@ -46,7 +46,7 @@ async def carry_out(
 ) -> None:
     """Carries out `effects` and keeps `written` true even when it raises.
 
-    Raises `Conflict` where the observation was out of date, and what else the client raises.
+    Raises `Conflict` if the observation was out of date, and the client's other errors.
     """
     for run in _runs(effects):
         first = run[0]
@@ -84,7 +84,7 @@ def _runs(effects: Sequence[Effect]) -> list[list[Effect]]:
 
 
 def _shape(effect: Effect) -> tuple[object, str]:
-    """Effects of equal shape may go together unless they have one name; those of shape None go alone."""
+    """Effects of equal shape may run in parallel unless they have the same name; shape None runs alone."""
     match effect:
         case Create(kind, namespace, body):
             name = body["metadata"].get("name")
@@ -98,7 +98,7 @@ def _shape(effect: Effect) -> tuple[object, str]:
 
 
 async def _in_parallel(tasks: list[Coroutine[Any, Any, None]]) -> tuple[int, Exception] | None:
-    """Runs all of them, and answers the first that failed and how: one Event tells of a whole run."""
+    """Runs all tasks; returns the first failure and its position: one Event reports a whole run."""
     limit = asyncio.Semaphore(PARALLEL)
 
     async def limited(task: Coroutine[Any, Any, None]) -> None:
@@ -180,7 +180,7 @@ def _same_controller(existing: Resource, body: Object) -> bool:
 
 
 async def _find_siblings(client: Client, effect: Create, written: Written) -> None:
-    """After a create of a generated name without answer: the caches must show what it may have made."""
+    """Finds what an unanswered create of a generated name may have created: the caches must show it."""
     wanted = {ref["uid"] for ref in effect.body["metadata"].get("ownerReferences", [])}
     page = await client.list(effect.kind, effect.namespace)
     for item in page.items:
@@ -189,7 +189,7 @@ async def _find_siblings(client: Client, effect: Create, written: Written) -> No
 
 
 async def _record(client: Client, record: Record, component: str, now: datetime) -> None:
-    """Records an Event. Nothing depends on one, so a refusal is logged and no more."""
+    """Records an Event. Nothing depends on an Event, so a refusal is only logged."""
     about = record.about
     identity = f"{about.get('uid')}/{record.reason}/{record.message}/{now.isoformat()}"
     name = f"{about['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"

@@ -1,8 +1,8 @@
 """The batch/v1 Job controller.
 
-`reconcile` looks at a Job and its pods as one: `census` sorts the pods, `tally` counts what ended,
-`verdict` says whether the Job's fate is decided, `scale` which pods to start and to let go, and `status`
-writes it down. `failure_policy`, `success_policy`, `backoff` and `pods` each answer one question of these.
+`reconcile` takes a Job and its pods together: `census` sorts the pods, `tally` counts those that ended,
+`verdict` says whether the Job's fate is decided, `scale` which pods to start and to release, and `status`
+writes the result. `failure_policy`, `success_policy`, `backoff` and `pods` each answer one question of these.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,15 @@ from muster.controllers.job.reconcile import JobObserved, reconcile
 
 __all__ = ["CONTROLLER", "JobObserved", "observe", "reconcile"]
 
-#: Pods by `namespace/name` of the Job that controls them, also when that Job is gone.
+#: Index of pods by `namespace/name` of the Job that controls them, even if that Job is gone.
 BY_JOB: Final = "job"
-#: Seconds in which the changes of many pods make one reconcile.
+#: Seconds within which the changes of many pods cause one reconcile.
 SETTLE: Final = 0.02
 _JOB: Final = (kinds.JOB.api_version, kinds.JOB.kind)
 
 
 def observe(caches: Caches, key: str) -> JobObserved | None:
-    """The Job of this `namespace/name` and its pods; None if there is nothing to do."""
+    """Returns the Job of this `namespace/name` and its pods; None if there is nothing to do."""
     job = caches[kinds.JOB].get(key)
     if job is not None and job.spec.managed_by not in ("", NAME):
         return None

@@ -1,8 +1,8 @@
-"""How long a Job waits before it replaces a pod that failed: 10 s, doubled per failure, at most 6 min.
+"""Computes how long a Job waits before it replaces a failed pod: 10 s, doubled per failure, at most 6 min.
 
-Failures are those since the last success: of the whole Job, or with `backoffLimitPerIndex` of the index.
-Nothing is remembered. The delay follows from the pods that are there, so a pod that is deleted
-takes its share of the delay with it, and a Job that was resumed starts afresh. Source: KEP-3850.
+Only failures since the last success count: of the whole Job, or with `backoffLimitPerIndex` of the index.
+Nothing is stored. The delay follows from the pods that exist, so deleting a pod removes its share of
+the delay, and a Job that was resumed starts without a delay. Source: KEP-3850.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -18,14 +18,14 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def delay(failures: int) -> timedelta:
-    """The wait after this many failures in a row."""
+    """Returns the delay after this many failures in a row."""
     if failures <= 0:
         return timedelta(0)
     return min(LONGEST, FIRST * (1 << min(failures - 1, 10)))
 
 
 def finish_time(pod: Pod) -> datetime:
-    """When the pod ended: the best that can be known, and never a time that moves."""
+    """Returns when the pod ended: the best estimate, and never one that changes."""
     ends = [
         status.state.terminated.finished_at
         for status in pod.status.container_statuses

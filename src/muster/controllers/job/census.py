@@ -1,12 +1,12 @@
-"""Where each pod of a Job stands: at work, on its way out, ended, or already counted.
+"""Sorts the pods of a Job by state: active, being deleted, ended, or already counted.
 
-The tracking finalizer is the line between what is still to be counted and what is not. A pod with it
-counts once it has ended, or, where the Job replaces pods that are only terminating, once it is being
-deleted. A pod without it has been counted, or was let go uncounted (suspended, surplus): if such a pod
-still runs, the deletion that was to follow got lost and is asked for again.
+The tracking finalizer separates pods that are still to be counted from those that are not. A pod with it
+counts once it has ended, or, if the Job replaces pods that are only terminating, once it is being
+deleted. A pod without it has been counted, or was released uncounted (suspended, surplus): if such a pod
+still runs, the deletion that was to follow got lost and is requested again.
 
-A pod that is being deleted before it was bound has ended: nothing of it ever ran, nor will. On clusters
-with a pod garbage collector that sets its phase; here nobody has to.
+A pod that is being deleted before it was bound has ended: it never ran and never will. On clusters
+with a pod garbage collector that collector sets the pod's phase; here none is needed.
 """
 
 from collections.abc import Iterable
@@ -39,12 +39,12 @@ class Failure:
 
 @dataclass(slots=True)
 class Latest:
-    """The newest pod that an index has had before, and how often the index has failed up to and with it."""
+    """The newest inactive pod of an index, and how often the index had failed up to and including it."""
 
     pod: Pod
     failures: int
     ignored: int
-    #: when the failure that the next pod has to keep a distance to happened
+    #: time of the failure from which the next pod must keep its back-off; None = no delay
     failed_at: datetime | None
 
     @property
@@ -57,28 +57,28 @@ class Latest:
 class Census:
     #: tracked pods that run or wait to run
     active: list[Pod] = field(default_factory=list)
-    #: pods without finalizer that run on although they were let go
+    #: pods without finalizer that still run although they were released
     doomed: list[Pod] = field(default_factory=list)
-    #: how many are being deleted and have not ended
+    #: number of pods that are being deleted and have not ended
     terminating: int = 0
-    #: of these, the tracked ones that are not counted before they end
+    #: those of them that are tracked, and counted only when they end
     leaving: list[Pod] = field(default_factory=list)
-    #: tracked pods that ended well
+    #: tracked pods that succeeded
     succeeded: list[Pod] = field(default_factory=list)
     #: tracked pods that failed
     failed: list[Failure] = field(default_factory=list)
     #: uids of all tracked pods
     tracked: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
-    #: by index, of the pods that are not active
+    #: by index, among the pods that are not active
     latest: dict[int, Latest] = field(default_factory=dict)
-    #: failures since the last success, over the whole Job, and when the last was
+    #: number of failures since the last success, over the whole Job, and the time of the last
     consecutive_failures: int = 0
     last_failure: datetime = backoff.EPOCH
 
 
 def take(job: Job, pods: Iterable[Pod]) -> Census:
-    """Sorts the Job's pods, in one pass."""
+    """Sorts the Job's pods in one pass."""
     census = Census()
     indexed = job.spec.completion_mode == "Indexed"
     only_ended = counts_only_ended(job)
@@ -133,7 +133,7 @@ def index_of(pod: Pod) -> int:
 
 
 def attempts_before(pod: Pod) -> tuple[int, int]:
-    """How often the pod's index had failed, and had failed ignored, when the pod was made."""
+    """Returns the index's counted and ignored failures at the time when the pod was created."""
     return _number(pod, INDEX_FAILURE_COUNT), _number(pod, INDEX_IGNORED_FAILURE_COUNT)
 
 

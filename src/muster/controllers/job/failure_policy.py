@@ -1,12 +1,12 @@
-"""What the failure of one pod means for its Job.
+"""Decides what the failure of one pod means for its Job.
 
 The rules of `podFailurePolicy` are tried in order and the first that matches decides; without a match the
 failure counts. Exit codes are compared for every container that did not exit with 0, init containers
-included. One rule comes before all of them, and needs no policy:
+included. One rule precedes all of them, and needs no policy:
 
     A pod that muster ended by its own decision (condition `muster.dev/Preempted`) is never a failure of a
-    Job that bears any `muster.dev/` label or annotation, on itself or on its pod template. It is not
-    counted, delays nothing, and its replacement starts as if the pod had not been.
+    Job that has any `muster.dev/` label or annotation, on itself or on its pod template. It is not
+    counted, delays nothing, and its replacement starts as if the pod had never existed.
 
 An evicted pod without that condition (`DisruptionTarget` alone) is a failure like any other, unless the
 policy says otherwise. Source: KEP-3329.
@@ -26,14 +26,14 @@ class Action(Enum):
     IGNORE = "Ignore"
     FAIL_INDEX = "FailIndex"
     FAIL_JOB = "FailJob"
-    #: ours: muster ended the pod itself
+    #: muster's own: muster ended the pod itself
     SPARE = "Spare"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
     action: Action
-    #: for FAIL_JOB, which rule was met by what
+    #: for FAIL_JOB: which rule matched, and why
     message: str = ""
 
 
@@ -42,7 +42,7 @@ SPARE = Judgement(Action.SPARE)
 
 
 def judge(job: Job, pod: Pod, *, marked: bool) -> Judgement:
-    """How the failed `pod` counts; `marked` is `is_marked(job)`, computed once for all pods."""
+    """Returns how the failed `pod` counts; `marked` is `is_marked(job)`, computed once for all pods."""
     if marked and is_true(pod.status.conditions, PREEMPTED):
         return SPARE
     if job.spec.pod_failure_policy is None:
@@ -55,13 +55,13 @@ def judge(job: Job, pod: Pod, *, marked: bool) -> Judgement:
             try:
                 action = Action(rule.action)
             except ValueError:
-                continue  # an action of a later Kubernetes: such rules are to be skipped
+                continue  # an action of a later Kubernetes: such rules must be skipped
             return Judgement(action, f"{cause} matching {rule.action} rule at index {number}")
     return COUNT
 
 
 def is_marked(job: Job) -> bool:
-    """Whether the Job or its template bears any label or annotation of ours."""
+    """Whether the Job or its template has any `muster.dev/` label or annotation."""
     prefix = f"{DOMAIN}/"
     meta: Object = job.spec.template.get("metadata") or {}
     return any(
@@ -77,7 +77,7 @@ def is_marked(job: Job) -> bool:
 
 
 def _cause(rule: PodFailurePolicyRule, pod: Pod) -> str | None:
-    """What of the pod meets the rule, in words; None if nothing does."""
+    """Returns in words what of the pod matches the rule; None if nothing does."""
     if rule.on_exit_codes is not None:
         return _exit_code(rule.on_exit_codes, pod)
     return _condition(rule.on_pod_conditions, pod)

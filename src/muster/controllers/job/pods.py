@@ -1,8 +1,8 @@
-"""The pods of a Job as they are made: their names, labels and what an index adds to the template.
+"""Builds the pods of a Job: their names, labels and what an index adds to the template.
 
-Names end in a hash where Kubernetes takes random characters, so that a reconcile that is repeated asks
-for the same name again and the API server refuses the second pod. What goes into the hash tells a pod
-from its predecessors: for an index the uid of the newest pod it has had, without indexes the number of
+Names end in a hash where Kubernetes uses random characters, so that a repeated reconcile requests
+the same name again and the API server refuses the second pod. The hash input distinguishes a pod
+from its predecessors: for an index, the uid of the newest pod it has had; without indexes, the number of
 pods the Job has had.
 """
 
@@ -30,7 +30,7 @@ INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 
 def indexed_pods(job: Job) -> Callable[[int, str, int, int], Object]:
-    """A function that makes the pod of (index, predecessor's uid, failures, ignored failures)."""
+    """Returns a function that makes the pod of (index, predecessor's uid, failures, ignored failures)."""
     template = _template(job)
     spec = template["spec"]
     for field in ("containers", "initContainers"):
@@ -62,7 +62,7 @@ def indexed_pods(job: Job) -> Callable[[int, str, int, int], Object]:
 
 
 def plain_pods(job: Job) -> Callable[[int], Object]:
-    """A function that makes the n-th pod of a Job without indexes."""
+    """Returns a function that makes the n-th pod of a Job without indexes."""
     template = _template(job)
 
     def pod(number: int) -> Object:
@@ -72,7 +72,7 @@ def plain_pods(job: Job) -> Callable[[int], Object]:
 
 
 def plain_name(job: Job, number: int) -> str:
-    """The name of the n-th pod of a Job without indexes. Longer hashes: here all pods share one stem."""
+    """Returns the name of the n-th pod of a Job without indexes. Longer hash: all pods share one stem."""
     return name(job, "-", _suffix(10, job.metadata.uid, str(number)))
 
 
@@ -90,7 +90,7 @@ def _suffix(length: int, *parts: str) -> str:
 
 
 def _template(job: Job) -> Object:
-    """What all pods of the Job share. Nested parts are shared between pods and must not be changed."""
+    """Returns what all pods of the Job share. Pods share nested parts, so these must not be changed."""
     template = job.spec.template
     meta: Object = template.get("metadata") or {}
     labels = {

@@ -1,12 +1,12 @@
-"""One look at a Job and its pods: what to write.
+"""Reconciles a Job: decides from the Job and its pods what to write.
 
-The order of the writes is what makes a crash after any of them harmless. The status goes first, on top of
-the state that was seen: it holds the verdict, the new counts, and the uids of pods whose finalizer may go
-next. Then finalizers, then deletions, then new pods. `muster.controllers.job.tally` tells why no pod is
-counted twice or forgotten, `muster.controllers.job.pods` why none is made twice.
+The order of the writes makes a crash after any of them harmless. The status is written first, conditional on
+the state that was seen: it holds the verdict, the new counts, and the uids of pods whose finalizer may be
+removed next. Then follow finalizers, then deletions, then new pods. `muster.controllers.job.tally` explains
+why no pod is counted twice or forgotten, `muster.controllers.job.pods` why no pod is created twice.
 
-Upstream's behaviour (Kubernetes 1.3x, KEP-2307 and its successors) is followed but for two things. Pods
-that muster itself ended are no failures (`failure_policy`), and a pod that was being deleted before it was
+The behaviour is upstream's (Kubernetes 1.3x, KEP-2307 and its successors) except for two things. Pods
+that muster itself ended are not failures (`failure_policy`), and a pod that was being deleted before it was
 bound counts as ended (`census`).
 """
 
@@ -28,7 +28,7 @@ from muster.controllers.job.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class JobObserved:
-    """A Job and the pods it controls; `orphans` belong to a Job of that name that is gone."""
+    """A Job and the pods it controls; `orphans` belong to a Job of the same name that is gone."""
 
     job: Job | None
     pods: Sequence[Pod]
@@ -36,7 +36,7 @@ class JobObserved:
 
 
 def reconcile(observed: JobObserved, now: datetime) -> list[Effect]:
-    """What to write, in this order. `now` is in UTC."""
+    """Returns the writes, in this order. `now` is in UTC."""
     effects: list[Effect] = [*_release(observed.orphans)]
     job = observed.job
     if job is None:
@@ -86,20 +86,20 @@ def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
 
 
 def _started(job: Job, now: datetime) -> Job:
-    """The Job with its start time: that of the first start, or of the last resumption."""
+    """Returns the Job with its start time: that of the first start, or of the last resumption."""
     resumed = is_true(job.status.conditions, status.SUSPENDED)
     if job.spec.suspend or not (job.status.start_time is None or resumed):
         return job
-    start = now.replace(microsecond=0)  # as it will be read back
+    start = now.replace(microsecond=0)  # as it will read back
     return msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, start_time=start))
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     keep: Sequence[Pod] = ()
-    #: to be deleted without being counted
+    #: pods to delete without counting them
     let_go: Sequence[Pod] = ()
-    #: to be deleted, and counted as what they end as
+    #: pods to delete and to count by their outcome
     cut_short: Sequence[Pod] = ()
     start: Sequence[Object] = ()
     again: datetime | None = None
@@ -108,7 +108,7 @@ class _Plan:
 def _plan(
     job: Job, census: censuses.Census, counts: tally.Tally, decided: Verdict | None, now: datetime
 ) -> _Plan:
-    """What becomes of the active pods, and which join them."""
+    """Decides which active pods stay and which end, and which pods to start."""
     if decided is not None and decided.counts_pods:
         return _Plan(cut_short=census.active)
     if decided is not None or job.spec.suspend:
@@ -118,7 +118,7 @@ def _plan(
 
 
 def _after_the_end(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
-    """A finished Job: nothing is counted any more, and its time to live runs."""
+    """Handles a finished Job: nothing is counted any more, and its TTL runs."""
     effects: list[Effect] = [*_release(pods)]
     effects += [_delete(pod) for pod in pods if not pod.terminal and pod.metadata.deletion_timestamp is None]
     if job.spec.ttl_seconds_after_finished is None:
@@ -135,7 +135,7 @@ def _after_the_end(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]
 
 
 def _release(pods: Iterable[Pod]) -> list[Effect]:
-    """Takes the tracking finalizer off. Conditional: a pod that has changed is to be judged anew."""
+    """Removes the tracking finalizer. Conditional: a pod that has changed must be judged again."""
     return [
         Patch(
             kinds.POD,
@@ -173,7 +173,7 @@ def _condition(job: Job, type_: str, decided: Verdict, now: datetime) -> list[Ob
 
 
 def _events(job: Job, conditions: list[Object]) -> list[Effect]:
-    """Upstream's events for changes of conditions; one per pod made would double the writes."""
+    """Yields upstream's events for changes of conditions; one per created pod would double the writes."""
     effects: list[Effect] = []
     for changed in conditions:
         match changed["type"], changed["status"]:

@@ -1,9 +1,9 @@
-"""Which pods to start and which to let go, while the Job goes on.
+"""Decides which pods to start and which to release, while the Job runs.
 
-At most `parallelism` pods are at work, and no more than completions are still missing. Indexes start in
-order, lowest first. Without completions, the first success ends the start of further pods. What is too
-much is let go uncounted: pods of an index that is done or beyond the completions, second pods of one
-index, then those that have come least far.
+At most `parallelism` pods are active, and no more than completions are still missing. Indexes start in
+order, lowest first. Without completions, no further pods start after the first success. Surplus pods
+are released uncounted: pods of an index that is done or beyond the completions, second pods of one
+index, then the pods with the least progress.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from muster.controllers.job.census import Census, Latest, index_of, is_ready
 from muster.controllers.job.pods import indexed_pods, plain_name, plain_pods
 from muster.controllers.job.tally import Tally
 
-#: Pods started by one reconcile, as upstream: a refusal (a quota) then costs 500 requests, not all.
+#: Most pods started by one reconcile, as upstream: a refusal (a quota) then costs 500 requests, not all.
 MOST_STARTS: Final = 500
 
 
@@ -27,7 +27,7 @@ class Scale:
     keep: list[Pod]
     surplus: list[Pod] = field(default_factory=list)
     start: list[Object] = field(default_factory=list)
-    #: when to look again because of the back-off, or because not all could be started at once
+    #: when to reconcile again because of the back-off, or because not all pods could be started at once
     again: datetime | None = None
 
 
@@ -44,7 +44,7 @@ def plan(job: Job, census: Census, tally: Tally, now: datetime) -> Scale:
 
 
 def _wanted(job: Job, scale: Scale, tally: Tally) -> int:
-    """How many pods should be at work."""
+    """Returns how many pods should be active."""
     parallelism, completions = job.spec.parallelism, job.spec.completions
     if completions is None:
         return min(parallelism, len(scale.keep)) if tally.succeeded else parallelism
@@ -53,7 +53,7 @@ def _wanted(job: Job, scale: Scale, tally: Tally) -> int:
 
 
 def _spare(job: Job, census: Census, tally: Tally) -> Scale:
-    """Sets aside the pods of which none is needed, or a better one is there."""
+    """Separates surplus pods: those whose index needs none, or has a better one."""
     if job.spec.completion_mode != "Indexed":
         return Scale(keep=list(census.active))
     best: dict[int, Pod] = {}
@@ -80,7 +80,7 @@ def _drop(scale: Scale, number: int) -> None:
 
 
 def _progress(pod: Pod) -> tuple[bool, bool, bool, float, int, str]:
-    """Orders pods by how far they have come; of equal ones the older, then the lower index is ahead."""
+    """Sort key of a pod's progress; between equals the older, then the lower index is ahead."""
     created = pod.metadata.creation_timestamp or backoff.EPOCH
     return (
         bool(pod.spec.node_name),

@@ -1,6 +1,6 @@
-"""The Job's status as one patch: only what differs from what is there, and only on top of what was seen.
+"""Writes the Job's status as one patch: only what differs, and only on top of the status that was seen.
 
-The patch names the resourceVersion that the decision was made from, so that no counter is ever computed
+The patch names the resourceVersion that the decision was based on, so that no counter is ever computed
 from one state and written over another.
 """
 
@@ -21,18 +21,18 @@ SUSPENDED = "Suspended"
 
 @dataclass(slots=True)
 class Wanted:
-    """What the status is to say besides the tally."""
+    """What the status should contain besides the tally."""
 
     active: int
     ready: int
     terminating: int
     start_time: datetime | None
     completion_time: datetime | None
-    conditions: list[Object] = field(default_factory=list)  # new or changed ones
+    conditions: list[Object] = field(default_factory=list)  # new or changed conditions
 
 
 def patch(job: Job, tally: Tally, wanted: Wanted) -> Patch | None:
-    """The patch that makes it so; None if it is so already."""
+    """Returns the patch that sets this status; None if it is set already."""
     status, changes = job.status, dict[str, Any]()  # Any: JSON
 
     def put(name: str, old: object, new: object, value: object) -> None:
@@ -70,7 +70,7 @@ def patch(job: Job, tally: Tally, wanted: Wanted) -> Patch | None:
 def set_condition(
     job: Job, type_: str, status: bool, reason: str, message: str, now: datetime
 ) -> list[Object]:
-    """The condition to write, as a list; empty if it is there with this status. False needs a True before."""
+    """Returns the condition to write, in a list; empty if it has this status, or if False was never True."""
     found = condition(job.status.conditions, type_)
     if (found is None and not status) or (found is not None and found.status == str(status)):
         return []
@@ -88,12 +88,12 @@ def set_condition(
 
 
 def text(time: datetime | None) -> str | None:
-    """RFC 3339 in UTC, in whole seconds as Kubernetes has it."""
+    """Returns the time in RFC 3339, in UTC and in whole seconds, as Kubernetes writes it."""
     return None if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _merged(job: Job, changed: list[Object]) -> list[Object]:
-    """All conditions, for a merge patch replaces lists as a whole."""
+    """Returns all conditions: a merge patch replaces lists as a whole."""
     types = {condition["type"] for condition in changed}
     kept = [msgspec.to_builtins(c) for c in job.status.conditions if c.type not in types]
     return [*kept, *changed]

@@ -1,7 +1,7 @@
-"""Whether an Indexed Job has succeeded before all its indexes have. Source: KEP-3998.
+"""Decides whether an Indexed Job has succeeded before all its indexes have. Source: KEP-3998.
 
-Rules are tried in order. A rule with indexes wants all of them, or `succeededCount` of them; a rule with
-a count alone wants that many of any.
+Rules are tried in order. A rule with indexes requires all of them, or `succeededCount` of them; a rule with
+only a count requires that many indexes, whichever they are.
 """
 
 from muster.api.batch_v1 import Job
@@ -9,7 +9,7 @@ from muster.api.indexes import Indexes
 
 
 def matched(job: Job, completed: Indexes) -> str | None:
-    """Which rule is met, in words; None if none is."""
+    """Returns in words which rule is met; None if none is."""
     if job.spec.success_policy is None:
         return None
     for number, rule in enumerate(job.spec.success_policy.rules):

@@ -1,22 +1,21 @@
-"""Counting ended pods once, whatever crashes in between.
+"""Counts each ended pod once, whatever crashes in between.
 
-A pod's finalizer keeps it in place until the Job has counted it, in three steps of one write each:
-
-1. the pod's uid goes into `status.uncountedTerminatedPods`,
+A pod's finalizer keeps the pod until the Job has counted it, in three steps of one write each:
+1. the pod's uid is added to `status.uncountedTerminatedPods`,
 2. the pod's finalizer is removed,
 3. the uid leaves the list and the counter grows, in one write to the Job.
 
-A crash after any of them leaves what the next reconcile needs to go on: a listed pod that still has its
-finalizer is at step 2, a listed one without it (or gone) at step 3, and a pod with neither uid in the list
-nor finalizer is done. So what is known of the Job is always counter + list + tracked pods not in the list,
+A crash after any step leaves what the next reconcile needs to continue: a listed pod that still has its
+finalizer is at step 2, a listed pod without it (or gone) at step 3, and a pod with neither uid in the list
+nor finalizer is done. So the Job's total is always counter + list + tracked pods not in the list,
 each pod in exactly one of them. Successes of an index need no list: `status.completedIndexes` is the
 counter, and adding an index twice changes nothing.
 
-This relies on caches that never go back and show one's own writes (muster.controllers.driver); that a
-listed pod is absent then means that it is gone. Source: KEP-2307, for indexes KEP-3850.
+This relies on caches that never go back and show the controller's own writes (muster.controllers.driver):
+then the absence of a listed pod means that it is gone. Source: KEP-2307, for indexes KEP-3850.
 
-With `backoffLimitPerIndex` how often an index has failed is written on its pods alone. There, a failed pod
-is let go only once its replacement is seen or none will come.
+With `backoffLimitPerIndex`, only an index's pods record how often it has failed. There, a failed pod
+is released only once its replacement is seen or none will be created.
 """
 
 from dataclasses import dataclass, field
@@ -28,39 +27,39 @@ from muster.api.indexes import Indexes
 from muster.controllers.job.census import Census, attempts_before, index_of
 from muster.controllers.job.failure_policy import Action
 
-#: Bound of the list in the status: 500 uids are 20 KB. The rest waits for its turn.
+#: Bound of the list in the status: 500 uids are 20 KB. The remaining pods wait.
 MOST_UNCOUNTED = 500
 
 
 @dataclass(slots=True)
 class Tally:
-    #: how many are known to have succeeded and failed, counted or not yet
+    #: how many pods are known to have succeeded and failed, counted or not yet
     succeeded: int
     failed: int
     completed: Indexes
     failed_indexes: Indexes
-    #: what the status is to say
+    #: counters and lists to write into the status
     counted_succeeded: int
     counted_failed: int
     uncounted_succeeded: list[str]
     uncounted_failed: list[str]
-    #: pods that are at step 2 once the status says so
+    #: pods that are at step 2 once the status is written
     release: list[Pod] = field(default_factory=list)
-    #: pods that ended and whose finalizer has to wait for their replacement
+    #: ended pods whose finalizer must wait for their replacement
     awaiting: list[Pod] = field(default_factory=list)
-    #: whether pods ended for which the list has no room yet
+    #: whether the list has no room yet for some ended pods
     crowded: bool = False
-    #: why a pod failed the whole Job by the failure policy
+    #: how a pod failed the whole Job by the failure policy
     fail_job: str = ""
 
     @property
     def settled(self) -> bool:
-        """Whether all that ended is counted, so that only finalizers are left to remove."""
+        """Whether every ended pod is counted, so that only finalizers are left to remove."""
         return not (self.uncounted_succeeded or self.uncounted_failed or self.crowded)
 
 
 def count(job: Job, census: Census) -> Tally:
-    """What has ended so far, and how to write it down."""
+    """Counts what has ended so far, and computes what to write into the status."""
     status, spec = job.status, job.spec
     indexed = spec.completion_mode == "Indexed"
     below = spec.completions if indexed else 0
@@ -90,7 +89,7 @@ def count(job: Job, census: Census) -> Tally:
 
 
 def _count_indexes(job: Job, census: Census, tally: Tally) -> None:
-    """Successes of indexes: a second success of one, or one beyond `completions`, is nothing."""
+    """Counts successes of indexes: a second one of an index, or one beyond `completions`, does not count."""
     completions = job.spec.completions or 0
     done = (index_of(pod) for pod in census.succeeded)
     tally.completed |= Indexes.of(index for index in done if 0 <= index < completions)
@@ -142,7 +141,7 @@ def _awaits_replacement(pod: Pod, census: Census, tally: Tally, at_work: set[int
 
 
 def _listed(tally: Tally, pod: Pod, uids: list[str], known: set[str]) -> bool:
-    """Step 1, if there is room or it has been taken."""
+    """Takes step 1 if the list has room. Returns whether the pod's uid is in the list."""
     if pod.metadata.uid in known:
         return True
     if len(tally.uncounted_succeeded) + len(tally.uncounted_failed) >= MOST_UNCOUNTED:

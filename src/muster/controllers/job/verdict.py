@@ -1,8 +1,8 @@
-"""Whether a Job's fate is decided, and by what.
+"""Decides whether a Job's fate is settled, and by what.
 
-A verdict is written down the moment it is known, as `FailureTarget` or `SuccessCriteriaMet`, and never
+A verdict is written as soon as it is known, as `FailureTarget` or `SuccessCriteriaMet`, and never
 changes afterwards; `Failed` or `Complete` follow with the same reason once all pods have ended and are
-counted. Failure is looked for before success. Source: KEP-3329, KEP-3998, KEP-4368.
+counted. Failure is checked before success. Source: KEP-3329, KEP-3998, KEP-4368.
 """
 
 from dataclasses import dataclass
@@ -37,27 +37,27 @@ class Verdict:
 
     @property
     def interim(self) -> str:
-        """The condition that tells it at once."""
+        """The type of the condition that announces the verdict at once."""
         return SUCCESS_CRITERIA_MET if self.success else FAILURE_TARGET
 
     @property
     def final(self) -> str:
-        """The condition that tells it when all pods have ended."""
+        """The type of the condition that announces the verdict when all pods have ended."""
         return COMPLETE if self.success else FAILED
 
     @property
     def counts_pods(self) -> bool:
-        """Whether pods that it cuts short count as failed; those beyond the completions do not."""
+        """Whether pods that the verdict cuts short count as failed; pods beyond the completions do not."""
         return self.reason != COMPLETIONS_REACHED
 
 
 def reach(job: Job, census: Census, tally: Tally, now: datetime) -> Verdict | None:
-    """The verdict, or None while the Job goes on."""
+    """Returns the verdict, or None while the Job runs."""
     return _written(job) or _failure(job, census, tally, now) or _success(job, census, tally)
 
 
 def deadline(job: Job) -> datetime | None:
-    """When the Job will have been active for too long; a suspended Job's time does not run."""
+    """Returns when the Job will have been active for too long; suspended time does not count."""
     spec, start = job.spec, job.status.start_time
     if spec.active_deadline_seconds is None or start is None or spec.suspend:
         return None
@@ -96,7 +96,7 @@ def _failure(job: Job, census: Census, tally: Tally, now: datetime) -> Verdict |
 
 
 def _restarts_exhausted(job: Job, census: Census) -> bool:
-    """With restartPolicy OnFailure, restarts of containers use up the backoffLimit as failed pods do."""
+    """With restartPolicy OnFailure, restarts of containers use up the backoffLimit like failed pods."""
     template = job.spec.template.get("spec") or {}
     if template.get("restartPolicy") != "OnFailure":
         return False

@@ -1,4 +1,4 @@
-"""A JobSet's Jobs, sorted: those of the current attempt by how they stand, and those that are to go.
+"""Sorts a JobSet's Jobs: those of the current attempt by state, and those to be deleted.
 
 A Job belongs to the current attempt if its labels `restart-attempt` and `job-restart-attempt` are not
 below the JobSet's counters. That is all a restart is: a counter in the status that makes Jobs stale.
@@ -23,9 +23,9 @@ from muster.api.natural import natural
 class Jobs:
     active: list[Job] = field(default_factory=list)
     successful: list[Job] = field(default_factory=list)
-    #: in order of failure
+    #: sorted by time of failure
     failed: list[Job] = field(default_factory=list)
-    #: stale, or failed by being suspended: to be deleted and made anew
+    #: stale, or failed by being suspended: to be deleted and re-created
     previous: list[Job] = field(default_factory=list)
 
     @property
@@ -34,7 +34,7 @@ class Jobs:
 
 
 def sort(jobs: list[Job], jobset: JobSet) -> Jobs:
-    """A Job that is being deleted is on its way out, whoever deletes it: it only holds its name."""
+    """Sorts the Jobs. One that is being deleted, by any client, is previous: it only blocks its name."""
     sorted_ = Jobs()
     for job in jobs:
         if job.metadata.deletion_timestamp is not None or _stale(job, jobset):
@@ -50,7 +50,7 @@ def sort(jobs: list[Job], jobset: JobSet) -> Jobs:
 
 
 def is_failed(job: Job) -> bool:
-    """Whether it is decided that the Job fails; its pods may still be ending."""
+    """Whether the Job's failure is decided; its pods may still be ending."""
     return failure(job) is not None
 
 
@@ -59,7 +59,7 @@ def is_successful(job: Job) -> bool:
 
 
 def failure(job: Job) -> Condition | None:
-    """The condition that tells why the Job failed. `FailureTarget` comes first and `Failed` repeats it."""
+    """Returns the condition with the reason of the failure: `FailureTarget`, which `Failed` repeats later."""
     for type_ in ("FailureTarget", "Failed"):
         found = condition(job.status.conditions, type_)
         if found is not None and found.status == "True":
@@ -73,12 +73,12 @@ def failed_at(job: Job) -> datetime:
 
 
 def group_of(job: Job) -> str:
-    """The name of its replicatedJob."""
+    """Returns the name of the Job's replicatedJob."""
     return job.metadata.labels.get(REPLICATED_JOB_NAME, "")
 
 
 def index_of(job: Job) -> int:
-    """Its index among the Jobs of its replicatedJob."""
+    """Returns the Job's index within its replicatedJob."""
     return _number(job, JOB_INDEX)
 
 
@@ -92,7 +92,7 @@ def _stale(job: Job, jobset: JobSet) -> bool:
 
 
 def _by_suspension(job: Job, jobset: JobSet) -> bool:
-    """Whether it failed after the JobSet was suspended. API servers keep times in whole seconds."""
+    """Whether the Job failed after the JobSet was suspended. API servers keep times in whole seconds."""
     suspended = condition(jobset.status.conditions, "Suspended")
     if suspended is None or suspended.status != "True" or suspended.last_transition_time is None:
         return False

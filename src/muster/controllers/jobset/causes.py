@@ -1,4 +1,4 @@
-"""What went wrong first, in words: which pod, with which exit code, on which node."""
+"""Describes in words what failed first: which pod, with which exit code, on which node."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from muster.controllers.jobset.attempts import failure
 
 
 def cause(job: Job, pods: Iterable[Pod]) -> str:
-    """Why this Job failed. Its pods may be gone; then its own words have to do."""
+    """Returns why this Job failed. If its pods are gone, the Job's own message must suffice."""
     first = first_failure(pod for pod in pods if _belongs(pod, job))
     if first is not None:
         return first
@@ -20,7 +20,7 @@ def cause(job: Job, pods: Iterable[Pod]) -> str:
 
 
 def first_failure(pods: Iterable[Pod]) -> str | None:
-    """The first of these pods to fail, of those that muster did not end itself."""
+    """Describes the first of these pods to fail, ignoring pods that muster itself ended."""
     failed = [
         pod
         for pod in pods
@@ -44,7 +44,7 @@ def _belongs(pod: Pod, job: Job) -> bool:
 
 
 def _failures(pod: Pod) -> list[tuple[str, Terminated]]:
-    """Its containers that failed, the first first."""
+    """Returns the pod's failed containers, in order of failure."""
     found = [
         (status.name, status.state.terminated)
         for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]

@@ -1,4 +1,4 @@
-"""What a JobSet makes: its Jobs, labelled so that their pods know their place, and its Service."""
+"""Builds what a JobSet creates: its Jobs, labelled so that their pods know their place, and its Service."""
 
 import copy
 import hashlib
@@ -15,10 +15,10 @@ def job_name(jobset: JobSet, replicated: ReplicatedJob, index: int) -> str:
 
 
 def job(jobset: JobSet, replicated: ReplicatedJob, index: int) -> Object:
-    """Job `index` of this replicatedJob, of the current attempt.
+    """Returns Job `index` of this replicatedJob, for the current attempt.
 
-    Labels and annotations are JobSet's own and stand on the Job and on its pod template alike. The Job's
-    `suspend` is the JobSet's: whether its Jobs run is not for the template to say.
+    Labels and annotations are JobSet's own and are the same on the Job and on its pod template. The Job's
+    `suspend` is the JobSet's: the template does not decide whether its Jobs run.
     """
     marks = labels(jobset, replicated, index)
     template = replicated.template
@@ -46,7 +46,7 @@ def job(jobset: JobSet, replicated: ReplicatedJob, index: int) -> Object:
 
 
 def labels(jobset: JobSet, replicated: ReplicatedJob, index: int) -> dict[str, str]:
-    """The labels, which are the annotations too, of a Job and its pods.
+    """Returns the labels of a Job and its pods; they are its annotations, too.
 
     `job-key` is a SHA-1, as JobSet's code has it (its comments say SHA-256).
     """
@@ -76,7 +76,7 @@ def labels(jobset: JobSet, replicated: ReplicatedJob, index: int) -> dict[str, s
 
 
 def coordinator(jobset: JobSet) -> str:
-    """The coordinator's host name, as other pods of the namespace resolve it."""
+    """Returns the coordinator's host name, as other pods of the namespace resolve it."""
     found = jobset.spec.coordinator
     assert found is not None, "only asked for where there is one"
     host = f"{jobset.metadata.name}-{found.replicated_job}-{found.job_index}-{found.pod_index}"
@@ -84,7 +84,7 @@ def coordinator(jobset: JobSet) -> str:
 
 
 def service(jobset: JobSet) -> Object:
-    """The headless Service whose name is the subdomain of all pods."""
+    """Returns the headless Service whose name is the subdomain of all pods."""
     ready = jobset.spec.network.publish_not_ready_addresses
     return {
         "apiVersion": kinds.SERVICE.api_version,

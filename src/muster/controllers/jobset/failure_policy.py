@@ -1,8 +1,8 @@
-"""What happens when Jobs have failed: the first rule that matches decides, else the JobSet restarts.
+"""Decides what happens when Jobs have failed: the first matching rule decides; otherwise the JobSet restarts.
 
-Among the failed Jobs that a rule matches, the first to fail counts. Rules ask for the reason and the
-message of the Job's failure and for its replicatedJob; what a rule leaves open matches anything. A
-pattern that is no regular expression matches nothing, as upstream.
+Among the failed Jobs that a rule matches, the first to fail counts. Rules match the reason and the
+message of the Job's failure and its replicatedJob; what a rule does not state matches anything. As upstream,
+a pattern that is not a regular expression matches nothing.
 
 A restart is a higher counter in the status: it makes Jobs stale, and the next reconcile replaces them.
 Source: kubernetes-sigs/jobset, pkg/controllers/failure_policy.go.
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def apply(policy: FailurePolicy | None, failed: list[Job], cause: Callable[[Job], str], draft: Draft) -> None:
-    """`failed` is not empty and in order of failure; `cause` tells in words what happened to one."""
+    """Applies the policy. `failed` is not empty and in order of failure; `cause` describes one in words."""
     if policy is None:
         draft.fail("FailedJobs", _message("one or more jobs failed", cause, failed[0]))
         return
@@ -76,7 +76,7 @@ def _found(pattern: str, message: str) -> bool:
 
 
 def _counted(draft: Draft) -> int:
-    """Restarts that count, of the whole set and of single Jobs."""
+    """Returns the restarts that count, of the whole set and of single Jobs."""
     alone = sum(sum(group.job_restarts_count_towards_max) for group in draft.groups.values())
     return draft.restarts_count_towards_max + alone
 
@@ -98,5 +98,5 @@ def _raised(counters: list[int], index: int, by: int) -> list[int]:
 
 
 def _message(text: str, cause: Callable[[Job], str], job: Job) -> str:
-    """Ends as JobSet's own messages do."""
+    """Returns the message, with the ending that JobSet's own messages have."""
     return f"{text}: {cause(job)} (first failed job: {job.metadata.name})"

@@ -1,14 +1,14 @@
-"""Limits over all Jobs and restarts: the deadline, and the restart budget.
+"""Enforces limits over all Jobs and restarts: the deadline, and the restart budget.
 
-Both outlive the Jobs they are about, so what they count stands in annotations of the JobSet (its status
-has no room for it in JobSet's schema), written before anything that would lose it:
+Both limits outlive the Jobs, so their counts are stored in annotations of the JobSet (its status
+has no room for them in JobSet's schema), written before any step that would lose them:
 
-- `muster.dev/running-since` is when the first pod ran. Suspending stops the clock: what has passed goes to
-  `muster.dev/time-used` in the same write, and the next pod that runs starts it again. Time suspended,
-  and time waiting after it, is never the job's. Restarts do not stop the clock.
-- `muster.dev/failures` has, per Job that ever had failed pods, the most it ever had, those included that
-  the Job has listed and not yet added up. The sum only grows, whatever happens to the Jobs; there is one
-  entry per Job that failed. Failures that the Job does not count, such as those of pods that muster
+- `muster.dev/running-since` is when the first pod ran. Suspending stops the clock: the time used is added to
+  `muster.dev/time-used` in the same write, and the next pod that runs restarts the clock. Time suspended,
+  and the wait after it, never count. Restarts do not stop the clock.
+- `muster.dev/failures` has, per Job that ever had failed pods, the most failed pods it ever had, including
+  those that the Job has listed and not yet added up. The sum only grows, whatever happens to the Jobs; there
+  is one entry per Job that failed. Failures that the Job does not count, such as those of pods that muster
   preempted, are not in the Job's status and so not here.
 """
 
@@ -29,7 +29,7 @@ from muster.controllers.effects import Patch
 
 
 def bookkeeping(jobset: JobSet, jobs: list[Job], pods: Iterable[Pod], now: datetime) -> Patch | None:
-    """The annotations to write before anything else is done, if any."""
+    """Returns the patch of the annotations that must be written before anything else, if any."""
     annotations: dict[str, str | None] = {**_clock(jobset, pods, now), **_failures(jobset, jobs)}
     if not annotations:
         return None
@@ -39,7 +39,7 @@ def bookkeeping(jobset: JobSet, jobs: list[Job], pods: Iterable[Pod], now: datet
 
 
 def due(jobset: JobSet) -> datetime | None:
-    """When the deadline passes, if its clock runs."""
+    """Returns when the deadline passes, if its clock runs."""
     deadline, since = _deadline(jobset), _running_since(jobset)
     if deadline is None or since is None:
         return None
@@ -47,7 +47,7 @@ def due(jobset: JobSet) -> datetime | None:
 
 
 def over_budget(jobset: JobSet) -> tuple[int, int] | None:
-    """(failures, budget) if the Jobs have failed more often than they may."""
+    """Returns (failures, budget) if the Jobs have failed more often than the budget allows."""
     budget = natural(mark(jobset.metadata, names.RESTART_BUDGET))
     if budget is None:
         return None
@@ -56,7 +56,7 @@ def over_budget(jobset: JobSet) -> tuple[int, int] | None:
 
 
 def awaits_first_pod(jobset: JobSet) -> bool:
-    """Whether the deadline's clock starts with the next pod that runs."""
+    """Whether the deadline's clock starts when the next pod runs."""
     return (
         mark(jobset.metadata, names.DEADLINE) is not None
         and names.RUNNING_SINCE not in jobset.metadata.annotations
@@ -84,7 +84,7 @@ def _resumed_at(jobset: JobSet) -> datetime:
 
 
 def _ran_at(pod: Pod, resumed: datetime) -> datetime | None:
-    """When it first ran since the JobSet was resumed; None for one that is or was ended before."""
+    """Returns when the pod first ran since the JobSet was resumed; None if it is, or before was, ended."""
     if pod.metadata.deletion_timestamp is not None or pod.status.phase in ("", "Pending"):
         return None
     starts = []
@@ -108,12 +108,12 @@ def _failures(jobset: JobSet, jobs: list[Job]) -> dict[str, str | None]:
 
 
 def _failed(job: Job) -> int:
-    """A pod moves from the list to the counter in one write, so it is never in both."""
+    """Returns the Job's failures. A pod moves from list to counter in one write, so it is never in both."""
     return job.status.failed + len(job.status.uncounted_terminated_pods.failed)
 
 
 def _counted(jobset: JobSet) -> dict[str, int]:
-    """What has been counted so far; an annotation that is not ours counts as none."""
+    """Returns the counts so far; an annotation that muster did not write counts as none."""
     try:
         found = json.loads(jobset.metadata.annotations.get(names.FAILURES, "{}"))
     except ValueError:
@@ -124,7 +124,7 @@ def _counted(jobset: JobSet) -> dict[str, int]:
 
 
 def _deadline(jobset: JobSet) -> int | None:
-    """In seconds; None if there is none that can be read, which admission refuses."""
+    """Returns the deadline in seconds; None if it is absent or unreadable (which admission refuses)."""
     deadline = mark(jobset.metadata, names.DEADLINE)
     try:
         return duration.parse(deadline) if deadline is not None else None

@@ -1,4 +1,4 @@
-"""What the JobSet controller looks at: the JobSet, its Jobs, its Service and, where they tell, its pods."""
+"""What the JobSet controller observes: the JobSet, its Jobs, its Service and, where they matter, its pods."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from muster.controllers.jobset.limits import awaits_first_pod, over_budget
 @dataclass(frozen=True, slots=True)
 class Observed:
     jobset: JobSet
-    #: owned by the JobSet, in order of name
+    #: Jobs owned by the JobSet, in order of name
     jobs: list[Job]
-    #: whatever has the name of the subdomain
+    #: any Service that has the name of the subdomain
     service: Service | None = None
-    #: only where `reconcile` asks for them: something failed for good, or the deadline awaits a first pod
+    #: only if `reconcile` needs them: a Job failed for good, or the deadline awaits a first pod
     pods: tuple[Pod, ...] = ()
 
 
@@ -42,7 +42,7 @@ def _pods_tell(jobset: JobSet, jobs: list[Job]) -> bool:
 
 
 def _first_pod(change: Change) -> Iterable[str]:
-    """Of pods' changes, only a start matters, and only while the clock waits for one."""
+    """Yields the JobSet of a pod that starts, if its clock waits for one. Other changes do not matter."""
     pod: Pod | None = change.new
     if pod is None or pod.status.phase in ("", "Pending"):
         return

@@ -1,8 +1,8 @@
-"""Regular expressions of failure policies, matched by RE2 as JobSet does, in time linear in the text.
+"""Matches regular expressions of failure policies by RE2, as JobSet does, in time linear in the text.
 
-Patterns come from users and are matched inside the controller that serves all of them. A backtracking matcher
-would be busy for hours with `(a+)+$`; RE2 is not, whatever the pattern. What bounds the time is the length of
-the text and the memory that RE2 may use for one pattern: at most a second for the worst known pattern.
+Patterns come from users and run inside the controller that serves all users. A backtracking matcher
+would take hours for `(a+)+$`; RE2 does not, whatever the pattern. The length of the text and the memory that
+RE2 may use for one pattern bound the time: at most a second for the worst known pattern.
 """
 
 from functools import lru_cache

@@ -1,8 +1,8 @@
-"""One look at a JobSet, and what follows from it.
+"""Reconciles a JobSet: decides from what is observed what to write.
 
-The order matters: a failure is looked at before a success, as JobSet does it, and what the status counts is
-written before anything is done that depends on it. A restart therefore takes two reconciles: one raises the
-counter, the next replaces the Jobs that this made stale.
+The order matters: a failure is checked before a success, as in JobSet, and the counts of the status are
+written before any step that depends on them. A restart therefore takes two reconciles: the first raises the
+counter, the second replaces the Jobs that this made stale.
 """
 
 from datetime import datetime, timedelta
@@ -28,28 +28,28 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     jobs = attempts.sort(observed.jobs, jobset)
     draft.count(jobs)
 
-    # 1. A finished JobSet has nothing running, and goes when its time is over.
+    # 1. A finished JobSet has nothing running, and is deleted when its TTL is over.
     if draft.is_true(COMPLETED) or draft.is_true(FAILED):
         return [*_deleted(jobs.active), *draft.effects(), *_expiry(draft, now)]
 
-    # 2. What cannot be done is not half done.
+    # 2. A JobSet with an unsupported field fails as a whole.
     refused = unsupported(jobset)
     if refused:
         draft.fail("Unsupported", "; ".join(map(str, refused)))
         return draft.effects()
 
-    # 3. Counts that outlive Jobs are written before a Job goes.
+    # 3. Counts that outlive Jobs are written before a Job is deleted.
     bookkeeping = limits.bookkeeping(jobset, observed.jobs, observed.pods, now)
     if bookkeeping is not None:
         return [bookkeeping]
 
-    # 4. Jobs of earlier attempts go, and free their names.
+    # 4. Jobs of earlier attempts are deleted, which frees their names.
     effects: list[Effect] = [*_deleted(jobs.previous)]
     groups = [(draft.groups[replicated.name], replicated) for replicated in jobset.spec.replicated_jobs]
     if not jobs.failed and all(startup.has_started(group, replicated) for group, replicated in groups):
         draft.end_restart("JobsReady", "all jobs are ready")
 
-    # 5. The end, or what is still missing for it.
+    # 5. The JobSet ends, or starts what is still missing.
     due = limits.due(jobset)
     over = limits.over_budget(jobset)
     if over is not None:
@@ -63,7 +63,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     elif due is not None and now >= due:
         draft.fail("DeadlineExceeded", _deadline(jobset))
     elif jobset.spec.suspend:
-        # The condition is written first: what fails from then on does so because of it.
+        # The condition is written first: a Job that fails later fails because of the suspension.
         draft.set_true(SUSPENDED, "SuspendedJobs", "jobs are suspended")
         draft.end_restart("JobSetSuspended", "the jobset is suspended")
         effects += [*startup.service(observed), *startup.start(jobset, jobs, draft)]
@@ -77,7 +77,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
 
 
 def _deleted(jobs: list[Job]) -> list[Effect]:
-    """In the background, so that the names are free at once whatever their pods do."""
+    """Deletes Jobs in the background, so that their names are free at once whatever their pods do."""
     return [
         Delete(JOB, job.metadata.namespace, job.metadata.name, job.metadata.uid)
         for job in jobs

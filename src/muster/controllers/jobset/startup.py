@@ -1,6 +1,6 @@
-"""Creates the Jobs that are missing, and suspends or resumes those that are there, in the order asked for.
+"""Creates missing Jobs, and suspends or resumes existing ones, in the requested order.
 
-`InOrder` goes from one replicatedJob to the next when all its Jobs are ready or done; `dependsOn` names
+`InOrder` proceeds from one replicatedJob to the next when all its Jobs are ready or done; `dependsOn` names
 others to wait for. A suspended JobSet has all its Jobs, suspended, except those that wait for others.
 """
 
@@ -18,7 +18,7 @@ _IN_ORDER = "InOrderStartupPolicy"
 
 
 def service(observed: Observed) -> list[Effect]:
-    """The Service, if it is missing. One of the same name is taken for what the user wants."""
+    """Creates the Service if it is missing. One of the same name counts as what the user wants."""
     jobset = observed.jobset
     if observed.service is not None or not construction.has_dns(jobset):
         return []
@@ -27,7 +27,7 @@ def service(observed: Observed) -> list[Effect]:
 
 
 def start(jobset: JobSet, jobs: Jobs, draft: Draft) -> list[Effect]:
-    """Jobs to create and, unless the JobSet is suspended, to resume."""
+    """Returns the effects that create Jobs and, unless the JobSet is suspended, resume them."""
     suspended = jobset.spec.suspend
     in_order = jobset.spec.startup_policy.startup_policy_order == "InOrder"
     effects: list[Effect] = []
@@ -64,15 +64,18 @@ def _is_met(dependency: DependsOn, draft: Draft) -> bool:
     group = draft.groups.get(dependency.name)
     replicated = next((r for r in draft.jobset.spec.replicated_jobs if r.name == dependency.name), None)
     if group is None or replicated is None:
-        return False  # admission refuses it; a server without admission waits for ever, as upstream
+        return False  # admission refuses it; without admission the Job waits for ever, as upstream
     if dependency.status == "Complete":
         return group.succeeded >= replicated.replicas
     return has_started(group, replicated)
 
 
 def _missing(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effect]:
-    """Jobs that are not there. A stale Job of the name is deleted just before (`reconcile`), which frees it;
-    where something holds it back, the create finds it in the way and the next reconcile tries again."""
+    """Creates the Jobs that are missing.
+
+    `reconcile` deletes a stale Job of the same name just before, which frees the name. If something keeps the
+    stale Job, the create fails on the existing name and the next reconcile retries.
+    """
     policy = jobset.spec.failure_policy
     if jobs.previous and policy is not None and policy.restart_strategy == "BlockingRecreate":
         return []
@@ -89,8 +92,11 @@ def _missing(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effe
 
 
 def _resumed(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effect]:
-    """Resumes Jobs. What admission changed in the JobSet's template meanwhile (node selectors, tolerations,
-    labels, gates) is given to the Job first, which a server allows only without a start time."""
+    """Resumes Jobs.
+
+    What admission has meanwhile changed in the JobSet's template (node selectors, tolerations, labels, gates)
+    is written to the Job first, which a server allows only without a start time.
+    """
     effects: list[Effect] = []
     for job in jobs.active:
         if not job.spec.suspend or group_of(job) != replicated.name:
@@ -108,7 +114,7 @@ def _resumed(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effe
 
 
 def _directives(have: Object, wanted: Object) -> Object:
-    """What differs of the fields of a pod template that may change while suspended, as a merge patch."""
+    """Returns a merge patch of the pod template fields that differ and may change while suspended."""
     changes: Object = {}
     for part, fields in (
         ("metadata", ("labels", "annotations")),
@@ -127,5 +133,5 @@ def _directives(have: Object, wanted: Object) -> Object:
 
 
 def _conditional(job: Job, spec: Object) -> Object:
-    """Only for this very Job, not for a successor of its name."""
+    """Makes a patch apply only to this very Job, not to a successor of its name."""
     return {"metadata": {"uid": job.metadata.uid}, "spec": spec}

@@ -1,7 +1,7 @@
-"""The JobSet's next status: conditions, counters, and the events that tell what changed.
+"""The JobSet's next status: conditions, counters, and the events that report what changed.
 
 A condition appears when it first becomes true. Events are recorded after the status has been written, so
-that none tells of something that did not come to be.
+that no event reports something that did not happen.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ STARTED = "StartupPolicyCompleted"
 
 @dataclass
 class Draft:
-    """A status in the making; `effects` writes it if it differs from the one that is there."""
+    """A status under construction; `effects` writes it if it differs from the current one."""
 
     jobset: JobSet
     now: datetime
@@ -61,7 +61,7 @@ class Draft:
         self._set(type_, "True", reason, message)
 
     def set_false(self, type_: str, reason: str, message: str) -> None:
-        """Makes a condition false that is true; one that never was is not mentioned."""
+        """Makes a true condition false; a condition that never was true is not added."""
         if self.is_true(type_):
             self._set(type_, "False", reason, message)
 
@@ -76,7 +76,7 @@ class Draft:
         self.end_restart("JobSetCompleted", "the jobset completed")
 
     def end_restart(self, reason: str, message: str) -> None:
-        """The restart is over; its cause stays readable."""
+        """Ends the restart; its cause stays readable."""
         found = condition(self.conditions, RESTARTING)
         if found is not None:
             self.set_false(RESTARTING, reason, f"{message}; last restart: {found.message}")
@@ -111,7 +111,7 @@ class Draft:
 
 
 def about(jobset: JobSet) -> Object:
-    """The JobSet as an event refers to it."""
+    """Returns the reference to the JobSet that an event needs."""
     meta = jobset.metadata
     return {
         "apiVersion": JOBSET.api_version,
@@ -123,12 +123,12 @@ def about(jobset: JobSet) -> Object:
 
 
 def is_ready(job: Job) -> bool:
-    """Whether as many pods are ready or done as the Job runs at a time."""
+    """Whether at least `width` pods are ready or done: as many as the Job runs at a time."""
     return job.status.succeeded + job.status.ready >= width(job.spec)
 
 
 def width(spec: JobSpec) -> int:
-    """How many pods the Job runs at a time."""
+    """Returns how many pods the Job runs at a time."""
     return min(spec.parallelism, spec.completions) if spec.completions is not None else spec.parallelism
 
 
@@ -147,7 +147,7 @@ def _counted(replicated: ReplicatedJob, jobs: Jobs, old: ReplicatedJobStatus | N
 
 
 def _as_json(status: JobSetStatus) -> Object:
-    """With the zeros that JobSet's schema requires."""
+    """Returns the status as JSON, with the zeros that JobSet's schema requires."""
     return {
         "conditions": [
             {"reason": "", "message": "", **msgspec.to_builtins(condition)} for condition in status.conditions

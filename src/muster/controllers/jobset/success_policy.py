@@ -1,4 +1,4 @@
-"""When a JobSet has succeeded: all of its Jobs, or any one, or those of some replicatedJobs.
+"""Decides when a JobSet has succeeded: all of its Jobs, or any one, or those of some replicatedJobs.
 
 Jobs are counted, not pods. Source: kubernetes-sigs/jobset, pkg/controllers/success_policy.go.
 """
