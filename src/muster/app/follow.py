@@ -63,7 +63,7 @@ class Ended:
 
     views: tuple[JobView, ...]
     pods: tuple[Pod, ...]
-    #: labels of pods whose output did not end
+    #: labels of pods whose output has not ended
     cut: tuple[str, ...] = ()
 
 

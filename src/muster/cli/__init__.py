@@ -1,1 +1,1 @@
-"""The command line: one module per verb, thin. Only this room prints."""
+"""The command line: one thin module per command. Only this package prints."""

@@ -1,7 +1,7 @@
-"""Bars in the terminal: who waited and who ran when, to half a character.
+"""Draws bars in the terminal: when each place waited and ran, to half a character.
 
-Each cell has a left and a right half that waits, runs or is empty; a cell is drawn by what fills it
-most. Failures are marked where the bar ends, so that a restart shows as a break in its row.
+Each cell has a left and a right half, each of which waits, runs or is empty; a cell is drawn by what fills
+most of it. Failures are marked where the bar ends, so that a restart shows as a break in its row.
 """
 
 import shutil
@@ -21,7 +21,7 @@ _CELLS: Final = {
 }
 _WAITING: Final = "░"
 _FAILED: Final = "✗"
-#: Cells of a bar, on the narrowest terminal.
+#: Cells of a bar on the narrowest terminal.
 _FEWEST: Final = 10
 _STEPS: Final = (
     0.1,
@@ -48,7 +48,7 @@ _STEPS: Final = (
 
 
 def lines(drawn: Timeline, most: int | None = None) -> list[str]:
-    """The bars, as wide as the terminal up to a hundred columns; `most` of them, those with notes first."""
+    """The bars, as wide as the terminal up to 100 columns; at most `most` rows, preferably with notes."""
     rows = list(drawn.rows)
     left_out = max(0, len(rows) - most) if most is not None else 0
     if left_out:
@@ -94,7 +94,7 @@ def _bar(spans: Iterable[Span], begin: float, span: float, cells: int) -> str:
 
     for piece in sorted(spans, key=lambda piece: piece.begin):
         first, last = half(piece.begin), half(piece.end)
-        if piece.phase is Phase.RUNNING and first == last:  # whatever ran is seen
+        if piece.phase is Phase.RUNNING and first == last:  # every run is visible, however short
             first, last = (first, first + 1) if first < 2 * cells else (first - 1, first)
         halves[first:last] = [piece.phase] * (last - first)
         if piece.failed:
@@ -106,7 +106,7 @@ def _bar(spans: Iterable[Span], begin: float, span: float, cells: int) -> str:
 
 
 def _axis(span: float, cells: int, width: int) -> str:
-    """`0:00      1:00      2:00`: round times, as many as fit beside each other, in `width` characters."""
+    """The time axis `0:00      1:00      2:00`: as many round times as fit into `width` characters."""
     widest = len(clock(span, fine=span < _STEPS[3] * cells)) + 2
     step: float = next((step for step in _STEPS if step / span * cells >= widest), _STEPS[-1])
     step *= max(1, ceil(widest * span / cells / step))
@@ -120,7 +120,7 @@ def _axis(span: float, cells: int, width: int) -> str:
 
 
 def clock(seconds: float, *, fine: bool = False) -> str:
-    """`0:07`, `12:30`, `3:05:00`; `0:07.5` if fine."""
+    """The time as `0:07`, `12:30`, `3:05:00`; `0:07.5` if fine."""
     whole = int(seconds)
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     text = f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

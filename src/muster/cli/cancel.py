@@ -1,4 +1,4 @@
-"""`muster cancel JOB…`: removes jobs, and ends their pods with their grace; returns when they have gone."""
+"""`muster cancel JOB…`: deletes jobs; returns when their pods have ended within their grace periods."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +49,7 @@ def command(
             await gone(client, followed, view.pods)
 
     async def end(views: "list[JobView]") -> None:
-        """All of them at the same time; each is told when it has gone."""
+        """Cancels all jobs concurrently, and reports each one when its pods are gone."""
         running = {asyncio.create_task(act(view)): view for view in views}
         try:
             for task, view in running.items():
@@ -60,13 +60,13 @@ def command(
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    views = asyncio.run(_meant(target, names or [], file))  # before a cluster is started for nothing
+    views = asyncio.run(_meant(target, names or [], file))  # first, or a cluster starts needlessly
     with attached(target) as endpoint:
         asyncio.run(end(views))
 
 
 async def _meant(target: "Target", names: list[str], file: str | None) -> "list[JobView]":
-    """The jobs that are named, each once. Raises UnknownJob of the first that is not there."""
+    """The named jobs, each once. Raises UnknownJob for the first that does not exist."""
     from muster.app import jobs
     from muster.app.cancel import SUFFIX, of_file
     from muster.app.cluster import reading

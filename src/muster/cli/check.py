@@ -1,4 +1,4 @@
-"""`muster check FILE`: what is wrong with it, and, against nodes, whether it could ever start."""
+"""`muster check FILE`: reports what is wrong with a file, and whether it could ever start on given nodes."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -58,7 +58,7 @@ def command(
 
 
 def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
-    """`alone`: no nodes are given, so that nothing is said yet of what only a cluster could tell."""
+    """The findings about a job. `alone`: without nodes, so omit what only a cluster could tell."""
     from muster.app import fit
     from muster.cli import jobfile
     from muster.workloads.check import check

@@ -1,18 +1,18 @@
-"""What a shell completes besides verbs and options: the names of jobs."""
+"""Shell completion of job names, besides that of verbs and options."""
 
 from contextlib import suppress
 from typing import Final
 
 import typer
 
-#: seconds for which a shell waits at most
+#: seconds that a shell waits at most
 PATIENCE: Final = 2.0
 
 
 def job_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The jobs that the cluster of the command line has now, and whose names begin so.
+    """The cluster's current jobs whose names begin with `incomplete`.
 
-    None if the cluster cannot be read: a completion has no place for an error.
+    Empty if the cluster cannot be read: a completion cannot show an error.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""`muster demo`: the idea in a minute, everything measured while it is shown."""
+"""`muster demo`: shows in a minute why gangs are needed, and measures it."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""`muster down`: stops the embedded cluster; unfinished jobs go on at the next start."""
+"""`muster down`: stops the embedded cluster; unfinished jobs continue at the next start."""
 
 
 def command() -> None:

@@ -1,7 +1,7 @@
-"""Errors that end a verb: a message for the person who can act, and an exit code.
+"""Errors that end a command: a message for the person who can act, and an exit code.
 
-Verbs let them pass; `main` asks `failure` what to say. An error that is not known here is a mistake in
-muster, and its traceback is what helps.
+Commands let such errors pass; `main` asks `failure` for the message. An error that is not known here is a bug
+in muster, and its traceback is what helps.
 """
 
 from typing import Final
@@ -9,12 +9,12 @@ from typing import Final
 BAD_INPUT: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
-#: whoever read the output has gone; what a shell makes of a program that SIGPIPE ends
+#: exit code when the reader of the output has closed it: what a shell reports for a program ended by SIGPIPE
 UNREAD: Final = 141
 
 
 class Failure(Exception):
-    """Printed as it is; no traceback."""
+    """An error that is printed as it is, without a traceback."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -22,8 +22,8 @@ class Failure(Exception):
 
 
 def failure(error: Exception) -> Failure | None:
-    """What to tell about an error of the rooms below; None if none of them raises it on purpose."""
-    # imported here: when a verb has failed there is time
+    """The message for an error of a lower package; None if no package raises it on purpose."""
+    # imported here, because a failed command has time
     from muster.app.cancel import StillThere
     from muster.app.host import HostError, OtherNodes
     from muster.app.jobs import UnknownJob

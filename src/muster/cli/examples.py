@@ -1,4 +1,4 @@
-"""Examples that `muster VERB --help` ends with. A test parses each with the verb's own options."""
+"""Examples at the end of `muster VERB --help`. A test parses each with the verb's own options."""
 
 from typing import Final
 

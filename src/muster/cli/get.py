@@ -1,4 +1,4 @@
-"""`muster get JOB`: its pods in a table, or its objects as JSON or YAML."""
+"""`muster get JOB`: shows a job's pods in a table, or its objects as JSON or YAML."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
 

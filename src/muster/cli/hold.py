@@ -1,4 +1,4 @@
-"""`muster hold JOB`: it is not started until `muster release`; what runs goes on."""
+"""`muster hold JOB`: keeps a job from starting until `muster release`; running pods continue."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 

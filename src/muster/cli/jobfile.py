@@ -1,4 +1,4 @@
-"""Job files on the command line: options in, a compiled job out, its notes on stderr."""
+"""Job files on the command line: compiles a file with the command's options, prints its notes on stderr."""
 
 import os
 import secrets
@@ -43,10 +43,10 @@ def load(
     runs: bool = True,
     jobs: bool = True,
 ) -> JobFile:
-    """The compiled file, named at random unless `suffix` is given; or JobFileError with every error in it.
+    """The compiled file, with a random suffix unless `suffix` is given.
 
-    `content`: what has been read of it already. `runs`: False if only placement is asked for.
-    `jobs`: False if there need be none.
+    Raises JobFileError with every error in the file. `content`: the file's content if it has been read
+    already. `runs`: False if only placement is requested. `jobs`: False if the file may have no jobs.
     """
     pairs = {}
     for volume in volumes or ():
@@ -77,21 +77,24 @@ def load(
 
 
 def called(file: str) -> str:
-    """How a file is called in messages."""
+    """The name of a file in messages."""
     return "standard input" if file == "-" else file
 
 
 def stdin() -> bytes:
-    """What standard input holds; a byte more than is allowed at the most."""
+    """The content of standard input, at most one byte more than a job file may have."""
     return sys.stdin.buffer.read(source.MAX_BYTES + 1)
 
 
-#: Pod sets that a line names.
+#: Pod sets that a line names at most.
 MOST_PARTS: Final = 12
 
 
 def header(job: JobFile) -> str:
-    """`gang of 5: coordinator 1, worker 4 × 2 GPU`; `gang of 1: prepare 1, then gang of 4: worker 4`"""
+    """The header of a job: `gang of 5: coordinator 1, worker 4 × 2 GPU`.
+
+    With stages: `gang of 1: prepare 1, then gang of 4: worker 4`.
+    """
     modes = {(each["kind"], each["metadata"]["name"]): mode_of(each) for each in job.primary}
     together: dict[object, list[PodSet]] = {}
     for each in demand(job):
@@ -104,7 +107,7 @@ def header(job: JobFile) -> str:
 
 
 def _gangs(sets: Iterable[PodSet]) -> str:
-    """One, or one for each stage of an order."""
+    """The text for one gang, or for one gang per stage if the replicated jobs start in an order."""
     stages = [list(members) for _, members in groupby(sets, key=lambda pod_set: pod_set.stage)]
     return ", then ".join(
         f"gang of {sum(member.count for member in members)}: "
@@ -119,7 +122,7 @@ def _alone(sets: Sequence[PodSet]) -> str:
 
 
 def _parts(sets: Iterable[tuple[PodSet, int, str]]) -> str:
-    """Each with its number, and what else is to be said where waves of pods follow each other."""
+    """Each pod set with its number of pods, and with a remark if it runs in waves."""
     parts = [
         f"{one.name} {number}"
         + (f" × {one.gpus} GPU" if one.gpus else "")
@@ -131,15 +134,15 @@ def _parts(sets: Iterable[tuple[PodSet, int, str]]) -> str:
 
 
 def print_notes(job: JobFile) -> None:
-    """What there is to say about the file, on stderr."""
+    """Prints the notes about the file on stderr."""
     for note in job.notes:
         print_finding(note)
 
 
 def unusable(job: JobFile, there: Iterable[Queue] | None = None) -> Iterator[Finding]:
-    """Warnings about queues and a topology that an API server takes and that no scheduler can use.
+    """Warnings about queues and a topology that an API server accepts but no scheduler can use.
 
-    `there`: the queues of the cluster; None if it is not known which there are.
+    `there`: the queues of the cluster; None if they are not known.
     """
     yield from _unusable_queues(job, there)
     for item in job.items:
@@ -147,7 +150,7 @@ def unusable(job: JobFile, there: Iterable[Queue] | None = None) -> Iterator[Fin
             if item.object["metadata"]["name"] != DEFAULT:
                 told = f"only the one named {DEFAULT} is used"
                 yield item.report(("metadata", "name"), told, Severity.WARNING)
-            from muster.translate.layers import layers  # here: it takes numpy along
+            from muster.translate.layers import layers  # imported here, because it imports numpy
 
             if error := layers(convert(item.object, ClusterNetworkTopology)).error:
                 told = f"it cannot be used: {error}"
@@ -158,7 +161,7 @@ def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Fi
     items = {each.object["metadata"]["name"]: each for each in job.items if each.object["kind"] == "Queue"}
     if not items:
         return
-    from muster.core.gang import Queue as Rules  # here: they take numpy along
+    from muster.core.gang import Queue as Rules  # imported here, because they import numpy
     from muster.core.queues.faults import faults_of
     from muster.translate.queues import queue_changed
 
@@ -203,8 +206,11 @@ def print_error(sentence: str) -> None:
 async def refuse_what_can_never_start(
     client: Client, job: JobFile, queue: str | None, target: Target
 ) -> None:
-    """Instead of waiting for ever: a Failure with what the cluster can never start, or Refused with what is
-    wrong with the queue that was asked for."""
+    """Refuses a job that would otherwise wait for ever.
+
+    Raises Failure with what the cluster can never start, or Refused with what is wrong with the requested
+    queue.
+    """
     if queue is not None:
         for namespace in sorted({each["metadata"]["namespace"] for each in job.primary}):
             await known_queue(client, queue, namespace)

@@ -1,4 +1,4 @@
-"""`muster list`: jobs, one line each."""
+"""`muster list`: shows jobs, one line each."""
 
 import sys
 from enum import StrEnum
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muster.app.cluster import Target
     from muster.app.jobs import JobView
 
-#: Seconds between two looks of `--watch`.
+#: Seconds between two reads of `--watch`.
 LOOK: Final = 1.0
 
 _RIGHT: Final = ("PRIORITY", "GPUS", "WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS")
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("NAME", "KIND", "STATE", "QUEUE", *_RIGHT, "AGE", "WHY")
 
 
 class State(StrEnum):
-    """The states of `muster.app.jobs`; they stand here as well so that `--help` need not import it."""
+    """The states of `muster.app.jobs`; duplicated so that `--help` need not import that module."""
 
     WAITING = "waiting"
     SUSPENDED = "suspended"
@@ -84,7 +84,7 @@ def command(
 
 
 async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list[JobView]":
-    """The jobs in these states; `every`: also those that were deleted."""
+    """The jobs in these states; `every`: also deleted ones."""
     from muster.app import jobs, past
     from muster.app.cluster import reading
 
@@ -96,7 +96,7 @@ async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list
 
 
 async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
-    """On a terminal the table is drawn again; elsewhere the lines of jobs that changed are printed."""
+    """Shows changes: a terminal's table is redrawn; elsewhere the lines of changed jobs are printed."""
     import asyncio
 
     from rich.console import Console, Group

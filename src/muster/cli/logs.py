@@ -1,4 +1,4 @@
-"""`muster logs JOB`: what its pods print, each line with its pod's name; also of pods that are gone."""
+"""`muster logs JOB`: prints the output of a job's pods, also deleted ones, each line with its pod's name."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -70,13 +70,13 @@ def command(
 
     target, selection = Target(kubeconfig, context, namespace), Selection(group, index, pod)
     how = LogOptions(tail=tail, previous=previous, since=_since(since), timestamps=timestamps)
-    if target.embedded:  # which has this machine's clock
+    if target.embedded:  # the embedded cluster has this machine's clock
         how = how.at(datetime.now(UTC))
     if follow and previous:
         raise Failure("--previous cannot be followed; omit --follow", BAD_INPUT)
     if follow:
         with attached_if_hosted(target) as endpoint:
-            if endpoint is not None or not target.embedded:  # else nothing will come any more
+            if endpoint is not None or not target.embedded:  # otherwise no more output can follow
                 asyncio.run(_follow(target, endpoint, job, selection, how))
                 return
     if target.embedded:

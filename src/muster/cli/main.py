@@ -1,7 +1,7 @@
-"""`muster`: the verbs, and the one place where errors become messages and exit codes.
+"""`muster`: the commands, and the one place where errors become messages and exit codes.
 
-Verb modules import only typer at their top, so that `--help` is quick; what a verb needs is imported
-when it runs.
+Command modules import only typer at their top, so that `--help` is fast; a command imports what it needs when
+it runs.
 """
 
 import gc
@@ -45,7 +45,7 @@ app: Final = typer.Typer(
     help="Batch and gang scheduling for Kubernetes: all of a job starts, or none of it.",
     no_args_is_help=True,
     add_completion=True,
-    rich_markup_mode=None,  # plain help: a third of the time, and as clear
+    rich_markup_mode=None,  # plain help takes a third of the time and is as clear
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -93,7 +93,7 @@ def options(
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the command line; the console script calls it."""
     _be_quick()
     _be_written_anywhere()
     try:
@@ -101,11 +101,11 @@ def main() -> None:
             app()
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where it is seen if it fails, rather than at the interpreter's end
+                sys.stdout.flush()  # here a failure is reported, unlike at the interpreter's exit
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SystemExit as ended:
-        # typer and rich make a plain 1 of it when whoever read our output has gone
+        # typer and rich exit with a plain 1 when the reader of the output has closed it
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
         _say_no_more()
@@ -121,16 +121,19 @@ def main() -> None:
         _try_no_more()
         sys.exit(known.exit_code)
     finally:
-        gc.freeze()  # the interpreter would look for cycles once more, for 60 ms, and then end anyway
+        gc.freeze()  # otherwise the interpreter would collect garbage for 60 ms before it exits
 
 
 def _say_no_more() -> None:
-    """What is still to be written goes nowhere: nobody reads it, and there is nobody to tell."""
+    """Discards further output: its reader has closed it, and no one would see an error."""
     _to_nowhere(sys.__stdout__, sys.__stderr__)
 
 
 def _try_no_more() -> None:
-    """The interpreter's end would try again to write what cannot be written, and complain once more."""
+    """Discards further standard output if it cannot be written.
+
+    Otherwise the interpreter would try to write it again at exit, and report the error a second time.
+    """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -146,14 +149,14 @@ def _to_nowhere(*streams: TextIO | None) -> None:
 
 
 def _be_written_anywhere() -> None:
-    """A character that the output's encoding does not have becomes a question mark."""
+    """Writes a question mark for each character that the output's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def _be_quick() -> None:
-    """Half of a short command is start-up, which looks for garbage among modules that stay."""
+    """Collects garbage less often: half of a short command is start-up, which loads modules that stay."""
     gc.set_threshold(50_000, 20, 20)
-    # numpy's threads are for multiplying matrices, which nobody does here; making them costs 50 ms
+    # numpy's threads are for multiplying matrices, which muster does not do; starting them costs 50 ms
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

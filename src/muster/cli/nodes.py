@@ -1,4 +1,4 @@
-"""`muster nodes`: the nodes, what they have and what is taken."""
+"""`muster nodes`: shows the nodes, their capacity and their usage."""
 
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
 
@@ -49,6 +49,6 @@ def command(
 
 
 def _interest(resource: str) -> tuple[int, str]:
-    """CPU and memory first, then what machines are bought for."""
+    """Sort key of a resource: CPU and memory first, then what machines are bought for."""
     order = {"cpu": 0, "memory": 1, "pods": 3, "ephemeral-storage": 4}
     return order.get(resource, 2), resource

@@ -1,4 +1,4 @@
-"""Options that several verbs share, so that they read the same everywhere."""
+"""Options that several commands share, so that they read the same everywhere."""
 
 from enum import StrEnum
 from typing import Annotated

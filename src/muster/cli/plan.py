@@ -1,4 +1,4 @@
-"""`muster plan FILE…`: what would happen if this were submitted, or a queue so edited, now."""
+"""`muster plan FILE…`: predicts what would happen if objects were submitted, or a queue edited, now."""
 
 import sys
 from collections import Counter
@@ -74,7 +74,7 @@ def command(
 
 
 def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "Target") -> "Objects":
-    """Job files as they would be submitted; files that hold anything else, as they are."""
+    """The proposed objects: job files as they would be submitted, other files as they are."""
     from pathlib import Path
 
     from muster.cli import jobfile
@@ -101,7 +101,7 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
             jobfile.print_notes(job)
             objects = snapshot.typed(job.objects, WATCHED, called, proposed=True)
             if objects.items:
-                objects.ignored.clear()  # config maps and the like: no part of any decision
+                objects.ignored.clear()  # config maps and the like do not affect decisions
         else:
             objects = snapshot.parse(
                 content, called, WATCHED, target.home, confined=bool(target.namespace), proposed=True
@@ -145,7 +145,7 @@ def _live(target: "Target") -> "Objects":
 
 
 def _time(text: str) -> float:
-    """Seconds since the epoch."""
+    """The time in seconds since the epoch."""
     from datetime import UTC, datetime
     from math import isfinite
 
@@ -197,7 +197,7 @@ def _print(found: "Plan") -> None:
 
 
 def _print_edit(found: "Plan") -> None:
-    """What is different from the cluster as it is; nothing was proposed that could be decided about."""
+    """Prints the differences from the cluster as it is, if nothing that needs a decision was proposed."""
     from muster.app.plan.decisions import Outcome
     from muster.cli import show
 
@@ -219,7 +219,7 @@ def _print_edit(found: "Plan") -> None:
 
 
 def _alike(decisions: "Sequence[Decision]") -> "list[list[Decision]]":
-    """Pods of one job that are each on their own, and of which the same is said, are one line."""
+    """Groups the decisions for one line each: equal ones about pods of one job that start independently."""
 
     def key(decision: "Decision") -> "tuple[object, ...]":
         stem, _, number = decision.gang.rpartition("-")
@@ -230,7 +230,7 @@ def _alike(decisions: "Sequence[Decision]") -> "list[list[Decision]]":
     return [list(same) for _, same in groupby(decisions, key)]
 
 
-#: nodes, or pods, that a line names
+#: nodes or pods that a line names at most
 NODES: Final = 6
 
 

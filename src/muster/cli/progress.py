@@ -1,4 +1,4 @@
-"""A bar that says how far a long piece of work has come."""
+"""A progress bar for long work."""
 
 import sys
 from types import TracebackType
@@ -9,7 +9,7 @@ EVERY: Final = 200
 
 
 class Progress:
-    """A bar on a terminal's stderr, nothing elsewhere."""
+    """A progress bar on a terminal's stderr; without a terminal it shows nothing."""
 
     def __init__(self, unit: str, total: int | None = None) -> None:
         self._unit, self._total = unit, total
@@ -33,7 +33,7 @@ class Progress:
         self._task = self._bar.add_task(self._unit, total=self._total)
         try:
             self._bar.start()
-        except KeyboardInterrupt:  # the cursor is hidden by now
+        except KeyboardInterrupt:  # the cursor is already hidden
             self.__exit__(KeyboardInterrupt, None, None)
             raise
         return self
@@ -47,7 +47,7 @@ class Progress:
             print(f"interrupted after {self._done:,}{of} {self._unit}", file=sys.stderr)
 
     def step(self, done: int | None = None) -> None:
-        """Called once per cycle; shown now and then."""
+        """Counts one cycle; call it once per cycle. The bar is updated now and then."""
         self._calls += 1
         if self._calls % EVERY == 0:
             self._done = self._calls if done is None else done

@@ -1,4 +1,4 @@
-"""`muster queues`: the tree of queues, what each uses and what it is entitled to."""
+"""`muster queues`: shows the tree of queues, with usage and entitlement of each."""
 
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ def _row(view: "QueueView", resources: list[str]) -> list[str]:
 
 
 def _about(resource: str, quantity: str) -> str:
-    """A quantity of a queue's status, short enough for a table."""
+    """A quantity of a queue's status, shortened for a table."""
     from muster.api.quantity import about, in_bytes, request
 
     return about(resource, request(resource, quantity)) if in_bytes(resource) else quantity

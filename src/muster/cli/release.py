@@ -1,4 +1,4 @@
-"""`muster release JOB`: what `muster hold` held back may start."""
+"""`muster release JOB`: lets a job start that `muster hold` held back."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 

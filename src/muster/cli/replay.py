@@ -1,4 +1,4 @@
-"""`muster replay TRACE…`: a trace through the scheduler itself, in virtual time."""
+"""`muster replay TRACE…`: runs a trace through the scheduler itself, in virtual time."""
 
 import sys
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muster.sim.trace import Survey, Trace
 
 
-# What may be chosen stands here as well as in the simulator, so that `--help` need not import it.
+# The choices are duplicated from the simulator, so that `--help` need not import it.
 
 
 class Format(StrEnum):
@@ -50,7 +50,7 @@ class Pass(StrEnum):
 
 
 DEFAULT_SEED: Final = "42"
-#: How a live scheduler decides, if nobody tells it otherwise.
+#: The policy of a live scheduler with default settings.
 LIVE: Final = "easy"
 MOST_SEEDS: Final = 1000
 
@@ -162,7 +162,7 @@ def command(
 
 
 def _writable(report: str) -> None:
-    """Said before the replay rather than after it."""
+    """Raises Failure before the replay, rather than after it, if the report cannot be written."""
     from pathlib import Path
 
     path = Path(report)
@@ -173,9 +173,9 @@ def _writable(report: str) -> None:
 
 @contextmanager
 def _files(names: list[str]) -> "Iterator[tuple[list[Path], Callable[[str], str]]]":
-    """Their paths, and how to call them as they were written in a sentence that names paths.
+    """Yields the files' paths, and a function that restores their written names in a sentence with paths.
 
-    What comes through a pipe is a file meanwhile, for a trace is read several times.
+    A trace from a pipe is copied to a temporary file, because a trace is read several times.
     """
     from pathlib import Path
     from shutil import copyfileobj
@@ -274,7 +274,7 @@ def _replay(
     report: str | None,
     said: "Callable[[str], str]",
 ) -> None:
-    """`names`: the files of the trace, without their directories."""
+    """Replays the trace and prints the results. `names`: the trace's files, without their directories."""
     from pathlib import Path
 
     from muster.cli import show
@@ -318,7 +318,7 @@ def _replay(
 
 
 def _settled(recorder: "Recorder | None") -> int:
-    """Jobs of which all is known."""
+    """Jobs whose outcome is known."""
     return 0 if recorder is None else recorder.finished + recorder.dropped
 
 
@@ -338,7 +338,7 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
 
 
 def _headline(trace: "Trace", survey: "Survey", load: float | None, report: "Report") -> str:
-    """`28,481 jobs on 1 node, 100 CPUs, offered load 0.686`"""
+    """The headline: `28,481 jobs on 1 node, 100 CPUs, offered load 0.686`."""
     from muster.cli.show import plural
     from muster.sim.trace import WHOLE, capacity
     from muster.sim.units import pieces
@@ -348,7 +348,7 @@ def _headline(trace: "Trace", survey: "Survey", load: float | None, report: "Rep
     if (drawn := report.results[0].submitted) != survey.jobs:  # drawn to reach the load
         jobs = f"{plural(drawn, 'job')} drawn from {survey.jobs:,}"
     offered = survey.offered(total) if load is None else load
-    said = f", offered load {offered:.3f}" if isfinite(offered) else ""  # all at once
+    said = f", offered load {offered:.3f}" if isfinite(offered) else ""  # infinite if all arrive at once
     return f"{jobs} on {plural(len(trace.nodes), 'node')}, {total / WHOLE:,g} {pieces(trace.resource)}{said}"
 
 
@@ -364,7 +364,7 @@ def _table(trace: "Trace", report: "Report") -> tuple[list[str], list[list[str]]
 
 
 def _seeds(text: str) -> list[int]:
-    """`42`, `42..51`, `1,2,3`."""
+    """The seeds of `42`, `42..51` or `1,2,3`."""
     first, dots, last = text.partition("..")
     try:
         if dots:

@@ -1,4 +1,4 @@
-"""`muster requeue JOB`: ends what runs of it, and lets it wait again with its old age."""
+"""`muster requeue JOB`: stops a job's running pods, and requeues the job with its old age."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 

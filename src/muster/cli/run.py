@@ -1,7 +1,8 @@
-"""`muster run FILE`: the job from its file to its end, in one terminal.
+"""`muster run FILE`: runs a job from its file to its end, in one terminal.
 
-Above, what the pods print, each line with its pod's name; below it one line that says how the job
-stands; at the end who ran when. Without a terminal the line is printed whenever it changes.
+Above is the output of the pods, each line with its pod's name. Below it, one line shows the job's state. At
+the end a timeline shows when the pods waited and ran. Without a terminal the state is printed whenever it
+changes.
 """
 
 from functools import partial
@@ -50,6 +51,6 @@ def command(
 
 
 def _import_what_comes_next() -> None:
-    """While the host starts."""
+    """Imports modules that are needed later, while the host starts."""
     import muster.cli.running
     import muster.kube.http  # noqa: F401

@@ -1,4 +1,4 @@
-"""What `muster run` does from the submission of a job to its exit code, also when it is interrupted."""
+"""What `muster run` does from the submission of a job to its exit code, also if it is interrupted."""
 
 import asyncio
 import logging
@@ -35,19 +35,22 @@ class Runner:
         queue: str | None = None,
         replaced: Sequence[Followed] = (),
     ) -> None:
-        """`queue`: the one that was named besides the file. `replaced`: see `app.cancel.of_file`."""
+        """`queue`: the queue of --queue, if given. `replaced`: see `app.cancel.of_file`."""
         self._replaced = replaced
         self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
-        self._pods: dict[str, Pod] = {}  # all that were seen, by uid
+        self._pods: dict[str, Pod] = {}  # all pods seen, by uid
         self._interrupts = 0
         self._interrupted = asyncio.Event()
 
     async def run(self) -> int:
-        """Raises Failure where the job can never start, or its cluster goes away."""
+        """Runs the job and returns its exit code.
+
+        Raises Failure if the job can never start, or if its cluster stops.
+        """
         for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
-        if self._target.embedded:  # which either answers or has gone, and then that is what is said
+        if self._target.embedded:  # the embedded cluster either answers or has stopped, which is reported
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
             await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
@@ -62,14 +65,14 @@ class Runner:
                     "cluster does (muster up)",
                     UNREACHABLE,
                 ) from error
-        for number in _SIGNALS:  # what is left is to print
+        for number in _SIGNALS:  # what follows only prints
             asyncio.get_running_loop().remove_signal_handler(number)
         show.cut(ended.cut, [job.name for job in self._jobs])
         self._tell_the_end(ended)
         return self._exit_code(ended)
 
     async def _replace(self, client: Client) -> None:
-        """Cancels what the file has made before, and waits until its pods have gone."""
+        """Cancels the jobs that the file created before, and waits until their pods are gone."""
         if not self._replaced:
             return
         for view in of_file(self._replaced, views(await fetch(client))):
@@ -79,7 +82,7 @@ class Runner:
             await gone(client, job, view.pods)
 
     async def _follow(self, client: Client) -> Ended:
-        """Until the jobs have ended, or cannot be cancelled though they should."""
+        """Follows the jobs until they have ended, or until a requested cancellation fails."""
         async with Screen() as screen:
             names = ", ".join(job.name for job in self._jobs)
             screen.say(f"{names} · {jobfile.header(self._job)}")
@@ -115,7 +118,7 @@ class Runner:
         raise AssertionError("following a job ends with Ended")
 
     async def _watch_disk(self, screen: Screen) -> None:
-        """Tells what a host whose disk is full cannot even write down."""
+        """Reports that the disk is full, which a host with a full disk cannot even record."""
         was = None
         while True:
             full = full_disk(self._target)
@@ -134,7 +137,7 @@ class Runner:
         self._interrupted.set()
 
     async def _cancel_when_interrupted(self, client: Client, screen: Screen) -> Ended:
-        """Returns only if all jobs turn out to have finished."""
+        """Cancels the jobs when interrupted. Returns only if all jobs turn out to have finished."""
         while True:
             await self._interrupted.wait()
             self._interrupted.clear()
@@ -156,7 +159,7 @@ class Runner:
                 again.cancel()
 
     async def _cancel(self, client: Client, *, at_once: bool) -> list[JobView]:
-        """Those jobs that have finished stay, and are returned."""
+        """Cancels the unfinished jobs; returns the jobs that have finished."""
         finished = []
         for job in self._jobs:
             try:
@@ -174,7 +177,7 @@ class Runner:
         return ", ".join(f"muster logs {job.name}" for job in self._jobs)
 
     def _tell_the_end(self, ended: Ended) -> None:
-        """How each job ended, and who ran when."""
+        """Prints how each job ended, and its timeline."""
         views = {(view.kind, view.name): view for view in ended.views}
         for job in self._jobs:
             view = views.get((job.kind, job.name))

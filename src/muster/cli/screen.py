@@ -1,7 +1,7 @@
-"""The terminal during `muster run` and `muster logs -f`: lines that scroll, and some that stand below them.
+"""The terminal during `muster run` and `muster logs -f`: lines that scroll, and a status area below them.
 
-Below stand the lines that pods have not finished (progress bars), and how the job stands. Without a terminal
-there are only lines; how the job stands is then said whenever it changes.
+The status area holds the unfinished lines of pods (progress bars) and the jobs' states. Without a terminal
+there are only scrolling lines; a job's state is then printed whenever it changes.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from muster.cli.writer import Writer
 #: ANSI colours of pods
 _PALETTE: Final = (36, 35, 33, 34, 32, 91, 96, 95)
 _DIM: Final = 2
-#: seconds between two frames on a terminal, and between two looks at the clock
+#: seconds between two frames on a terminal, and between two updates of the clock
 FRAME: Final = 0.05
 TICK: Final = 0.5
-#: seconds that the last frame may take where following was interrupted
+#: seconds that the last frame may take if following was interrupted
 PATIENCE: Final = 0.5
-#: lines of a terminal that unfinished lines leave to others
+#: lines of a terminal that unfinished lines leave free
 _OTHERS: Final = 4
 
 
 class Screen:
     def __init__(self, writer: Writer | None = None, *, width: int = 0, stands: bool = True) -> None:
-        """`width` is that of the longest label, if known; without `stands` nothing is said about jobs."""
+        """`width`: that of the longest label, if known. Without `stands` nothing is printed about jobs."""
         self._writer = writer or Writer()
         self.terminal = self._writer.terminal
         self._width, self._stands = width, stands
@@ -44,11 +44,11 @@ class Screen:
         self._said: dict[str, str] = {}  # by job
         self._unfinished: Sequence[tuple[str, str]] = ()
         self._pending: list[str] = []
-        self._below: Sequence[str] = ()  # what stands there now
+        self._below: Sequence[str] = ()  # the current status area
         self._wake = asyncio.Event()
         self._writing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
-        #: whether lines have been left out
+        #: whether lines were left out
         self.missing = False
 
     async def __aenter__(self) -> "Screen":
@@ -66,12 +66,12 @@ class Screen:
                 await asyncio.wait_for(self._write(), PATIENCE if error else None)
 
     def say(self, text: str) -> None:
-        """A line of our own; does not wait until it is written."""
+        """Adds a line of muster's own; does not wait until it is written."""
         self._pending.append(f"{text}\n")
         self._wake.set()
 
     async def show(self, news: Printed | Stand | Note) -> None:
-        """What a job's follower told. Returns once it is written; raises OSError if it cannot be."""
+        """Shows a follower's news. Returns once it is written; raises OSError if it cannot be."""
         if isinstance(news, Note):
             if self._stands:
                 self.say(plain(clean(news.text)))
@@ -102,7 +102,7 @@ class Screen:
 
     def _say_what_changed(self) -> None:
         if all(view.state.finished for view in self._stand.views):
-            return  # it is the last that is said about them
+            return  # the final messages follow instead
         for view in self._stand.views:
             text = self._standing(view, None)
             if text != self._said.get(view.name):
@@ -110,9 +110,9 @@ class Screen:
                 self._pending.append(f"{text}\n")
 
     async def _tick(self) -> None:
-        """Writes what was said meanwhile, and lets the clock go on."""
+        """Writes pending messages, and updates the clock."""
         while True:
-            with suppress(OSError):  # it is raised again where something is shown
+            with suppress(OSError):  # `show` raises it again
                 await self._write()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), TICK if self.terminal else None)
@@ -144,7 +144,7 @@ class Screen:
 
 
 def frame(scrolled: Sequence[str], before: Sequence[str], below: Sequence[str]) -> str:
-    """What makes a terminal that ends with the lines `before` scroll some, and end with those `below`."""
+    """The text that makes a terminal that ends with `before` scroll `scrolled` and end with `below`."""
     if not scrolled and before == below:
         return ""
     erased = "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (len(before) - 1) if before else ""

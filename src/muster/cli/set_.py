@@ -1,4 +1,4 @@
-"""`muster set JOB --priority P --queue Q`: where it stands while it waits, and whom it is charged to."""
+"""`muster set JOB --priority P --queue Q`: changes a job's priority while it waits, and its queue."""
 
 from typing import Annotated
 

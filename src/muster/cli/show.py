@@ -1,4 +1,4 @@
-"""Tables for people, JSON and YAML for programs, times as people say them."""
+"""Tables for people, JSON and YAML for programs, times in words."""
 
 import sys
 import time
@@ -47,19 +47,19 @@ def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
         text = yaml.safe_dump(
             msgspec.to_builtins(value, str_keys=True), sort_keys=False, allow_unicode=True, encoding="utf-8"
         )
-    sys.stdout.buffer.write(text)  # UTF-8 whatever a terminal's encoding
+    sys.stdout.buffer.write(text)  # UTF-8, whatever the terminal's encoding
     sys.stdout.flush()
 
 
 def table(
     columns: Sequence[str], rows: Sequence[Sequence["str | Text"]], *, right: Sequence[str] = ()
 ) -> None:
-    """A plain table: columns are as wide as they need to be, whatever the terminal."""
+    """Prints a plain table: columns are as wide as needed, whatever the terminal."""
     lines(table_lines(columns, rows, right=right))
 
 
 def lines(texts: Sequence["Text"]) -> None:
-    """Each on a line of its own, however long it is."""
+    """Prints each text on a line of its own, however long it is."""
     from rich.console import Console
 
     console = Console(soft_wrap=True, highlight=False)
@@ -96,12 +96,15 @@ def state(view: JobView) -> "Text":
 
 
 def headline(view: JobView) -> str:
-    """`train-3f9a1c20 · running · 5 of 5 running · 1 restart`"""
+    """The headline of a job: `train-3f9a1c20 · running · 5 of 5 running · 1 restart`."""
     return f"{view.name} · {standing(view, None)}"
 
 
 def standing(view: JobView, now: datetime | None) -> str:
-    """`running 1:07 · 5 of 5 running · 1 restart`; without `now` no time: it changes only with the job."""
+    """The state of a job: `running 1:07 · 5 of 5 running · 1 restart`.
+
+    Without `now` the time is omitted, so that the text changes only with the job.
+    """
     parts = [view.state.value]
     if view.state.finished:
         if view.created and view.finished:
@@ -114,9 +117,10 @@ def standing(view: JobView, now: datetime | None) -> str:
 
 
 def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] = ()) -> None:
-    """The last words about a job that was run: `succeeded in 3:41 (waited 0:12)`, and its bars.
+    """Prints the result of a job, `succeeded in 3:41 (waited 0:12)`, and its bars.
 
-    If it failed, also what its first container to fail has left of an explanation; `seen` are its pods.
+    If the job failed, also prints what the first container that failed left as an explanation; `seen` are the
+    job's pods.
     """
     drawn = record.timeline(time.time())
     if view and view.state is State.FAILED and drawn.rows:
@@ -133,7 +137,7 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
 
 
 def started(endpoint: "Endpoint | None") -> None:
-    """What there is to know about an embedded cluster that has just been started, on stderr."""
+    """Prints what users should know about an embedded cluster that has just started, on stderr."""
     if endpoint is None:
         return
     if endpoint.degraded:
@@ -143,7 +147,7 @@ def started(endpoint: "Endpoint | None") -> None:
 
 
 def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
-    """Whose output was not waited for to its end, on stderr."""
+    """Warns on stderr about pods whose output was not awaited to its end."""
     if pods:
         verbs = " or ".join(f"`muster logs {job}`" for job in jobs)
         print(
@@ -164,7 +168,10 @@ def _why(view: JobView) -> list[str]:
 
 
 def reason(view: JobView) -> str:
-    """`big-8c1d waits: Fragmented. 16 GPUs asked as 4 × 4; 19 are free, but …`; else the headline."""
+    """Why a job waits; the headline if it does not wait.
+
+    Example: `big-8c1d waits: Fragmented. 16 GPUs asked as 4 × 4; 19 are free, but …`.
+    """
     if view.state is not State.WAITING or view.reason is None:
         return headline(view)
     code, message = view.reason
@@ -172,7 +179,7 @@ def reason(view: JobView) -> str:
 
 
 def failure(view: JobView) -> list[str]:
-    """What is known of the first pod that failed in the last attempt, unless the job has succeeded."""
+    """The first pod that failed in the last attempt and what is known of it, unless the job has succeeded."""
     found = last_failure(view, view.pods) if view.state is not State.SUCCEEDED else None
     if found is None:
         return []
@@ -181,13 +188,13 @@ def failure(view: JobView) -> list[str]:
 
 
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
-    """What a gang's record says about why it waits, what would start it, and its warnings: a line each."""
+    """Why a gang waits, its remedies and its warnings, from its Gang object: a line each."""
     lines = explained(gang.status.explanation, now) if gang.status.explanation else []
     return lines + [f"note: {warning}" for warning in gang.status.warnings]
 
 
 def explained(told: Object, now: datetime | None = None) -> list[str]:
-    """The same of an explanation as JSON (docs/names.md)."""
+    """The same lines for an explanation as JSON (docs/names.md)."""
     lines = []
     for pod_set in told.get("podSets", []):
         limits = ", ".join(
@@ -201,16 +208,16 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
         lines.append("held by " + ", ".join(told["blockers"]))
     changes = [(remedy["effect"], remedy["change"]) for remedy in told.get("remedies", [])]
     if expected := told.get("expectedStart"):
-        if expected.get("at") is None:  # a merge patch leaves no nulls behind
+        if expected.get("at") is None:  # a merge patch removes null fields
             changes.append(("start not known", expected["basis"]))
         else:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
-    changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help comes last
+    changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help is last
     return lines + _columns(changes)
 
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:
-    """Who ended a gang and when, from `status.preemptions` of its record: a line each."""
+    """What preempted a gang and when, from `status.preemptions` of its Gang object: a line each."""
     return [
         f"{_ended(entry)} for {entry['by']} {age(datetime.fromisoformat(entry['at']), now)} ago "
         f"({entry['kind']}), {entry['lostResourceSeconds']:,.0f} resource-seconds of work lost"
@@ -223,14 +230,14 @@ def _ended(entry: Object) -> str:
 
 
 def _in(at: str, now: datetime | None) -> str:
-    """`in ~25m`"""
+    """The time until `at`: `in ~25m`."""
     then = datetime.fromisoformat(at)
     seconds = (then - (now or datetime.now(UTC))).total_seconds()
     return f"in ~{age(now or datetime.now(UTC), then)}" if seconds > 0 else "at any moment"
 
 
 def _columns(rows: list[tuple[str, str]]) -> list[str]:
-    """Effects on the left, each once, and what brings them about on the right."""
+    """Two columns: each effect once on the left, and its causes on the right."""
     width = max((len(effect) for effect, _ in rows), default=0)
     before = [""] + [effect for effect, _ in rows]
     return [
@@ -240,7 +247,7 @@ def _columns(rows: list[tuple[str, str]]) -> list[str]:
 
 
 def age(since: datetime | None, now: datetime | None = None) -> str:
-    """`12s`, `4m`, `3h`, `2d`."""
+    """The age in one unit: `12s`, `4m`, `3h`, `2d`."""
     if since is None:
         return "-"
     seconds = max(0, ((now or datetime.now(UTC)) - since).total_seconds())
@@ -251,7 +258,7 @@ def age(since: datetime | None, now: datetime | None = None) -> str:
 
 
 def span(begin: datetime, end: datetime) -> str:
-    """`0:12`"""
+    """The time between both: `0:12`."""
     return clock(max(0.0, (end - begin).total_seconds()))
 
 

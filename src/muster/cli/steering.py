@@ -1,4 +1,4 @@
-"""What the verbs have in common that change a job which is there: find it, act on it by a running cluster."""
+"""Finds an existing job and changes it through a running cluster: shared by the commands that do so."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 def steer(
     target: Target, job: str, act: Callable[[Client, jobs.JobView], Awaitable[T]]
 ) -> tuple[jobs.JobView, T]:
-    """The job as it was, and what `act` returned. Exactly one job must be meant."""
+    """The job before the change, and the result of `act`. The name must match exactly one job."""
 
     async def find(client: Client) -> jobs.JobView:
         return await jobs.named(client, job, target.scope)
@@ -28,6 +28,6 @@ def steer(
             view = await find(client)
             return view, await act(client, view)
 
-    asyncio.run(look())  # before a cluster is started for nothing
+    asyncio.run(look())  # looked up first, so that no cluster is started needlessly
     with attached(target) as endpoint:
         return asyncio.run(change())

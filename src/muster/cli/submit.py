@@ -1,4 +1,4 @@
-"""`muster submit FILE`: hands a job to the cluster and returns. Queues may come without a job."""
+"""`muster submit FILE`: submits a job to the cluster and returns. Queues may be submitted without a job."""
 
 from muster.cli.options import (
     Context,

@@ -1,4 +1,4 @@
-"""`muster timeline JOB`: who waited and who ran when, as bars."""
+"""`muster timeline JOB`: shows as bars when the job's pods waited and ran."""
 
 import time
 

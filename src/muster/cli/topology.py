@@ -1,4 +1,4 @@
-"""`muster topology`: the domains of the network topology, and what is free in each."""
+"""`muster topology`: shows the domains of the network topology, and their free resources."""
 
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,7 @@ def command(
 
 
 def _instead(found: "TopologyView") -> str:
-    """What to say first, if there is more to say than the table does."""
+    """The message before the table, if the table alone would not explain enough."""
     if found.error:
         return f"the ClusterNetworkTopology default cannot be used: {found.error}"
     if not found.defined:
@@ -59,7 +59,7 @@ def _instead(found: "TopologyView") -> str:
 
 
 def _devices(found: "TopologyView") -> list[str]:
-    """Resources that machines are bought for; without any, CPUs."""
+    """Resources that machines are bought for; CPUs if there are none."""
     every = sorted({resource for domain in found.domains for resource in domain.capacity})
     return [resource for resource in every if "/" in resource] or ["cpu"]
 

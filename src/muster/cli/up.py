@@ -1,4 +1,4 @@
-"""`muster up`: the embedded cluster, in this terminal or behind it."""
+"""`muster up`: runs the embedded cluster, in this terminal or in the background."""
 
 from typing import Annotated
 

@@ -1,10 +1,10 @@
-"""`muster why JOB`: one reason, the blockers, what would start it, when it is expected to."""
+"""`muster why JOB`: shows the reason why a job waits, the blockers, the remedies and the expected start."""
 
 from typing import Final
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
 
-#: seconds in which the scheduler has looked at a job that was just submitted, and between two questions
+#: seconds within which the scheduler has considered a job that was just submitted, and between two queries
 FIRST_LOOK: Final = 5.0
 ASK: Final = 0.05
 

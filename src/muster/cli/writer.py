@@ -1,5 +1,8 @@
-"""Writing to standard output from a thread of its own, so that an output which takes nothing (a terminal that
-was stopped with Ctrl-S, a pipe nobody reads) keeps nothing else from going on, Ctrl-C above all."""
+"""Writes standard output from a thread of its own.
+
+An output that accepts nothing (a terminal stopped with Ctrl-S, a pipe without a reader) therefore blocks
+nothing else, above all not Ctrl-C.
+"""
 
 import asyncio
 import os
@@ -10,13 +13,13 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, TextIO
 
-#: size of a terminal that does not tell its own: columns and lines
+#: size of a terminal that does not report its own: columns and lines
 _SIZE: Final = os.terminal_size((80, 24))
 
 
 class Writer:
     def __init__(self, stream: TextIO | None = None, *, terminal: bool | None = None) -> None:
-        """Standard output by default; `terminal` says whether it is one where it does not tell."""
+        """Standard output by default; `terminal` overrides whether the output is a terminal."""
         self._stream = stream or sys.stdout
         known = self._stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
         self.terminal = known if terminal is None else terminal
@@ -32,12 +35,15 @@ class Writer:
         return _SIZE
 
     async def write(self, text: str) -> None:
-        """Returns when it is written. Raises OSError. Cancelled, it goes on in the background."""
+        """Writes the text and returns when it is written. Raises OSError.
+
+        If cancelled, the write continues in the background.
+        """
         if not text:
             return
         if self._thread is None:
-            self._stream.flush()  # what was printed before comes first
-            # a daemon: the interpreter does not wait for a terminal that takes nothing
+            self._stream.flush()  # earlier output is written first
+            # a daemon, because the interpreter must not wait for a terminal that accepts nothing
             self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
             self._thread.start()
         done = asyncio.get_running_loop().create_future()
@@ -64,7 +70,7 @@ class Writer:
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
-            except BlockingIOError:  # whoever gave it to us made it so
+            except BlockingIOError:  # the process that opened the output made it non-blocking
                 select.select([], [self._fd], [])
 
 

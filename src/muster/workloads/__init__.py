@@ -1,1 +1,1 @@
-"""Job file formats → objects. One file or folder per format; what is wrong with a file, and where."""
+"""Compiles job files to objects, and reports errors with their place. One module or package per format."""

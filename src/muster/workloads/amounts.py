@@ -1,7 +1,7 @@
-"""Quantities in a snapshot that no API server would have taken.
+"""Checks quantities in a snapshot that no API server would have accepted.
 
-What a node has and a pod takes must be readable, or room would be made up: a pod that asks for `seven`
-GPUs takes none that anybody could count.
+A node's capacity and a pod's requests must be readable; otherwise capacity would be invented: a pod that
+requests `seven` GPUs would take none that anything could count.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from muster.api.node_v1 import Overhead, RuntimeClass
 
 
 def unreadable(resource: Resource) -> Iterator[FieldError]:
-    """Of nodes, pods and what is added to new pods, those that are no quantities, or negative."""
+    """Errors for unreadable or negative quantities in nodes, pods and whatever adds to new pods."""
     match resource:
         case Node():
             field = "allocatable" if resource.status.allocatable else "capacity"
@@ -53,7 +53,7 @@ def _wrong(quantities: Quantities, at: Path) -> Iterator[FieldError]:
             yield FieldError((*at, resource), why)
 
 
-@lru_cache(maxsize=4096)  # a cluster has thousands of pods, and few amounts
+@lru_cache(maxsize=4096)  # a cluster has thousands of pods but few different amounts
 def _why(text: str | int | float) -> str:
     try:
         return f"{text} is negative; write 0 or more" if quantity.parse(text) < 0 else ""

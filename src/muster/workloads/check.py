@@ -1,8 +1,8 @@
-"""Offline advice on a job file that can be read: what would fail later, surprise, or not hold elsewhere.
+"""Lints a readable job file offline: what would fail later, surprise, or not hold on other clusters.
 
-`load` has refused what is wrong in itself. Here each lint looks at the compiled objects and speaks about
-the place in the file that they came from. Whether the job fits any cluster is not asked here: that is a
-question for the scheduler, with `demand` for an answer to put to it.
+`load` has already refused what is wrong in the file itself. Each lint here examines the compiled objects and
+reports the place in the file that they were compiled from. Whether the job fits a cluster is not checked
+here: the scheduler answers that, from the job's `demand`.
 """
 
 from collections import Counter
@@ -25,12 +25,12 @@ from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Item, JobFile, Role
 from muster.workloads.marks import marks
 
-#: What JobSet's own controller has behind a feature gate that is off by default.
+#: Actions that JobSet's own controller has behind a feature gate that is off by default.
 _GATED_ACTIONS: Final = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
 
 
 def check(job: JobFile) -> list[Finding]:
-    """Everything there is to say about the file, in its order: the notes of `load`, and every lint's."""
+    """All findings about the file, in its order: the notes of `load`, and those of every lint."""
     findings = [*job.notes]
     for lint in _LINTS:
         findings += lint(job)
@@ -73,7 +73,7 @@ def _pods_that_ask_for_nothing(job: JobFile) -> Iterator[Finding]:
 
 
 def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
-    """A pod retried alone comes back to peers that have gone on without it."""
+    """Warnings about gangs in which a failed pod is retried alone while its peers continue without it."""
     for item in _primary(job, "JobSet"):
         if markers.mode_of(item.object) != "gang":
             continue
@@ -89,7 +89,7 @@ def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
 
 
 def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
-    """Promises that hold under muster's JobSet controller only."""
+    """Warnings about promises that hold only under muster's JobSet controller."""
     for item in _primary(job, "JobSet"):
         at, budget = _mark(item, names.RESTART_BUDGET)
         jobs = sum(r.get("replicas", 1) for r in item.object["spec"].get("replicatedJobs", []))
@@ -119,7 +119,7 @@ def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
 
 
 def _members_of_groups(job: JobFile) -> Iterator[Finding]:
-    """PodGroups and pods that do not add up within the file; the rest may be elsewhere."""
+    """Findings about PodGroups and pods that do not match within the file; the rest may be elsewhere."""
     members: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], tuple[Item, Path]] = {}
     for item, path, pod_set in _templates(job):
@@ -152,7 +152,7 @@ def _members_of_groups(job: JobFile) -> Iterator[Finding]:
 
 
 def _said(meta: Object, *keys: str) -> tuple[str, ...]:
-    """Where the first of these marks that is there stands; () if there is none."""
+    """The path of the first of these labels and annotations that is present; () if none is."""
     for key in keys:
         for where in ("labels", "annotations"):
             if meta.get(where, {}).get(key):
@@ -161,7 +161,7 @@ def _said(meta: Object, *keys: str) -> tuple[str, ...]:
 
 
 def _groups_of_kubernetes(job: JobFile) -> Iterator[Finding]:
-    """Gangs named in Kubernetes' own way (KEP-4671, KEP-5547), which muster does not read yet."""
+    """Findings about gangs of Kubernetes' own kind (KEP-4671, KEP-5547), which muster does not read yet."""
     told = (
         f'muster does not read groups of scheduling.k8s.io yet; label the Job or JobSet {names.GANG}: "true"'
     )
@@ -180,20 +180,20 @@ def _deadlines(job: JobFile) -> Iterator[Finding]:
 
 
 def _mark(item: Item, key: str) -> tuple[Path, str]:
-    """Where a mark stands, and what it says; nothing, if there is none."""
+    """Path and value of a label or annotation; both empty if it is absent."""
     metadata = item.object["metadata"]
     where = "labels" if key in metadata.get("labels", {}) else "annotations"
     return ("metadata", where, key), metadata.get(where, {}).get(key, "")
 
 
-#: Resources that pods and queues name without a domain, and our own.
+#: Resources that pods and queues name without a domain, and muster's own.
 _RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage", names.GPU, names.GPU_SHARE)
-#: Likeness from which a resource is taken for a slip of another.
+#: Similarity from which a resource counts as a misspelling of another.
 _ALIKE: Final = 0.8
 
 
 def _resources_of_queues(job: JobFile) -> Iterator[Finding]:
-    """A limit on a resource that no pod asks for limits nothing."""
+    """Warnings about limits on resources that no pod requests, which limit nothing."""
     for item in job.items:
         if item.object["kind"] != "Queue":
             continue
@@ -229,7 +229,7 @@ def _primary(job: JobFile, kind: str) -> Iterator[Item]:
 
 
 def _templates(job: JobFile) -> Iterator[tuple[Item, Path, PodSet]]:
-    """Each pod set, the object it is of, and the path of its template."""
+    """Each pod set, the object that it belongs to, and the path of its template."""
     for item in job.items:
         if item.role is not Role.PRIMARY:
             continue

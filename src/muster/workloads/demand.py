@@ -1,4 +1,4 @@
-"""What a job asks of the cluster: its pod sets, each a template and how many of it there are."""
+"""What a job requests from the cluster: its pod sets, each a template and a number of pods."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from muster.api import quantity
 from muster.api.base import Object
 from muster.workloads.jobfile import JobFile
 
-#: Pods of one job file over all their waves, and those that run at once.
+#: Limit for the pods of one job file over all their waves, and for those that run at once.
 MAX_PODS: Final = 1_000_000
 MAX_PLACES: Final = 100_000
 
@@ -21,15 +21,15 @@ class PodSet:
 
     #: the type, replicated job, Job or pod
     name: str
-    #: kind and name of the object they belong to
+    #: kind and name of the object that they belong to
     owner: tuple[str, str]
     #: {metadata, spec}
     template: Object
-    #: how many run at the same time: the places of a gang
+    #: pods that run at the same time: the places of a gang
     count: int
-    #: how many run in all, wave after wave
+    #: pods that run in total, wave after wave
     pods: int
-    #: its stage, a gang of its own, where the replicated jobs start in an order; else ""
+    #: the stage, a gang of its own, if the replicated jobs start in an order; else ""
     stage: str = ""
 
     @property
@@ -39,7 +39,7 @@ class PodSet:
 
 
 def gpus(template: Object) -> float:
-    """GPUs of a pod, or of one of this template: whole ones, or its share of one."""
+    """GPUs of a pod or a pod template: whole GPUs, or a share of one."""
     metadata = template.get("metadata") or {}
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     share = str(marks.get(names.GPU_SHARE, ""))
@@ -49,7 +49,7 @@ def gpus(template: Object) -> float:
 
 
 def demand(job: JobFile) -> list[PodSet]:
-    """The pod sets of all jobs of a file, in its order. The objects are valid."""
+    """The pod sets of all jobs of a file, in its order. The objects must be valid."""
     return [pod_set for owner in job.primary for pod_set in pod_sets(owner)]
 
 

@@ -1,4 +1,4 @@
-"""What there is to say about a job file: errors, warnings and notes, each at its line and field."""
+"""Findings about a job file: errors, warnings and notes, each with its line and field."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from muster.api.fields import Path, dotted
 
 class Severity(Enum):
     ERROR = "error"
-    #: it runs, but not as the file may be meant
+    #: the job runs, but perhaps not as the author means it
     WARNING = "warning"
     #: what muster did with the file
     NOTE = "note"
-    #: what one may want to add to it
+    #: what the author may want to add to the file
     HINT = "hint"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing about one place of a file. Line and column count from 1; 0 means the file as a whole."""
+    """A finding about one place of a file. Line and column count from 1; 0 means the file as a whole."""
 
     file: str
     line: int
@@ -41,9 +41,9 @@ class Finding:
 
 
 class JobFileError(ValueError):
-    """A job file that cannot be used; `findings` has everything that is wrong with it."""
+    """A job file that cannot be used; `findings` has everything that is wrong with the file."""
 
-    #: Errors shown in the message; the rest is counted.
+    #: Errors that the message shows; further ones are counted.
     SHOWN: Final = 20
 
     def __init__(self, findings: Iterable[Finding]) -> None:
@@ -60,7 +60,7 @@ class JobFileError(ValueError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean count?`, or the names there are when none is near."""
+    """A hint, `; did you mean count?`, or the list of known names if none is similar."""
     names = sorted(known)
     folded = {candidate.lower(): candidate for candidate in reversed(names)}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)

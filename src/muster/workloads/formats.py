@@ -1,4 +1,4 @@
-"""What a job file format is: a name, what it recognises, and how it becomes a JobFile."""
+"""A job file format: a name, what it recognises, and how it is compiled to a JobFile."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Signs that pods of an independent job will wait for each other, and would be better off as a gang."""
+"""Detects signs that pods of an independent job will wait for each other and should be a gang."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ _RENDEZVOUS: Final = re.compile(
 
 
 def rendezvous(job: JobFile) -> Finding | None:
-    """One line on how to make the job a gang, if something hints that it needs all pods at once."""
+    """A one-line hint on how to make the job a gang, if it seems to need all pods at once; else None."""
     if job.gang is not False:
         return None
     sets = [pod_set for pod_set in demand(job) if pod_set.count]

@@ -1,4 +1,4 @@
-"""What every job file format compiles to: objects to create, and what there is to say about them."""
+"""The result of compiling a job file of any format: objects to create, and findings about them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Mode = Literal["gang", "independent"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The shell that submits: local processes run in its directory and environment."""
+    """The shell that submits the job: local processes run in its directory and environment."""
 
     cwd: str
     path: str = msgspec.field(name="PATH", default="")
@@ -31,13 +31,13 @@ class Caller(msgspec.Struct, frozen=True):
 class Options:
     """What the command line adds to a file."""
 
-    #: makes names unique: eight hexadecimal digits
+    #: suffix that makes names unique: eight hexadecimal digits
     suffix: str
-    #: of objects that name none
+    #: namespace of objects that do not name one
     namespace: str = "default"
-    #: --namespace: nor may they name another
+    #: --namespace: objects must not name another namespace
     confined: bool = False
-    #: --gang or --independent; None leaves it to the file
+    #: --gang or --independent; None: the file decides
     mode: Mode | None = None
     queue: str | None = None
     #: --volume name=DIR
@@ -47,16 +47,16 @@ class Options:
     #: where the embedded cluster keeps its state (`$MUSTER_HOME`)
     home: str = ""
     caller: Caller | None = None
-    #: False: there may be none, only what jobs need
+    #: False: the file may hold no jobs, only supporting objects
     jobs: bool = True
-    #: False: it is only asked where the pods would go, so that nothing is needed that they need to run
+    #: False: only placement is requested, so what pods need only to run may be missing
     runs: bool = True
 
 
 class Role(Enum):
-    #: its end is the end of the run: a JobSet, a Job, a pod
+    #: the run ends when it ends: a JobSet, a Job, a pod
     PRIMARY = "primary"
-    #: what the jobs need: a ConfigMap, a PodGroup, …
+    #: needed by the jobs: a ConfigMap, a PodGroup, …
     SUPPORT = "support"
 
 
@@ -66,7 +66,7 @@ class Item:
 
     object: Object
     role: Role
-    #: the finding about a field of the object, at the place in the file where it comes from
+    #: returns a finding about a field of the object, at its place in the file
     report: Callable[[Path, str, Severity], Finding]
 
 
@@ -74,15 +74,15 @@ class Item:
 class JobFile:
     """A job file ready to be submitted."""
 
-    #: what the user calls the job
+    #: the user's name for the job
     name: str
-    #: the format it was read as: "aichor" or "kubernetes"
+    #: the format that the file was read as: "aichor" or "kubernetes"
     format: str
-    #: in the order in which they are to be created
+    #: in creation order
     items: tuple[Item, ...]
     #: warnings, notes and hints found while compiling
     notes: tuple[Finding, ...] = ()
-    #: whether all of its jobs are gangs; None where some are and some are not
+    #: whether all of the file's jobs are gangs; None if only some are
     gang: bool | None = False
 
     @property

@@ -4,7 +4,7 @@
     job.objects      # what to create, in order
     job.notes        # what to tell the user
 
-The first document decides the format. Nothing here talks to a cluster, and the same file, suffix and
+The first document decides the format. Nothing here connects to a cluster, and the same file, suffix and
 options always give the same objects.
 """
 
@@ -20,7 +20,7 @@ from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Caller, JobFile, Mode, Options
 
-#: In this order; the first that recognises a file reads it.
+#: The first format that recognises a file reads it.
 FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, kubernetes.FORMAT)
 
 
@@ -42,15 +42,16 @@ def load(
 ) -> JobFile:
     """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
 
-    suffix     what makes names unique; by default the first digits of the text's SHA-256
+    suffix     makes names unique; by default the first digits of the text's SHA-256
     mode       --gang or --independent
-    namespace  of objects that name none; `confined`: nor may they name another
-    queue      --queue: beats what the file says
+    namespace  of objects that do not name one
+    confined   objects must not name another namespace than `namespace`
+    queue      --queue: takes precedence over the file
     volumes    --volume name=DIR
     local      for the embedded cluster
-    home       its state directory ($MUSTER_HOME), where shared volumes live
-    jobs       False: there need be none; queues and the like may come alone
-    runs       False: only placement is asked for; images, commands and volumes may be missing
+    home       its state directory ($MUSTER_HOME), which holds shared volumes
+    jobs       False: the file may have no jobs; queues and the like may be submitted alone
+    runs       False: only placement is requested; images, commands and volumes may be missing
 
     Raises `JobFileError` with every error that was found.
     """
@@ -81,9 +82,10 @@ def load(
 
 
 def holds_no_more(content: str | bytes, called: str) -> bool:
-    """Whether `load` would take it, with jobs or without: not if it holds a kind that job files have not.
+    """Whether the content holds only objects that `load` accepts, with jobs or without.
 
-    Raises `JobFileError` for what is not YAML, or of no format.
+    False if the content holds a kind that is not allowed in job files. Raises `JobFileError` if it is not
+    YAML, or has no known format.
     """
     documents = source.parse(
         source.decode(content, called) if isinstance(content, bytes) else content, called

@@ -1,7 +1,7 @@
-"""What is written on objects on the way to the cluster: gang or not, who submits, which scheduler.
+"""Writes what muster needs onto objects: gang or independent, the queue, the caller, the scheduler.
 
-Every format uses these, so that `--gang` means the same everywhere. A gang is created suspended and
-marked as ours to start; an object that its author suspended is left so, and waits for its author.
+Every format uses these functions, so that `--gang` means the same everywhere. A gang is created suspended and
+labelled as muster's to start. An object that its author suspended is left so, until the author resumes it.
 """
 
 from typing import Any, Final
@@ -10,22 +10,22 @@ from muster import names
 from muster.api.base import Object
 from muster.workloads.jobfile import Caller, Mode
 
-#: Kinds that say in which queue a gang waits.
+#: Kinds on which a queue can be set.
 _QUEUED: Final = ("Job", "JobSet", "Pod", "PodGroup")
 _MODE: Final[dict[str, Mode]] = {"true": "gang", "false": "independent"}
 
 
 def mode_of(owner: Object) -> Mode | None:
-    """What the object itself says, if anything."""
+    """The mode that the object itself requests, None if it requests none."""
     metadata = owner.get("metadata", {})
     value = metadata.get("labels", {}).get(names.GANG) or metadata.get("annotations", {}).get(names.GANG)
     return _MODE.get(str(value))
 
 
 def as_gang(owner: Object, *, gated: bool = False) -> None:
-    """The pods of this Job or JobSet start together; muster starts it, unless its author suspended it.
+    """Makes the pods of this Job or JobSet start together: muster starts it, unless its author suspended it.
 
-    Pods with scheduling gates have to be made for somebody to lift them; they wait as they are.
+    Pods with scheduling gates must exist for their gates to be lifted, so their owner is not suspended.
     """
     _label(owner, names.GANG, "true")
     if not (owner["spec"].get("suspend") or gated):
@@ -34,10 +34,10 @@ def as_gang(owner: Object, *, gated: bool = False) -> None:
 
 
 def stated(obj: Object) -> Object:
-    """A copy of `obj` without what only its first submission adds: what its author says of it.
+    """A copy of `obj` with only what its author wrote, without what its first submission adds.
 
-    It is compared with what the author said before. That the object is suspended until muster starts it, and
-    from where it was submitted, must not come back with the next submission.
+    The copy is compared with what the author wrote before. The next submission must not bring back that the
+    object is suspended until muster starts it, nor from where the object was submitted.
     """
     if names.ADMISSION in obj.get("metadata", {}).get("labels", {}):
         labels = {key: text for key, text in obj["metadata"]["labels"].items() if key != names.ADMISSION}
@@ -47,30 +47,30 @@ def stated(obj: Object) -> Object:
 
 
 def as_independent(owner: Object) -> None:
-    """Each pod of this Job or JobSet starts as soon as there is room, whatever its namespace says."""
+    """Makes each pod of this Job or JobSet start as soon as it fits, whatever its namespace says."""
     _label(owner, names.GANG, "false")
 
 
 def in_queue(owner: Object, queue: str) -> None:
-    """A job, a bare pod or a PodGroup waits in this queue, whatever it said before."""
+    """Puts a job, a bare pod or a PodGroup into this queue, whatever its file says."""
     if owner.get("kind") in _QUEUED:
         owner.setdefault("metadata", {}).get("annotations", {}).pop(names.QUEUE, None)
         _label(owner, names.QUEUE, queue)
 
 
 def for_caller(template: Object, caller: Caller | None) -> None:
-    """The pods of this template run where, and with the PATH with which, they were submitted."""
+    """Makes the pods of this template run in the directory, and with the PATH, of the submitting shell."""
     if caller is not None:
         template.setdefault("metadata", {}).setdefault("annotations", {})[names.CALLER] = caller.annotation()
 
 
 def for_scheduler(template: Object) -> None:
-    """The pods of this template are muster's to place on a cluster that has other schedulers too."""
+    """Assigns the pods of this template to muster, on a cluster that has other schedulers too."""
     template.setdefault("spec", {}).setdefault("schedulerName", names.SCHEDULER)
 
 
 def _without_caller(value: Any) -> Any:  # Any: JSON
-    """At whatever depth its templates stand; what holds nothing else goes with it."""
+    """The value without the caller at any depth, and without mappings that held nothing else."""
     if isinstance(value, list):
         return [_without_caller(each) for each in value]
     if not isinstance(value, dict):

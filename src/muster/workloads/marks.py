@@ -1,7 +1,7 @@
-"""What a file says under `muster.dev`: keys that muster does not know, and values that it could not honour.
+"""Checks the `muster.dev` keys of a file: unknown keys, and values that muster cannot honour.
 
-The scheduler refuses such a value too (`translate.marks`), but of one object at a time, and a key that is
-misspelt it never sees.
+The scheduler refuses such a value too (`translate.marks`), but for one object at a time, and it does not
+notice a misspelt key.
 """
 
 import re
@@ -17,13 +17,13 @@ from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Item, JobFile
 
-#: Keys of `muster.dev` that stand in `muster.names`, and the one that only nodes have.
+#: Keys of `muster.dev` in `muster.names`, and the one key that only nodes have.
 KEYS: Final = frozenset(
     value
     for value in [*vars(names).values(), f"{names.DOMAIN}/runtime"]
     if isinstance(value, str) and value.startswith(f"{names.DOMAIN}/") and value != names.PREEMPTED
 )
-#: Likeness from which an unknown key is taken for a known one.
+#: Similarity from which an unknown key counts as misspelt.
 _ALIKE: Final = 0.83
 _FLAG: Final = 'write "true" or "false"'
 
@@ -50,12 +50,12 @@ def _checkpoint(text: str) -> str:
 
 
 def _matches(pattern: str, advice: str) -> Callable[[str], str]:
-    """`pattern` is of values that are right."""
+    """A check that returns `advice` for values that do not match `pattern`."""
     return lambda text: "" if re.fullmatch(pattern, text, re.ASCII) else advice
 
 
 _NAME: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
-#: What to write instead of a wrong value; "" of one that is right.
+#: Checks by key: what to write instead of a wrong value, "" for a right one.
 _WRONG: Final[dict[str, Callable[[str], str]]] = {
     names.GANG: _flag,
     names.HOLD: _flag,
@@ -83,7 +83,7 @@ _ON: Final = {
 
 
 def marks(job: JobFile) -> Iterator[Finding]:
-    """A finding for each key and value that is wrong."""
+    """A finding for each wrong key and value."""
     for item in job.items:
         for path, metadata, kind in _metadata(item.object, item.object["kind"], ()):
             for field in ("labels", "annotations"):
@@ -110,7 +110,7 @@ def _mark(item: Item, at: Path, key: str, text: str, kind: str) -> Iterator[Find
 
 
 def _metadata(value: Any, kind: str, at: Path) -> Iterator[tuple[Path, Object, str]]:  # Any: a user's YAML
-    """The metadata of an object and of the templates within it, with the kind of what bears it."""
+    """The metadata of an object and of its templates, each with its path and the kind that bears it."""
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         yield (*at, "metadata"), metadata, kind

@@ -1,7 +1,7 @@
-"""Reading a mapping field by field, so that one pass finds everything that is wrong with it.
+"""Reads a mapping field by field, so that one pass finds everything that is wrong with the mapping.
 
-Each read names the field and what it takes; a wrong value is reported and the default returned, and
-`close` reports the fields that nobody asked for, with the nearest name that somebody did.
+Each read names the field and the values that it accepts; a wrong value is reported and the default returned.
+`close` reports the fields that were never read, with the most similar name of those that were.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Section:
-    """A mapping of a document being read; findings gather in the list it was given."""
+    """A mapping of a document that is being read; findings are added to the given list."""
 
     def __init__(self, document: Document, value: Any, path: Path, findings: list[Finding]) -> None:
         self._document = document
@@ -37,21 +37,21 @@ class Section:
         return bool(self._value)
 
     def names(self) -> list[str]:
-        """The fields as written, in order; for a mapping whose keys are the user's."""
+        """The fields as written, in order; for a mapping with keys chosen by the user."""
         self._asked.update(self._value)
         return list(self._value)
 
     def error(self, name: str | Path, message: str) -> None:
-        """Report an error about a field of this section."""
+        """Reports an error about a field of this section."""
         step = (name,) if isinstance(name, str) else name
         self._findings.append(self._document.finding((*self.path, *step), message))
 
     def section(self, name: str) -> "Section":
-        """A mapping within this one; empty if it is absent."""
+        """A nested mapping; empty if it is absent."""
         return Section(self._document, self._get(name), (*self.path, name), self._findings)
 
     def sections(self, name: str) -> list["Section"]:
-        """A list of mappings."""
+        """A list of nested mappings."""
         items = self._typed(name, list, "a list") or []
         return [
             Section(self._document, item, (*self.path, name, i), self._findings)
@@ -59,7 +59,7 @@ class Section:
         ]
 
     def raw(self, name: str) -> Any:  # Any: a user's YAML
-        """A field whose value is not looked at here."""
+        """The value of a field, unchecked."""
         return self._get(name)
 
     def text(self, name: str, default: str = "") -> str:
@@ -131,7 +131,7 @@ class Section:
         return self._parsed(name, _seconds, None)
 
     def close(self) -> None:
-        """Report every field that was not asked for."""
+        """Reports every field that was not read."""
         for name in self._value:
             if name not in self._asked:
                 self.error(name, f"unknown field{nearest(name, self._asked)}")

@@ -1,12 +1,12 @@
-"""A cluster as plain Kubernetes objects in a file: YAML documents, JSON, lists of any kind.
+"""Reads a cluster as plain Kubernetes objects from a file: YAML documents, JSON, lists of any kind.
 
-What `kubectl get … -o yaml|json` prints, several of them one after the other, or a file written by hand.
-A snapshot may be large (50,000 pods are 40 to 300 MB), so it is not read like a job file: JSON is decoded
-straight into the slim structs; YAML takes twenty times as long, and only libyaml and its nesting guard see
-each node. Positions are looked for once something is wrong.
+The file is the output of `kubectl get … -o yaml|json`, several of them concatenated, or written by hand. A
+snapshot may be large (50,000 pods are 40 to 300 MB), so it is not read like a job file. JSON is decoded
+straight into the slim structs. YAML takes twenty times as long, and only libyaml and its nesting guard visit
+each node. Positions are determined only if something is wrong.
 
-Objects of kinds that nobody asks for are counted, not refused: a dump holds many. An object of a kind that is
-asked for and cannot be read is an error, for leaving out a pod would make up room.
+Objects of kinds that are not requested are counted, not refused: a dump holds many. An unreadable object of a
+requested kind is an error, because omitting a pod would invent free capacity.
 """
 
 from collections import Counter
@@ -27,10 +27,10 @@ from muster.workloads import markers, source
 from muster.workloads.amounts import unreadable
 from muster.workloads.findings import Finding, JobFileError
 
-#: Bytes of one file, and values in it with aliases expanded.
+#: Limits of one file: its bytes, and its values with aliases expanded.
 MAX_BYTES: Final = 2**30
 MAX_VALUES: Final = 100_000_000
-#: Errors that are looked for in one file.
+#: Errors reported at most for one file.
 MOST_ERRORS: Final = 20
 
 #: Any: kinds and objects of many types
@@ -40,16 +40,16 @@ Name = tuple[AnyKind, str, str]
 
 @dataclass(slots=True)
 class Objects:
-    """Objects by kind, namespace and name, and what was left out."""
+    """Objects by kind, namespace and name, and what was omitted."""
 
     items: dict[Name, Resource] = field(default_factory=dict)
     #: objects of other kinds, by `apiVersion Kind`
     ignored: Counter[str] = field(default_factory=Counter)
-    #: objects that came again: the last of each counts
+    #: objects that occurred again: the last one of each name counts
     repeated: int = 0
     #: kinds that the cluster does not know
     absent: list[AnyKind] = field(default_factory=list)
-    #: kinds that it does not show
+    #: kinds that the cluster does not permit to list
     hidden: list[AnyKind] = field(default_factory=list)
 
     def add(self, kind: AnyKind, resource: Resource) -> None:
@@ -59,7 +59,7 @@ class Objects:
 
 
 def read(file: FilePath, kinds: Iterable[AnyKind]) -> Objects:
-    """The objects of these kinds in a file; raises JobFileError with what is wrong with it, and where."""
+    """The objects of these kinds in a file. Raises JobFileError with what is wrong, and where."""
     try:
         size = file.stat().st_size
         if size > MAX_BYTES:
@@ -81,10 +81,10 @@ def parse(
     confined: bool = False,
     proposed: bool = False,
 ) -> Objects:
-    """The same of a file's content, called `file` in errors.
+    """The objects of these kinds in a file's content, called `file` in errors.
 
-    `namespace`: of objects that name none; `confined`: nor may they name another. `proposed`: each carries
-    what is stated of it, so that it can be applied to one that is there.
+    `namespace`: of objects that do not name one; `confined`: objects must not name another. `proposed`: each
+    object carries what its author wrote, so that it can be applied to an existing one.
     """
     if not content.strip():
         raise JobFileError.of(file, "is empty; expected Kubernetes objects")
@@ -99,7 +99,7 @@ def parse(
 def typed(
     values: Iterable[Object], kinds: Iterable[AnyKind], called: str = "objects", *, proposed: bool = False
 ) -> Objects:
-    """The same of objects that a program has. Errors name them by their position."""
+    """The objects of these kinds among a program's own. Errors name objects by their position."""
     reading = _Reading(called, kinds, proposed=proposed)
     for number, value in enumerate(values):
         reading.take(value, (number,))
@@ -107,7 +107,7 @@ def typed(
 
 
 class _Head(msgspec.Struct, rename="camel"):
-    """As much of an object as tells how to read the rest."""
+    """The part of an object that decides how to read the rest."""
 
     api_version: str = ""
     kind: str = ""
@@ -149,7 +149,10 @@ class _Reading:
             raise _not_json(error, content, self._file) from None
 
     def _take_raw(self, raw: "bytes | msgspec.Raw", at: _WHERE, api_version: str, kind_name: str) -> None:
-        """`api_version`, `kind_name`: what an item of a typed list is, if it does not say."""
+        """Takes one undecoded object.
+
+        `api_version`, `kind_name`: the type of an item of a typed list, if the item does not name it.
+        """
         try:
             head = _HEADS.decode(raw)
         except msgspec.ValidationError as error:
@@ -186,9 +189,9 @@ class _Reading:
                 number += 1
         except yaml.YAMLError as error:
             raise source.not_yaml(error, text, self._file) from None
-        except RecursionError:  # aliases of aliases
+        except RecursionError:  # caused by aliases of aliases
             raise JobFileError.of(self._file, "is nested too deeply") from None
-        except ValueError as error:  # of numbers: 0o9
+        except ValueError as error:  # caused by numbers such as 0o9
             if isinstance(error, JobFileError):
                 raise
             raise JobFileError.of(self._file, f"is not YAML: {error}") from None
@@ -274,7 +277,7 @@ class _Reading:
 
 
 class _Loader(source.Loader):
-    """It takes dates for text."""
+    """A YAML loader that reads dates as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -292,7 +295,7 @@ def _nodes(text: str, file: str) -> Iterator[yaml.Node]:
 
 
 def _bounded(value: Any, file: str) -> None:  # Any: YAML
-    """Refuses a document whose aliases make it too much: each use of one counts."""
+    """Refuses a document that its aliases make too large: each use of an alias counts."""
     sizes: dict[int, int] = {}
 
     def size(each: Any) -> int:  # Any: YAML
@@ -300,7 +303,7 @@ def _bounded(value: Any, file: str) -> None:  # Any: YAML
             return 1
         known = sizes.get(id(each))
         if known is None:
-            sizes[id(each)] = MAX_VALUES  # until it is known: an alias of what it is part of has no end
+            sizes[id(each)] = MAX_VALUES  # until its size is known; an alias of an ancestor would be infinite
             children: Collection[Any] = each.values() if isinstance(each, dict) else each
             known = sizes[id(each)] = 1 + sum(map(size, children))
         if known >= MAX_VALUES:
@@ -315,7 +318,7 @@ def _not_json(error: Exception, content: bytes, file: str) -> JobFileError:
     before, found, position = message.rpartition("(byte ")
     if not found and "truncated" not in message:
         return JobFileError.of(file, f"is not JSON: {message}")
-    at = int(position.rstrip(")")) if found else len(content.rstrip())  # where it breaks off
+    at = int(position.rstrip(")")) if found else len(content.rstrip())  # where the content breaks off
     line = content.count(b"\n", 0, at) + 1
     column = at - content.rfind(b"\n", 0, at)
     return JobFileError.of(
@@ -332,7 +335,7 @@ def _name(value: Object) -> str:
 
 
 def _position(at: _WHERE) -> str:
-    """`object 3: `; nothing for the only one."""
+    """The object's position as `object 3: `; "" for the only object."""
     lists = takewhile(lambda step: step == "items" or isinstance(step, int), at)
     numbers = [step + 1 for step in lists if isinstance(step, int)]
     return f"object {'.'.join(map(str, numbers[:2]))}: " if numbers else ""

@@ -1,14 +1,14 @@
-"""Job files as text: YAML in, plain JSON values out, and where each field stands.
+"""Reads job files as text: YAML in, plain JSON values out, with the position of each field.
 
-A file is composed once, by libyaml, into nodes that know their line and column; values are built
-from the nodes, and a field's position is looked up in them only when an error has to be placed.
-The values are what JSON can carry: a date stays the text it was written as, `12:30` is not a number
-in base 60, and tags that ask for more are refused.
+libyaml composes a file once into nodes that know their line and column. Values are built from the nodes, and
+a field's position is looked up in the nodes only when an error has to be placed. The values are what JSON can
+carry: a date stays text as written, `12:30` is not a number in base 60, and tags that request more are
+refused.
 
-A file is untrusted. Its size, its nesting and the number of its nodes are bounded, the last both as
-written and with aliases expanded, so that neither a huge file nor a small one full of aliases takes
-more than a few hundred MB. libyaml's binding recurses on the C stack, so nesting is checked while it
-composes. A key that occurs twice is an error: YAML would silently keep the last.
+A file is untrusted. Its size, its nesting and the number of its nodes are bounded, the last both as written
+and with aliases expanded, so that neither a huge file nor a small one full of aliases takes more than a few
+hundred MB. libyaml's binding recurses on the C stack, so nesting is checked while the file is composed. A key
+that occurs twice is an error: YAML would silently keep the last.
 """
 
 import math
@@ -49,7 +49,7 @@ class Document:
         self._node = node
 
     def mark(self, path: Path = ()) -> Mark:
-        """Where `path` stands: its key, or the nearest field around it that is there."""
+        """The position of `path`: that of its key, or of the nearest enclosing field that exists."""
         node, mark = self._node, self._node.start_mark
         for step in path:
             found = _child(node, step)
@@ -65,7 +65,7 @@ class Document:
 
 
 def read(file: FilePath) -> str:
-    """The text of a job file; raises `JobFileError` when it cannot be read or is too big."""
+    """The text of a job file. Raises `JobFileError` if the file cannot be read or is too large."""
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -91,7 +91,7 @@ def decode(content: bytes, file: str) -> str:
 
 
 def parse(text: str, file: str) -> list[Document]:
-    """The documents of a job file, those that are empty left out; raises `JobFileError`."""
+    """The non-empty documents of a job file. Raises `JobFileError`."""
     if len(text) > MAX_BYTES:
         raise JobFileError.of(file, f"is larger than a job file may be ({MAX_BYTES // 2**20} MiB)")
     try:
@@ -105,7 +105,7 @@ def parse(text: str, file: str) -> list[Document]:
 
 
 class Loader(yaml.CSafeLoader):
-    """libyaml's loader, stopped at our depth. It calls these methods for every node."""
+    """libyaml's loader with muster's nesting limit. libyaml calls these methods for every node."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text)
@@ -122,7 +122,7 @@ class Loader(yaml.CSafeLoader):
 
 
 class _Composer(Loader):
-    """The same, stopped at our number of nodes, too."""
+    """The loader with muster's limit on the number of nodes, too."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text, file)
@@ -148,9 +148,9 @@ def _compose(text: str, file: str) -> Iterator[yaml.Node]:
 
 
 def _expanded(node: yaml.Node, file: str, measured: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
-    """Nodes and levels that `node` has with its aliases expanded.
+    """Nodes and levels of `node` with its aliases expanded.
 
-    An anchor stands before its aliases, so that this recurses no deeper than the file is nested.
+    An anchor precedes its aliases, so this recurses no deeper than the file is nested.
     """
     if isinstance(node, yaml.ScalarNode):
         return 1, 1
@@ -208,7 +208,7 @@ def _mapping(node: yaml.MappingNode, file: str) -> dict[str, Any]:
 
 
 def _merged(node: yaml.Node, file: str, line: int) -> dict[str, Any]:
-    """What `<<: *anchor` brings in; of several, the first wins."""
+    """The fields that `<<: *anchor` merges; if several anchors set a field, the first one wins."""
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, file)
     if isinstance(node, yaml.SequenceNode) and all(isinstance(n, yaml.MappingNode) for n in node.value):
@@ -228,7 +228,7 @@ def _scalar(node: yaml.Node, tag: str, file: str) -> str | int | float | bool | 
             return None
         case "bool":
             return text.lower() in ("true", "yes", "on")
-        case "int" | "float" if ":" in text:  # base 60 to YAML 1.1, a time or a port to everyone else
+        case "int" | "float" if ":" in text:  # base 60 in YAML 1.1, but meant as a time or a port
             return text
         case "int":
             return _integer(text, node, file)

@@ -64,7 +64,7 @@ def decisions(
     """The decisions, proposed gangs first, and how many of them are about proposed gangs."""
     told = Told(decided)
     states = core.gangs
-    # Gangs that lack nothing come last.
+    # Gangs that lack nothing are last.
     order = dict.fromkeys([*(gang for gang in served if gang in groups), *sorted(groups)])
     ours = {gang for gang in order if _is_of(groups[gang], own)}
     first, rest, asked = [], [], 0

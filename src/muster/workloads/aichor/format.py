@@ -1,4 +1,4 @@
-"""From the text of an AIchor manifest to a JobFile: parse, check what only the whole can tell, compile."""
+"""Compiles the text of an AIchor manifest to a JobFile: parses, checks what spans fields, compiles."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Mode, Options, Role
 from muster.workloads.source import Document
 
-#: Where a field of the compiled JobSet comes from in the manifest.
+#: The manifest's field for each field of the compiled JobSet.
 _ORIGIN: Final[dict[Path, Path]] = {
     ("metadata", "name"): ("name",),
     ("metadata", "annotations", names.DEADLINE): ("spec", "timeout"),
@@ -30,7 +30,7 @@ _ORIGIN: Final[dict[Path, Path]] = {
 
 
 def claims(value: Object) -> bool:
-    """Whether a document is an AIchor manifest; its fragments may leave kind and apiVersion out."""
+    """Whether a document is an AIchor manifest; fragments may omit kind and apiVersion."""
     kind, version = value.get("kind"), value.get("apiVersion")
     if kind is not None:
         return str(kind).lower() == "aichormanifest"
@@ -38,7 +38,7 @@ def claims(value: Object) -> bool:
 
 
 def load(documents: Sequence[Document], options: Options) -> JobFile:
-    """The JobFile of one manifest; raises `JobFileError` with everything that is wrong with it."""
+    """The JobFile of one manifest. Raises `JobFileError` with everything that is wrong with the manifest."""
     document = documents[0]
     if len(documents) > 1:
         raise JobFileError(
@@ -90,7 +90,7 @@ def _name(document: Document, manifest: Manifest, name: str) -> list[Finding]:
 
 
 def _lengths(document: Document, manifest: Manifest, name: str) -> list[Finding]:
-    """Types whose pods would have longer names than DNS permits, by JobSet's own rule."""
+    """Findings about types whose pod names would exceed DNS limits, by JobSet's own rule."""
     errors = []
     for t in manifest.types:
         longest = dns.longest_pod(name, t.name, t.count, t.completions)
@@ -107,7 +107,7 @@ def _lengths(document: Document, manifest: Manifest, name: str) -> list[Finding]
 
 
 def _outside(document: Document, manifest: Manifest, options: Options) -> list[Finding]:
-    """What depends on where the file is to run."""
+    """Findings that depend on where the file is to run."""
     errors: list[Finding] = []
     if not options.runs:
         return errors
@@ -178,7 +178,7 @@ def _notes(document: Document, manifest: Manifest, name: str) -> list[Finding]:
 
 
 def _origin(manifest: Manifest, path: Path) -> Path:
-    """The manifest's field that a field of the JobSet was made from."""
+    """The manifest's field that a field of the JobSet is compiled from."""
     match path:
         case ("spec", "replicatedJobs", int(index), *_):
             return ("spec", "types", manifest.types[index].name)

@@ -1,11 +1,11 @@
-"""An AIchor manifest as a JobSet: one replicated job per type, one Job per `count`.
+"""Compiles an AIchor manifest to a JobSet: one replicated job per type, one Job per `count`.
 
-Restarts. AIchor's `backoffLimit: N` is N failures over the whole experiment. As a gang, each failure
-restarts all of it, which is JobSet's `maxRestarts`. Otherwise only the failed index is retried: each
-Job gets the limit N for itself, and the annotation `muster.dev/restart-budget` tells muster's JobSet
-controller to count over all of them. What muster ends by its own decision carries the condition
-`muster.dev/Preempted`, which the Jobs do not count. The time limit is the whole experiment's, so it
-is on the JobSet (`muster.dev/deadline`) and not on Jobs, whose clock starts anew with each restart.
+Restarts. AIchor's `backoffLimit: N` allows N failures over the whole experiment. In a gang, each failure
+restarts the whole experiment, which is JobSet's `maxRestarts`. Otherwise only the failed index is retried:
+each Job gets the limit N for itself, and the annotation `muster.dev/restart-budget` makes muster's JobSet
+controller count over all Jobs. Pods that muster ends by its own decision get the condition
+`muster.dev/Preempted`, which the Jobs do not count. The time limit applies to the whole experiment, so it is
+set on the JobSet (`muster.dev/deadline`) and not on its Jobs, whose clocks start again with each restart.
 """
 
 from fractions import Fraction
@@ -28,7 +28,7 @@ _SHM: Final = "shm"
 
 
 def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) -> Object:
-    """The JobSet called `name`. The manifest has no errors, and every existing volume has a directory."""
+    """The JobSet called `name`. The manifest must have no errors, and every existing volume a directory."""
     annotations: dict[str, str] = {}
     if manifest.deadline is not None:
         annotations[names.DEADLINE] = duration.show(manifest.deadline)
@@ -78,7 +78,7 @@ def hosts(manifest: Manifest, name: str) -> list[str]:
 
 
 def shared_directory(name: str, options: Options) -> str:
-    """The directory that all pods of the JobSet see, under muster's own state."""
+    """The directory that all pods of the JobSet share, in muster's state directory."""
     return f"{options.home}/shared/{options.namespace}/{name}"
 
 
@@ -133,7 +133,10 @@ def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: 
 
 
 def _shell_line(command: str) -> str:
-    """The command so that the shell sees what was written: Kubernetes reads `$$` as an escaped `$`."""
+    """The command with each `$` doubled, since Kubernetes reads `$$` as an escaped `$`.
+
+    The shell then sees the command as written.
+    """
     return command.replace("$$", "$$$$")
 
 

@@ -1,8 +1,8 @@
-"""The AIchor manifest 0.2.3 of `operator: jobset`, as written: every field, typed and checked.
+"""Reads the AIchor manifest 0.2.3 of `operator: jobset`: every field, typed and checked.
 
-One model reads every 0.2.x, as AIchor itself does. What has no meaning outside AIchor (building an
-image, cloning, TensorBoard) is checked all the same and collected in `ignored`, so that the user is
-told once. `spec.scheduling` is muster's one extension.
+One model reads every 0.2.x, as AIchor itself does. Fields without a meaning outside AIchor (building an
+image, cloning, TensorBoard) are checked as well and collected in `ignored`, so that the user is notified
+once. `spec.scheduling` is muster's one extension.
 
 Source: docs.aichor.ai, manifest overview and reference; facts in docs/job-files.md.
 """
@@ -38,14 +38,14 @@ OPERATORS: Final = (
 )
 
 _API_VERSION: Final = re.compile(r"0\.2\.\d{1,3}")
-#: AIchor's rule, and a last character that may end a container's name.
+#: AIchor's rule; in addition, the last character must be one that may end a container's name
 _TYPE_NAME: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one pod of a type asks for. CPUs in cores, memory in GiB."""
+    """The resource requests of one pod of a type. CPUs in cores, memory in GiB."""
 
     cpus: Fraction = Fraction(1)
     memory: Fraction = Fraction(2)
@@ -104,19 +104,19 @@ class Manifest:
     mode: Mode | None
     #: rules for the network topology, as Koordinator writes them
     topology: tuple[GatherRule, ...]
-    #: the layer of which it has domains to itself; "" = none
+    #: the layer whose domains the job does not share with others; "" = none
     exclusive: str
     priority_class: str
     #: "" = none named
     queue: str
-    #: fields that are there and mean nothing here
+    #: fields that are present but have no meaning here
     ignored: tuple[Path, ...]
-    #: types whose resources are missing and took the default
+    #: types without resources, which got the default
     without_resources: tuple[str, ...]
 
 
 def parse(document: Document) -> tuple[Manifest, list[Finding]]:
-    """The manifest, and what is wrong with it; with errors, the manifest is not to be used."""
+    """The manifest, and what is wrong with it. If there are errors, the manifest must not be used."""
     findings: list[Finding] = []
     ignored: list[Path] = []
     top = Section(document, document.value, (), findings)
@@ -134,7 +134,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         top.error("spec", "is missing; it holds operator, command and types")
     spec = top.section("spec")
     if _of_another_operator(spec):
-        # its types have another shape, so that reading on would only mislead
+        # another operator's types differ, so further findings would mislead
         return _nothing(name), findings
     command = spec.text("command")
     if spec and not command.strip():
@@ -220,7 +220,7 @@ def _clone(top: Section, ignored: list[Path]) -> None:
 
 
 def _without_meaning(spec: Section, ignored: list[Path]) -> None:
-    """Fields of `spec` that AIchor reads and a cluster of one's own does not."""
+    """Collects fields of `spec` that AIchor reads and a user's own cluster does not."""
     for name in ("tensorboard", "debug"):
         section = spec.section(name)
         if section:

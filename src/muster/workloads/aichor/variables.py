@@ -1,8 +1,8 @@
-"""The environment that every pod of an AIchor experiment has.
+"""The environment variables of every pod of an AIchor experiment.
 
-`JOB_COMPLETION_INDEX` is Kubernetes' own, from the Job controller. The other five are AIchor's: each
-is what JobSet has already written on the pod as a label, handed in by the downward API. MUSTER_PEERS
-and MUSTER_COORDINATOR spare the program from taking its own hostname apart.
+`JOB_COMPLETION_INDEX` is Kubernetes' own, from the Job controller. The other five are AIchor's: each is a
+label that JobSet has set on the pod, passed by the downward API. With MUSTER_PEERS and MUSTER_COORDINATOR the
+program need not parse its own hostname.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from muster.api import jobset_v1alpha2 as jobset
 from muster.api.base import Object
 
-#: Variable → label of the pod it is read from.
+#: Variable → label of the pod that it is read from.
 FROM_LABELS: Final = {
     "JOB_INDEX": jobset.JOB_INDEX,
     "GLOBAL_REPLICAS": jobset.GLOBAL_REPLICAS,
@@ -33,7 +33,7 @@ _PROTECTED: Final = {
     "AWS_ENDPOINT_URL",
     "S3_ENDPOINT",
 }
-#: Linux hands a program no longer string than this (MAX_ARG_STRLEN), its closing zero included.
+#: Longest string in bytes that Linux passes to a program: MAX_ARG_STRLEN less its terminating zero.
 _LONGEST: Final = 128 * 1024 - 1
 
 
@@ -43,7 +43,7 @@ def protected(name: str) -> bool:
 
 
 def of_every_pod(peers: list[str]) -> list[Object]:
-    """The variables as a container's `env`. `peers` are the first wave's hosts, in the order of the file."""
+    """The variables as a container's `env`. `peers`: the first wave's hosts, in the order of the file."""
     env: list[Object] = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
         for name, label in FROM_LABELS.items()
@@ -56,5 +56,5 @@ def of_every_pod(peers: list[str]) -> list[Object]:
 
 
 def fits(peers: list[str]) -> bool:
-    """Whether the list of peers can be handed to a program at all."""
+    """Whether the list of peers is short enough to be passed to a program."""
     return len(PEERS) + 1 + sum(len(peer) + 1 for peer in peers) - 1 <= _LONGEST

@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain YAML: JobSets, Jobs, pods with or without PodGroup, and what they need."""
+"""Kubernetes objects as plain YAML: JobSets, Jobs, pods with or without PodGroup, and supporting objects."""
 
 from muster.workloads.kubernetes.format import FORMAT
 from muster.workloads.kubernetes.objects import known

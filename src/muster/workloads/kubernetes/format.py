@@ -1,8 +1,8 @@
-"""From the documents of a file to a JobFile: read each object, make gangs, put all in order.
+"""Compiles the documents of a file to a JobFile: reads each object, makes gangs, sorts the objects.
 
-Objects pass through as written, except for what `--gang`, the caller and generated names add. What is
-needed is created before what needs it: namespaces and priority classes, configuration, PodGroups,
-then the jobs in the order of the file.
+Objects pass through as written, except for what `--gang`, the caller and generated names add. Objects are
+created before those that need them: namespaces and priority classes, configuration, PodGroups, then the jobs
+in the order of the file.
 """
 
 from collections.abc import Sequence
@@ -36,12 +36,12 @@ _RANK: Final = {kind: rank for rank, kind in enumerate(_FIRST)}
 
 
 def claims(value: Object) -> bool:
-    """Whether a document is a Kubernetes object, or means to be one."""
+    """Whether a document is a Kubernetes object, or seems meant as one."""
     return "kind" in value or "apiVersion" in value
 
 
 def load(documents: Sequence[Document], options: Options) -> JobFile:
-    """The JobFile of a file of objects; raises `JobFileError` with everything that is wrong with it."""
+    """The JobFile of a file of objects. Raises `JobFileError` with everything that is wrong with the file."""
     entries, findings = read(documents, options)
     jobs = [entry for entry in entries if entry.kind in JOBS]
     if options.jobs and not jobs and not findings:
@@ -52,7 +52,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     broken = [finding for entry in entries for finding in rules.broken(entry)]
     told = {(each.line, each.path) for each in unfit}
     wrong = [*unfit, *(each for each in broken if (each.line, each.path) not in told)]
-    _stop_at([*slips, *wrong] if wrong else [])  # a slip may be why something seems to be missing
+    _stop_at([*slips, *wrong] if wrong else [])  # a slip may be why a field seems to be missing
     _stop_at(_too_many(jobs))
     groups, findings = gangs.apply(entries, options)
     _stop_at(findings)
@@ -70,7 +70,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
 
 
 def _stop_at(findings: list[Finding]) -> None:
-    """Each step may rely on the ones before it."""
+    """Raises `JobFileError` if there are findings, because each step relies on the ones before it."""
     if findings:
         raise JobFileError(findings)
 

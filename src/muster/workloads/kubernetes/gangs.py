@@ -1,8 +1,8 @@
-"""Which objects of a file are gangs: by PodGroup, by `muster.dev/gang`, or by --gang.
+"""Decides which objects of a file are gangs: by PodGroup, by `muster.dev/gang`, or by --gang.
 
-The command line beats the object's own label, and that the namespace's. A pod of a PodGroup is in a
-gang already, whatever it belongs to. Pods that nothing owns have nothing that could be suspended;
---gang puts those of one namespace into a PodGroup of their own, all of them its minimum.
+The command line takes precedence over the object's own label, and that label over the namespace's. A pod of a
+PodGroup is in a gang already, whatever object it belongs to. Pods without an owner have nothing that could be
+suspended; --gang puts those of one namespace into a PodGroup of their own, with all of them as its minimum.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ _LABEL: Final = POD_GROUP_LABEL[_GROUP.group]
 
 
 def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Finding]]:
-    """Mark the jobs among `entries`; returns PodGroups to be created for bare pods, and errors."""
+    """Labels the jobs among `entries`; returns PodGroups to create for bare pods, and errors."""
     errors: list[Finding] = []
     loose: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
@@ -39,7 +39,7 @@ def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Fin
 
 
 def group_of(template: Object) -> str | None:
-    """The PodGroup that the pods of a template name, or stand for."""
+    """The PodGroup that the pods of a template name, or imply."""
     meta = template.get("metadata", {})
     return next((name for _, name in pod_groups(meta.get("labels", {}), meta.get("annotations", {}))), None)
 
@@ -73,7 +73,7 @@ def _in_group(entry: Entry, path: tuple[str | int, ...]) -> Finding:
 
 
 def _grouped(members: list[Entry], options: Options) -> Entry:
-    """Put pods into a PodGroup made for them."""
+    """Puts pods into a PodGroup created for them, and returns that group."""
     first = members[0]
     name = f"{first.name[:50].rstrip('-.')}-{options.suffix}"
     for member in members:

@@ -1,8 +1,8 @@
-"""Fields that look like a slip of the pen: unknown to muster, and all but the name of one that is known.
+"""Warns about misspelt fields: unknown to muster, and similar to the name of a known field.
 
-Unknown fields are no error, since muster reads only part of Kubernetes' objects. But `replica: 4` would
-be ignored by muster and by a lenient server alike, and run one pod instead of four. Of muster's own kinds it
-knows all fields, so there any other is told.
+Unknown fields are no error, since muster reads only part of Kubernetes' objects. But `replica: 4` would be
+ignored by muster and by a lenient server alike, and would run one pod instead of four. muster knows all
+fields of its own kinds, so there any unknown field is reported.
 """
 
 import difflib
@@ -22,13 +22,13 @@ from muster.workloads.findings import Finding, Severity
 from muster.workloads.kubernetes.objects import Entry
 from muster.workloads.kubernetes.templates import pods
 
-#: Likeness from which a name is taken for a slip. `serviceAccount`, which exists, is at 0.88 from its
+#: Similarity from which a name counts as misspelt. `serviceAccount`, which exists, is at 0.88 from its
 #: successor; one letter too few or too many in a word of eight is at 0.93.
 _ALIKE: Final = 0.9
 
 
 def fields(entry: Entry) -> Iterator[Finding]:
-    """A warning for each."""
+    """A warning for each misspelt field of the object."""
     yield from _in(entry, entry.object, entry.kind.type, ())
     if entry.kind is kinds.JOBSET:
         for index, replicated in enumerate(entry.object["spec"].get("replicatedJobs", [])):
@@ -57,7 +57,10 @@ def _in(entry: Entry, value: Any, type_: type[Struct], at: Path) -> Iterator[Fin
 
 
 def _alike(name: str, known: set[str]) -> str:
-    """The one that may be meant; letters that have changed places make short words very different."""
+    """The known field that may be meant, "" if there is none.
+
+    Swapped letters are matched separately, because they make short words very dissimilar.
+    """
     swapped = [each for each in sorted(known) if sorted(each) == sorted(name)]
     found = swapped or difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
     return found[0] if found else ""
@@ -65,12 +68,12 @@ def _alike(name: str, known: set[str]) -> str:
 
 @cache
 def _known(type_: type[Struct]) -> dict[str, type[Struct] | None]:
-    """The fields of a struct as they are written, each with the struct within it, if there is one."""
+    """The fields of a struct as they are written, each with its nested struct, if any."""
     return {field.encode_name: _struct(field.type) for field in msgspec.structs.fields(type_)}
 
 
 def _struct(annotation: Any) -> type[Struct] | None:  # Any: a type as written
-    """The struct within `T`, `T | None` or `list[T]`."""
+    """The struct nested in `T`, `T | None` or `list[T]`."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return annotation
     return next((found for each in get_args(annotation) if (found := _struct(each))), None)

@@ -1,6 +1,6 @@
-"""Reading one Kubernetes object of a file: its kind, its name, and the types of the fields muster reads.
+"""Reads one Kubernetes object of a file: its kind, its name, and the types of the fields that muster reads.
 
-Fields that muster does not read pass through unread. Null means absent, as it does to Kubernetes.
+Fields that muster does not read pass through unchecked. Null means absent, as in Kubernetes.
 """
 
 import re
@@ -18,7 +18,7 @@ from muster.workloads.findings import Finding, Severity, nearest
 from muster.workloads.jobfile import Options
 from muster.workloads.source import Document
 
-#: Kinds whose end is the end of the run.
+#: Kinds whose end ends the run.
 JOBS: Final[tuple[Kind[Any], ...]] = (kinds.JOBSET, kinds.JOB, kinds.POD)
 #: Any, because a table of kinds holds kinds of many types.
 SUPPORTED: Final[tuple[Kind[Any], ...]] = (
@@ -43,7 +43,7 @@ _INT32: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object, and where it stands in the file."""
+    """One object, and its place in the file."""
 
     kind: Kind[Any]  # Any: of any kind
     object: Object
@@ -64,7 +64,7 @@ class Entry:
 
 
 def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], list[Finding]]:
-    """Every object of a file, and what is wrong with them."""
+    """Every object of a file, and what is wrong with the objects."""
     entries: list[Entry] = []
     findings: list[Finding] = []
     names = _Names(options)
@@ -81,7 +81,7 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
 
 
 def known(documents: Sequence[Document]) -> bool:
-    """Whether they hold nothing but what may stand in a job file."""
+    """Whether the documents hold only objects that a job file may hold."""
     return all(
         (str(value.get("apiVersion")), str(value.get("kind"))) in _BY_NAME
         for _, value, _ in _flat(documents)
@@ -90,7 +90,7 @@ def known(documents: Sequence[Document]) -> bool:
 
 
 def _flat(documents: Sequence[Document]) -> Iterator[tuple[Document, Any, Path]]:  # Any: a user's YAML
-    """Each object, those of a List taken out of it."""
+    """Each object; the items of a List are yielded one by one."""
     for document in documents:
         value = document.value
         if isinstance(value, dict) and value.get("kind") == "List" and isinstance(value.get("items"), list):
@@ -119,14 +119,14 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
 
 
 class _Names:
-    """Names of the file's objects: generated where asked for, each given once."""
+    """The names of the file's objects: generated where requested, each used once."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._taken: dict[tuple[str, str, str], int] = {}
 
     def settle(self, entry: Entry) -> list[Finding]:
-        """Complete the object's name and namespace, or say what is wrong with them."""
+        """Completes the object's name and namespace, or returns what is wrong with them."""
         metadata = entry.object.setdefault("metadata", {})
         if not isinstance(metadata, dict):
             return [entry.report(("metadata",), "takes a mapping with a name")]
@@ -181,7 +181,7 @@ def _misnamed(entry: Entry, step: str, name: object) -> Finding | None:
 
 
 def _mistyped(entry: Entry) -> list[Finding]:
-    """Every field of the wrong type, in the object and in the templates within it."""
+    """Errors for fields of a wrong type, in the object and in its templates."""
     errors = _type_errors(entry.object, entry.kind.type, ())
     for path, value, type_ in _templates(entry):
         errors += _type_errors(value, type_, path)
@@ -189,12 +189,15 @@ def _mistyped(entry: Entry) -> list[Finding]:
     return found or list(_numbers(entry))
 
 
-#: Errors that are looked for in one object, or in one template of it.
+#: Errors reported at most for one object, or for one of its templates.
 _MOST_ERRORS: Final = 20
 
 
 def _type_errors(value: Any, type_: type, at: Path) -> list[FieldError]:  # Any: a user's YAML
-    """What cannot be read as `type_`. The reader stops at the first; that is left out, and it reads again."""
+    """Errors where `value` cannot be read as `type_`.
+
+    The reader stops at the first error, so the faulty value is removed and the rest is read again.
+    """
     errors: list[FieldError] = []
     while len(errors) < _MOST_ERRORS:
         try:
@@ -209,7 +212,7 @@ def _type_errors(value: Any, type_: type, at: Path) -> list[FieldError]:  # Any:
 
 
 def _without(value: Any, path: Path) -> Any:  # Any: a user's YAML
-    """A copy of `value` without what stands at `path`; None if there is no such thing, or it is all of it."""
+    """A copy of `value` without the item at `path`; None if there is no such item, or `path` is empty."""
     if not path or not isinstance(value, dict | list):
         return None
     step = path[0]
@@ -226,7 +229,7 @@ def _without(value: Any, path: Path) -> Any:  # Any: a user's YAML
 
 
 def _templates(entry: Entry) -> Iterator[tuple[Path, Any, type]]:  # Any: a user's YAML
-    """What the object's struct leaves as JSON, with the struct it is read as later."""
+    """The parts that the object's struct keeps as JSON, each with the struct that it is read as later."""
     spec = _field(entry.object, "spec")
     if entry.kind is kinds.JOB:
         yield ("spec", "template"), _field(spec, "template"), PodTemplate
@@ -239,12 +242,12 @@ def _templates(entry: Entry) -> Iterator[tuple[Path, Any, type]]:  # Any: a user
 
 
 def _field(value: Any, name: str) -> Any:  # Any: a user's YAML
-    """An empty mapping where there is no such field."""
+    """The field's value; an empty mapping if there is no such field."""
     return value.get(name, {}) if isinstance(value, dict) else {}
 
 
 def _numbers(entry: Entry) -> Iterator[Finding]:
-    """Counts that Kubernetes would refuse."""
+    """Errors for counts that Kubernetes would refuse."""
     for path, spec in _counted(entry):
         for name in ("replicas", "parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"):
             value = spec.get(name)
@@ -265,7 +268,7 @@ def _counted(entry: Entry) -> Iterator[tuple[Path, Object]]:
 
 
 def _within(value: Object, error: FieldError) -> Path:
-    """The error's path, cut where the object ends."""
+    """The longest prefix of the error's path that exists in the object."""
     path: list[str | int] = []
     current: Any = value  # Any: a user's YAML
     for step in error.path:
@@ -289,7 +292,7 @@ _WORDS: Final = {
 
 
 def _plainly(message: str) -> str:
-    """msgspec's message in the words of YAML."""
+    """msgspec's message in YAML terms."""
     if match := re.fullmatch(r"Expected `([\w| ]+)`, got `(\w+)`", message):
         wanted = " or ".join(_WORDS.get(word, word) for word in match[1].split(" | ") if word != "null")
         return f"takes {wanted}, not {_WORDS.get(match[2], match[2])}"

@@ -1,4 +1,4 @@
-"""The API server's rules, applied while the file can still be named: better here than as a refusal later."""
+"""Applies the API server's rules while errors can still name the file, rather than as a refusal later."""
 
 from copy import deepcopy
 from typing import Final
@@ -10,14 +10,14 @@ from muster.workloads import dns
 from muster.workloads.findings import Finding
 from muster.workloads.kubernetes.objects import Entry
 
-#: Stands for the uid that an object gets when it is created; some defaults are made from it.
+#: Placeholder for the uid that an object gets when it is created; some defaults are derived from it.
 _UID: Final = "00000000-0000-0000-0000-000000000000"
-#: Labels that a Job's name becomes.
+#: Labels that are set to a Job's name.
 _NAMES: Final = [("spec", "template", "metadata", "labels", key) for key in (JOB_NAME, LEGACY_JOB_NAME)]
 
 
 def broken(entry: Entry) -> list[Finding]:
-    """What the API server would refuse the object for. Its types are right."""
+    """Errors for which the API server would refuse the object. The object's types must be right."""
     completed = deepcopy(entry.object)
     completed["metadata"]["uid"] = _UID
     errors = rules.type_(entry.kind, completed) or rules.validate(

@@ -1,4 +1,4 @@
-"""Pods of a file made fit for where they run: containers checked, volumes mounted, the caller noted."""
+"""Prepares the pods of a file for their cluster: checks containers, mounts volumes, records the caller."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,13 +11,13 @@ from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
 
-#: Volumes that the embedded cluster can make, and what it can project into one.
+#: Volumes that the embedded cluster supports, and what it can project into one.
 OFFERED: Final = ("configMap", "secret", "emptyDir", "hostPath", "downwardAPI", "projected")
 PROJECTED: Final = frozenset({"configMap", "secret", "downwardAPI"})
 
 
 def prepare(job: Entry, options: Options) -> list[Finding]:
-    """Complete the pods of one JobSet, Job or pod, or say what keeps them from running."""
+    """Completes the pods of one JobSet, Job or pod; returns what keeps them from running."""
     findings: list[Finding] = []
     for path, template in pods(job):
         markers.for_caller(template, options.caller)
@@ -27,7 +27,7 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
 
 
 def pods(job: Entry) -> Iterator[tuple[Path, Object]]:
-    """Each pod template of a job, and its path; of a pod, the pod itself."""
+    """Each pod template of a job, and its path; for a pod, the pod itself."""
     if job.kind is kinds.POD:
         yield (), job.object
     elif job.kind is kinds.JOB:
@@ -57,7 +57,7 @@ def _containers(job: Entry, path: Path, template: Object, options: Options) -> I
 
 
 def _volumes(job: Entry, path: Path, template: Object, options: Options) -> Iterator[Finding]:
-    """On the embedded cluster a directory of `--volume` stands for a volume that it cannot make."""
+    """Mounts a directory of `--volume` for each volume that the embedded cluster does not support."""
     if not (options.local and options.runs):
         return
     for index, volume in enumerate(template.get("spec", {}).get("volumes", [])):
