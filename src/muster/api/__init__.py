@@ -1,6 +1,6 @@
-"""What objects look like: one module per API group.
+"""Typed views of API objects: one module per API group.
 
-Structs hold only the fields muster reads; whatever is copied through unread (a pod template, a
+Structs hold only the fields that muster reads. What muster copies without reading (a pod template, a
 volume source) stays a plain JSON `Object`, so that nothing a user wrote is lost. Writes are whole
 new objects or patches, never a re-encoded struct.
 """

@@ -1,7 +1,7 @@
-"""What an API server adds to the spec of a pod that is created: from LimitRanges, and from its RuntimeClass.
+"""The defaults that an API server adds to a new pod's spec, from LimitRanges and the pod's RuntimeClass.
 
-A pod that exists has all of it. What is known of pods before there are any (a template, a pod that is only
-proposed) has not, and would be taken for smaller than it will be.
+A pod that exists has these defaults already. A template, or a pod that is only proposed, lacks them;
+without them muster would take the pod for smaller than it will be.
 
 Source: kubernetes, plugin/pkg/admission/{limitranger,runtimeclass}/admission.go and
 pkg/apis/core/v1/defaults.go (SetDefaults_LimitRangeItem).
@@ -16,12 +16,15 @@ from muster.api.node_v1 import RuntimeClass
 
 
 def admitted(spec: PodSpec, ranges: Iterable[LimitRange], runtime: RuntimeClass | None) -> PodSpec:
-    """The spec as it would be created; `ranges` of its namespace, `runtime` the class that it names."""
+    """The spec as an API server would create it.
+
+    `ranges` are the LimitRanges of the pod's namespace, `runtime` is the RuntimeClass that the spec names.
+    """
     requests: Quantities = {}
     limits: Quantities = {}
     for item in [item for one in ranges for item in one.spec.limits if item.type == "Container"]:
         default = {**item.max, **item.default}
-        # the first that has a default counts, as one that is there is not replaced
+        # the first LimitRange with a default wins: the API server does not replace a value that is set
         limits = {**default, **limits}
         requests = {**item.min, **default, **item.default_request, **requests}
     changes: dict[str, object] = {}
@@ -38,7 +41,7 @@ def admitted(spec: PodSpec, ranges: Iterable[LimitRange], runtime: RuntimeClass 
 
 
 def _limited(container: Container, requests: Quantities, limits: Quantities) -> Container:
-    """A limit of its own is also its request, before any default is."""
+    """The container with defaults added; its own limit is its request, before any default request applies."""
     own = container.resources
     stated = {**own.limits, **own.requests}
     resources = ResourceRequirements(

@@ -1,4 +1,4 @@
-"""The base of every struct, object metadata, conditions, and JSON as it passes through.
+"""The base of every struct, object metadata, conditions, and JSON that muster passes on.
 
 Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 """
@@ -11,8 +11,8 @@ import msgspec
 #: JSON that muster passes on unread. `Any`, because its shape is the user's, not ours.
 Object = dict[str, Any]
 
-#: Numbers and times as Kubernetes has them. What does not fit is refused where it is read, so that nothing
-#: behind a struct can overflow.
+#: Numbers and times in Kubernetes' ranges. A value out of range is refused when it is read, so that no code
+#: that uses a struct can overflow.
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -45,7 +45,7 @@ class ObjectMeta(Struct, frozen=True):
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
     finalizers: list[str] = []
-    #: what of the object could not be read, and was left out (`muster.kube.decode`); "" if all could
+    #: the first field that could not be read and was left out (`muster.kube.decode`); "" if there is none
     unreadable: str = msgspec.field(name="muster.dev/unreadable", default="")
 
 
@@ -81,7 +81,7 @@ class Resource(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` of a cluster-scoped object."""
+        """`namespace/name`; `name` for a cluster-scoped object."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
@@ -136,12 +136,12 @@ def controller_of(resource: Resource) -> OwnerReference | None:
 
 
 def mark(meta: ObjectMeta, key: str) -> str | None:
-    """What people have written on an object, as a label or an annotation; a label wins."""
+    """The value that users set as the label or annotation `key`; a label wins; None without either."""
     return meta.labels.get(key, meta.annotations.get(key))
 
 
 def condition(conditions: list[Condition], type_: str) -> Condition | None:
-    """The condition of this type, if there."""
+    """The condition of this type; None if there is none."""
     for found in conditions:
         if found.type == type_:
             return found
@@ -154,7 +154,7 @@ def is_true(conditions: list[Condition], type_: str) -> bool:
 
 
 def without_nulls(value: Any) -> Any:  # Any: JSON
-    """Null means absent, as it does to Kubernetes."""
+    """`value` without the map entries that are null: null means absent, as in Kubernetes."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

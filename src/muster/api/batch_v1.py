@@ -6,7 +6,7 @@ from muster.api.base import Condition, Int32, Int64, LabelSelector, Object, Obje
 
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
-#: as they were before Kubernetes 1.27, still on every pod
+#: Names from before Kubernetes 1.27; every pod of a Job still has them.
 LEGACY_JOB_NAME: Final = "job-name"
 LEGACY_CONTROLLER_UID: Final = "controller-uid"
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -14,7 +14,7 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 INDEX_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
-#: Value of `spec.managedBy` that is the built-in controller's, as an absent one is.
+#: Value of `spec.managedBy` that means the built-in controller, as an absent value does.
 CONTROLLER: Final = "kubernetes.io/job-controller"
 
 
@@ -92,7 +92,7 @@ class Job(Resource, frozen=True):
 
 
 class JobTemplate(Struct, frozen=True):
-    """`metadata` and `spec` of Jobs to be made; `spec` stays JSON (read it as `JobSpec`)."""
+    """`metadata` and `spec` of Jobs to create; `spec` stays JSON (read it as `JobSpec`)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Object = {}

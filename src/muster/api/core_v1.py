@@ -1,4 +1,4 @@
-"""The core group: pods, nodes, and what pods refer to."""
+"""The core group: pods, nodes, and the objects that pods refer to."""
 
 import msgspec
 
@@ -84,7 +84,7 @@ class NodeAffinity(Struct, frozen=True):
 
 
 class PodAffinityTerm(Struct, frozen=True):
-    #: None selects no pod, an empty one every pod
+    #: None selects no pod, an empty selector every pod
     label_selector: LabelSelector | None = None
     topology_key: str = ""
     namespaces: list[str] = []
@@ -155,13 +155,13 @@ class PodSpec(Struct, frozen=True):
     #: pod-level resources (KEP-2837)
     resources: ResourceRequirements = ResourceRequirements()
     scheduling_gates: list[SchedulingGate] = []
-    #: of scheduling.k8s.io (KEP-4671)
+    #: the pod's group in scheduling.k8s.io (KEP-4671)
     scheduling_group: Object | None = None
     host_network: bool = False
 
 
 class PodTemplate(Struct, frozen=True):
-    """A pod template as read; what is copied into pods is the JSON it came from."""
+    """A pod template, for reading only; pods are created from the JSON that it was read from."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -199,7 +199,7 @@ class ContainerStatus(Struct, frozen=True):
     image: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
-    #: what the node has set aside for it, and what it has, while it is resized in place (KEP-1287)
+    #: during an in-place resize (KEP-1287): what the node has allocated, and what the container has
     allocated_resources: Quantities = {}
     resources: ResourceRequirements | None = None
 
@@ -214,7 +214,7 @@ class PodStatus(Struct, frozen=True):
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
-    #: of the pod as a whole, where its spec states its resources so
+    #: of the whole pod, if its spec has pod-level resources
     allocated_resources: Quantities = {}
     resources: ResourceRequirements | None = None
 
@@ -225,7 +225,7 @@ class Pod(Resource, frozen=True):
 
     @property
     def terminal(self) -> bool:
-        """Whether all its containers have ended for good."""
+        """Whether all containers have ended and none will restart: the phase is Succeeded or Failed."""
         return self.status.phase in ("Succeeded", "Failed")
 
 

@@ -10,7 +10,10 @@ _LONGEST: Final = 100 * 365 * 86_400
 
 
 def parse(text: str | int) -> int:
-    """Seconds; a bare number is seconds. ValueError says what a duration looks like."""
+    """The duration in seconds; a bare number is seconds.
+
+    Raises ValueError, whose message says what a duration looks like.
+    """
     match = _FORM.fullmatch(str(text).strip()) if not isinstance(text, bool) else None
     if match is None or not any(match.groups()):
         raise ValueError(f"{text!r} is not a duration; write for example 90s, 30m, 6h, 1h30m or 2d")
@@ -21,7 +24,7 @@ def parse(text: str | int) -> int:
 
 
 def show(seconds: int) -> str:
-    """The shortest text that `parse` reads as this: 5400 is `1h30m`."""
+    """The shortest text that `parse` reads as `seconds`: 5400 is `1h30m`."""
     text = ""
     for name, unit in _UNITS.items():
         amount, seconds = divmod(seconds, unit)

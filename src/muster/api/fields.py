@@ -1,4 +1,4 @@
-"""Errors that name a field, and reading JSON into structs with such errors."""
+"""Errors that name a field, and the conversion of JSON into structs that raises them."""
 
 import re
 from typing import Any, Final, TypeVar
@@ -11,15 +11,15 @@ from muster.api.base import Object, without_nulls
 Path = tuple[str | int, ...]
 T = TypeVar("T")
 
-#: How deep lists and maps of one object may be nested. No kind of Kubernetes' own comes near it.
+#: How deep the lists and maps of one object may be nested. Kubernetes' own kinds are far below this.
 MOST_NESTED: Final = 100
-#: What a value that its reader did not expect can raise. A reader's boundary catches these and nothing else:
-#: a broken assertion and the system's own troubles are no fault of the value.
+#: Exceptions that an unexpected value can cause. The boundary of a reader catches these and nothing else:
+#: a failed assertion or an error of the operating system is not the fault of the value.
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """What is wrong with one field, and what to write instead."""
+    """An error in one field: what is wrong, and what to write instead."""
 
     path: Path
     message: str
@@ -29,7 +29,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def dotted(path: Path) -> str:
-    """`spec.replicatedJobs[0].name`."""
+    """The path as text, such as `spec.replicatedJobs[0].name`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -40,7 +40,7 @@ _MSGSPEC_PATH = re.compile(r"^(?P<message>.*?)(?: - at `(?:key in )?\$(?P<path>.
 
 
 def convert(value: Object, type_: type[T], at: Path = ()) -> T:
-    """`value` read as `type_`, null as absent; raises `InvalidObject` with a FieldError naming the field."""
+    """`value` read as `type_`; null means absent. Raises `InvalidObject`, which names the field."""
     try:
         try:
             return msgspec.convert(value, type_)
@@ -58,13 +58,14 @@ TOO_DEEP: Final = f"is nested more than {MOST_NESTED} levels deep"
 
 
 def too_deep(raw: bytes | msgspec.Raw, value: Any | None = None) -> bool:  # Any: JSON
-    """`deep` of a value as JSON and (if at hand) decoded; most are told by a count.
+    """Whether JSON is nested deeper than `MOST_NESTED`, as `deep` says of the decoded value.
 
-    Raises RecursionError for what is nested too deeply to be decoded.
+    `value` is the decoded JSON if the caller has it. For most JSON a count of brackets is enough to answer.
+    Raises RecursionError for JSON that is nested too deeply to decode.
     """
     text = bytes(raw)
     if text.count(b"{") + text.count(b"[") <= MOST_NESTED:
-        return False  # there are not so many at all
+        return False  # too few lists and maps to be nested that deep
     return deep(msgspec.json.decode(text) if value is None else value)
 
 
@@ -84,7 +85,7 @@ def deep(value: Any) -> bool:  # Any: JSON
 
 
 def _steps(path: str) -> Path:
-    """Reads msgspec's `.spec.items[0].name` as a Path. A key of a map, `[...]`, it does not tell."""
+    """The Path in a message of msgspec, `.spec.items[0].name`. msgspec omits the keys of maps: `[...]`."""
     steps: list[str | int] = []
     for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", path):
         if name or index.isdigit():
@@ -93,7 +94,7 @@ def _steps(path: str) -> Path:
 
 
 class InvalidObject(ValueError):
-    """An object that breaks the rules of its kind; `errors` has every field at fault."""
+    """An object breaks the rules of its kind; `errors` lists every invalid field."""
 
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__("; ".join(map(str, errors)))

@@ -1,7 +1,7 @@
 """Sets of completion indexes and their text, as in a Job's `status.completedIndexes`: "1,3-5,7".
 
-A Job may have millions of indexes of which most are done, so a set is kept as sorted intervals and never
-as single numbers. In the text three or more neighbours are written as first and last.
+A Job may have millions of indexes, most of them completed. A set is therefore kept as sorted intervals and
+never as single numbers. The text writes three or more consecutive indexes as the first and the last.
 """
 
 from bisect import bisect_right
@@ -18,9 +18,9 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str, *, below: int | None = None) -> "Indexes":
-        """Reads `text`, leaving out what is not below `below`.
+        """The set that `text` describes, without the indexes that are not below `below`.
 
-        Raises ValueError for what is not a list of ascending numbers and intervals.
+        Raises ValueError for a text that is not a list of ascending numbers and intervals.
         """
         found: list[tuple[int, int]] = []
         last = -1
@@ -34,7 +34,7 @@ class Indexes:
 
     @classmethod
     def salvage(cls, text: str, *, below: int | None = None) -> "Indexes":
-        """What can be read of `text`, as Kubernetes reads a status that somebody has damaged."""
+        """The readable parts of `text`, as Kubernetes reads a damaged status."""
         found = []
         for part in text.split(","):
             with suppress(ValueError):
@@ -93,7 +93,7 @@ def _interval(part: str) -> tuple[int, int]:
 
 
 def _cut(intervals: Iterable[tuple[int, int]], below: int | None) -> tuple[tuple[int, int], ...]:
-    """Joined, and without what is not below `below`."""
+    """`intervals` joined, without the indexes that are not below `below`."""
     if below is not None:
         intervals = [(lo, min(hi, below - 1)) for lo, hi in intervals if lo < below]
     return _joined(intervals)
@@ -104,7 +104,7 @@ def _is_number(text: str) -> bool:
 
 
 def _joined(intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Intervals in order of their start, with those that touch or overlap made one."""
+    """Intervals in order of their start; those that touch or overlap are merged."""
     joined: list[tuple[int, int]] = []
     for lo, hi in intervals:
         if joined and lo <= joined[-1][1] + 1:

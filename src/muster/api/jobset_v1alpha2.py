@@ -25,7 +25,7 @@ GROUP_REPLICAS: Final = f"{GROUP}/group-replicas"
 JOB_GROUP_INDEX: Final = f"{GROUP}/job-group-index"
 COORDINATOR: Final = f"{GROUP}/coordinator"
 EXCLUSIVE_TOPOLOGY: Final = f"alpha.{GROUP}/exclusive-topology"
-#: Value of `spec.managedBy` that is ours, as it is the upstream controller's.
+#: Value of `spec.managedBy` that means muster; the upstream controller uses the same value.
 CONTROLLER: Final = f"{GROUP}/jobset-controller"
 
 

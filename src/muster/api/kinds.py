@@ -1,4 +1,4 @@
-"""Every kind that muster reads or writes, and the tables to find one by name."""
+"""Every kind that muster reads or writes, and tables that find a kind by name."""
 
 from typing import Any, Final
 
@@ -98,7 +98,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     GANG_PLAN,
 )
 
-#: by (apiVersion, kind), as objects name themselves
+#: Kinds by (apiVersion, kind), the fields in which an object states its kind.
 BY_NAME: Final[dict[tuple[str, str], Kind[Any]]] = {(k.api_version, k.kind): k for k in ALL}
-#: by (group, version, plural), as URLs name them
+#: Kinds by (group, version, plural), the parts of a URL.
 BY_PLURAL: Final[dict[tuple[str, str, str], Kind[Any]]] = {(k.group, k.version, k.plural): k for k in ALL}

@@ -1,4 +1,4 @@
-"""Koordinator: its network topology (`scheduling.koordinator.sh/v1alpha1`) and its annotations on groups.
+"""Koordinator: network topology (`scheduling.koordinator.sh/v1alpha1`), annotations on groups and pods.
 
 Source: koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go and
 apis/extension/{coscheduling,network_topology,elastic_quota,preemption}.go.
@@ -12,33 +12,33 @@ GROUP: Final = "scheduling.koordinator.sh"
 
 #: On PodGroups and pods: JSON, a `NetworkTopologySpec`.
 TOPOLOGY_SPEC: Final = "gang.scheduling.koordinator.sh/network-topology-spec"
-#: On pods: the pod's place in the gang's own order.
+#: On pods: the pod's index in the order that the gang defines.
 TOPOLOGY_INDEX: Final = "gang.scheduling.koordinator.sh/network-topology-index"
-#: On PodGroups and pods: JSON, a list of `namespace/name` of PodGroups that are one gang.
+#: On PodGroups and pods: JSON, a list of `namespace/name` of the PodGroups that form one gang.
 GROUPS: Final = "gang.scheduling.koordinator.sh/groups"
 
-#: On pods: the gang of one that names no PodGroup by label, and how many of it must run together. Labels of
-#: an earlier time come first.
+#: On pods that name no PodGroup by label: the name of the gang, and how many of its pods must run together.
+#: The older labels come first.
 BY_NAME: Final = ("pod-group.scheduling.sigs.k8s.io/name", "gang.scheduling.koordinator.sh/name")
 MIN_AVAILABLE: Final = (
     "pod-group.scheduling.sigs.k8s.io/min-available",
     "gang.scheduling.koordinator.sh/min-available",
 )
 
-#: Labels of pods that are never victims.
+#: Labels of pods that muster never preempts.
 NOT_PREEMPTIBLE: Final = (
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
     ("quota.scheduling.koordinator.sh/preemptible", "false"),
 )
 
-#: The one ClusterNetworkTopology that is read.
+#: The name of the only ClusterNetworkTopology that muster reads.
 DEFAULT: Final = "default"
 
 
 class TopologyLayer(Struct, frozen=True):
     topology_layer: str
     parent_topology_layer: str = ""
-    #: node labels that name the domain; the first that a node has
+    #: node labels that name the domain; the first label that a node has counts
     label_key: list[str] = []
 
 
@@ -52,7 +52,7 @@ class TopologyInfo(Struct, frozen=True):
 
 
 class TopologyDetail(Struct, frozen=True):
-    """One domain, from the cluster down; nodes are not listed."""
+    """One domain of the tree whose root is the cluster; nodes are not listed."""
 
     topology_info: TopologyInfo
     parent_topology_info: TopologyInfo | None = None
@@ -63,7 +63,7 @@ class TopologyDetail(Struct, frozen=True):
 
 class ClusterNetworkTopologyStatus(Struct, frozen=True):
     detail_status: list[TopologyDetail] = []
-    #: muster's own: `Valid`, with what is wrong
+    #: muster's own condition `Valid`, whose message says what is wrong
     conditions: list[Condition] = []
 
 

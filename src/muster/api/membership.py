@@ -1,6 +1,7 @@
-"""Which PodGroup a pod is of: by label, or, as Koordinator has it, by what it says of its gang itself.
+"""The PodGroup that a pod belongs to: by label, or by the pod's own description of its gang (Koordinator).
 
-A pod that has neither label may name a gang of which there is no PodGroup (`BY_NAME`): it describes one.
+A pod without a PodGroup label may name a gang for which no PodGroup exists (`BY_NAME`): the pod describes
+the gang itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,12 +11,12 @@ from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.rules.metadata import subdomain
 from muster.api.scheduling import POD_GROUP_LABEL
 
-#: The API group of the PodGroups that such pods stand for.
+#: The API group of the PodGroups that such pods describe.
 DESCRIBED: Final = "scheduling.sigs.k8s.io"
 
 
 def pod_groups(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """API group and name of the PodGroups that a pod names; it is of the first."""
+    """API group and name of each PodGroup that a pod names; the pod belongs to the first."""
     labelled = False
     for group, label in POD_GROUP_LABEL.items():
         if name := labels.get(label):
@@ -26,7 +27,7 @@ def pod_groups(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ite
 
 
 def described_gang(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """The gang that a pod describes; "" if it describes none, or one whose name no object could have."""
+    """The name of the gang that a pod describes; "" if there is none, or no object could have that name."""
     if any(labels.get(label) for label in POD_GROUP_LABEL.values()):
         return ""
     return _described(labels, annotations)

@@ -1,7 +1,7 @@
-"""Our own kinds (`muster.dev/v1alpha1`): Queue, and the scheduler's records Gang and GangPlan.
+"""muster's own kinds (`muster.dev/v1alpha1`): Queue, and the scheduler's records Gang and GangPlan.
 
-The committer alone writes `Gang.spec` and `status.{phase, reason, epoch, attempt}`; the gang
-controller writes the counts and conditions. A GangPlan is created and deleted, never patched.
+Only the committer writes `Gang.spec` and `status.{phase, reason, epoch, attempt}`. The gang controller
+writes the counts and conditions. A GangPlan is created and deleted, never patched.
 """
 
 from muster.api.base import Condition, Int32, Int64, Object, Resource, Struct, Time
@@ -9,7 +9,7 @@ from muster.api.core_v1 import Quantities
 
 
 class Source(Struct, frozen=True):
-    """The group object a gang was read from."""
+    """The group object (a JobSet, for instance) that a gang was read from."""
 
     api_version: str = ""
     kind: str = ""
@@ -43,7 +43,7 @@ class GangStatus(Struct, frozen=True):
     #: the whole explanation (docs/names.md), as JSON
     explanation: Object | None = None
     expected_start: Time | None = None
-    #: what of the group is taken otherwise than it is written
+    #: the parts of the group object that muster does not take as they are written
     warnings: list[str] = []
     bound: Int32 = 0
     running: Int32 = 0
@@ -55,7 +55,7 @@ class GangStatus(Struct, frozen=True):
     conditions: list[Condition] = []
 
     def __post_init__(self) -> None:
-        """Reads preemptions as an earlier muster wrote them, without the unit."""
+        """Accepts preemptions in the form of earlier versions of muster, without the unit."""
         for entry in self.preemptions:
             if "workLost" in entry:
                 entry["lostResourceSeconds"] = entry.pop("workLost")
@@ -79,7 +79,7 @@ class GangPlan(Resource, frozen=True):
 
 
 class QueueAllow(Struct, frozen=True):
-    """Who may use a queue; an empty list is everybody."""
+    """The namespaces and users that may use a queue; an empty list allows all."""
 
     namespaces: list[str] = []
     users: list[str] = []
@@ -101,14 +101,14 @@ class QueueSpec(Struct, frozen=True):
 
 
 class QueueStatus(Struct, frozen=True):
-    """As of the scheduler's last look; written by it alone."""
+    """The queue's status as of the last scheduling cycle; only the scheduler writes it."""
 
     used: Quantities = {}
     entitled: Quantities = {}
     borrowed: Quantities = {}
     waiting: Int32 = 0
     standing: Int32 = 0
-    #: Ready: False with the reason while the queue contradicts itself or others
+    #: Ready: False, with the reason, while the queue contradicts itself or another queue
     conditions: list[Condition] = []
 
 

@@ -1,4 +1,4 @@
-"""The node group: classes of runtimes, as far as they say what a pod takes and where it may run."""
+"""The node group: RuntimeClasses, with the overhead and the scheduling constraints that they give to pods."""
 
 from muster.api.base import Resource, Struct
 from muster.api.core_v1 import Quantities, Toleration

@@ -1,7 +1,7 @@
-"""Kubernetes quantities ("250m", "1.5Gi", "2e3"), exactly.
+"""Exact arithmetic on Kubernetes quantities ("250m", "1.5Gi", "2e3").
 
-Grammar: kubernetes/apimachinery, pkg/api/resource/quantity.go. Values are `Fraction`s until the
-last step, so that "0.1" is a tenth; the last step says which way it rounds.
+Grammar: kubernetes/apimachinery, pkg/api/resource/quantity.go. Values are `Fraction`s until the last step,
+so that "0.1" is exactly a tenth. The functions of the last step say in which direction they round.
 """
 
 import math
@@ -28,7 +28,7 @@ _SUFFIX: Final = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
-#: What fits 64 bits.
+#: The largest int64.
 LARGEST: Final = 2**63 - 1
 _FORM: Final = re.compile(
     r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)",
@@ -40,9 +40,10 @@ _NONE: Final = "{!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi"
 
 
 def parse(text: str | int | float) -> Fraction:
-    """The exact value; ValueError says what a quantity looks like, or that it is too large.
+    """The exact value of a quantity.
 
-    Upstream cuts what is too large down to the largest; here nobody is told that he has less than he wrote.
+    Raises ValueError, whose message says what a quantity looks like, or that this one is too large. Upstream
+    silently reduces a quantity that is too large to the largest one; muster refuses it instead.
     """
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise ValueError(_NONE.format(text))
@@ -68,9 +69,10 @@ _DECIMAL: Final = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 
 @lru_cache(maxsize=4096, typed=True)
 def canonical(text: str | int | float) -> str:
-    """As an API server answers: the same amount in whole units, with the largest suffix of its kind.
+    """The quantity as an API server writes it: the same amount in whole units, with the largest suffix.
 
-    "1024Mi" is "1Gi", "0.5" is "500m", "1000" is "1k", "1000e0" is "1e3". Rounded up to a nano.
+    The suffix stays of its kind: "1024Mi" is "1Gi", "0.5" is "500m", "1000" is "1k", "1000e0" is "1e3".
+    The amount is rounded up to a nano.
     """
     value = parse(text)
     written = str(text)
@@ -93,12 +95,12 @@ def canonical(text: str | int | float) -> str:
 
 #: Resources measured in bytes, besides huge pages.
 _BYTES: Final = ("memory", "ephemeral-storage", "storage")
-#: Digits and suffix of an amount that fits a table.
+#: Most characters of an amount (digits and suffix) that fits a table.
 _SHORT: Final = 7
 
 
 def unit(resource: str) -> Fraction:
-    """What one integer of this resource means: a milli-CPU, else one byte or piece."""
+    """The amount that one integer unit of this resource stands for: a milli-CPU, else one byte or piece."""
     return Fraction(1, 1000) if resource == "cpu" else Fraction(1)
 
 
@@ -107,7 +109,7 @@ def in_bytes(resource: str) -> bool:
 
 
 def most(resource: str) -> int:
-    """The largest capacity of a node that is read, in integer units: 64 TiB of bytes."""
+    """The largest capacity of a node that muster accepts, in integer units: 64 TiB of bytes."""
     return 2**46 if in_bytes(resource) else 2**31 - 1
 
 
@@ -142,5 +144,5 @@ def about(resource: str, amount: int) -> str:
 
 
 def thousandths(amount: int) -> str:
-    """Of one CPU, or of one GPU where pods share them."""
+    """An amount in thousandths of one CPU, or of one GPU that pods share, as text in whole units."""
     return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")

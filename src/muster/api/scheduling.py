@@ -1,6 +1,6 @@
-"""Group objects of other schedulers, and priority classes.
+"""PodGroups of other schedulers, priority classes, disruption budgets and leases.
 
-PodGroup exists in two groups with one shape: scheduler-plugins' `scheduling.x-k8s.io/v1alpha1` and
+PodGroup exists in two API groups with one schema: scheduler-plugins' `scheduling.x-k8s.io/v1alpha1` and
 Koordinator's `scheduling.sigs.k8s.io/v1alpha1`.
 """
 
@@ -46,13 +46,13 @@ class PriorityClass(Resource, frozen=True):
 class PodDisruptionBudgetSpec(Struct, frozen=True):
     min_available: Int32 | str | None = None
     max_unavailable: Int32 | str | None = None
-    #: None selects no pod, an empty one all of the namespace
+    #: None selects no pod, an empty selector all pods of the namespace
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(Struct, frozen=True):
     disruptions_allowed: Int32 = 0
-    #: 0: nobody keeps the status up to date
+    #: 0: no controller keeps the status up to date
     observed_generation: Int64 = 0
 
 

@@ -1,4 +1,4 @@
-"""The storage group: classes of volumes, as far as they say when a claim gets its volume."""
+"""The storage group: StorageClasses, with the mode that says when a claim is bound to a volume."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""Talking to an API server: the client protocol and its HTTP form, watches that resume, leases."""
+"""Access to an API server: the client protocol, its implementation over HTTP, and watches that resume."""

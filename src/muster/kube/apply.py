@@ -1,11 +1,12 @@
-"""Bringing an object to what a file says of it, as `kubectl apply` does: what the file no longer says goes.
+"""Updates an object to the state that a file declares, as `kubectl apply` does.
 
-The object carries what was last applied, as JSON, in the annotation that kubectl uses, so that both may be
-used on the same object. What stands there and no longer in the file is removed; what the file never said (a
-default, a label of another program) stays. An object without the annotation is only added to, and gets it.
+The last applied configuration is kept as JSON in the annotation that kubectl uses, so that both programs can
+be used on the same object. A field that is in the annotation but no longer in the file is removed. A field
+that the file never had (a default, a label of another program) stays. On an object without the annotation
+nothing is removed; the object gets the file's fields and the annotation.
 
-A merge patch replaces lists whole. The lists that Kubernetes merges by a key are merged here first, so that
-an injected volume is not taken away from a pod.
+A merge patch replaces whole lists. Lists that Kubernetes merges by a key are therefore merged here first, so
+that a pod keeps an injected volume.
 """
 
 from dataclasses import dataclass, field
@@ -19,9 +20,9 @@ from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-#: Bytes of it, at most: all annotations of an object may have 256 KiB.
+#: Most bytes of the annotation: all annotations of an object together may have 256 KiB.
 MOST_BYTES: Final = 192 * 1024
-#: Fields whose lists Kubernetes merges, by the key that makes their entries one.
+#: Fields whose lists Kubernetes merges, and the key by which it identifies their entries.
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("containers", "initContainers", "volumes", "env", "imagePullSecrets"), ("name",)),
     "replicatedJobs": ("name",),
@@ -45,14 +46,15 @@ class Outcome(Enum):
 @dataclass(frozen=True, slots=True)
 class Applied:
     outcome: Outcome
-    #: the merge patch that takes a change back
+    #: the merge patch that reverts the change
     back: Object = field(default_factory=dict)
 
 
 async def apply(client: Client, kind: Kind[Any], obj: Object, stated: Object | None = None) -> Applied:
-    """Creates `obj`, or brings the object of its name to what its author stated: all of it, if not given.
+    """Creates `obj`, or updates the object of its name to `stated`.
 
-    Raises AlreadyExists if that object is being deleted.
+    `stated` is the part of `obj` that its author wrote; without it, all of `obj`. Raises AlreadyExists if the
+    existing object is being deleted.
     """
     stated = obj if stated is None else stated
     namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -71,7 +73,7 @@ async def apply(client: Client, kind: Kind[Any], obj: Object, stated: Object | N
 
 
 def noted(obj: Object, stated: Object) -> Object:
-    """A copy of `obj` that carries what its author stated; nothing, where that is too long to be carried."""
+    """A copy of `obj` with `stated` in the annotation; without the annotation if `stated` is too long."""
     text = _text(stated)
     metadata = obj.get("metadata") or {}
     annotations = {**(metadata.get("annotations") or {}), LAST_APPLIED: text}
@@ -81,7 +83,7 @@ def noted(obj: Object, stated: Object) -> Object:
 
 
 def last_applied(obj: Object) -> Object | None:
-    """What the object carries of what its author stated; None without it, or where it cannot be read."""
+    """The last applied configuration from the annotation; None if it is absent or cannot be read."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         found = msgspec.json.decode(text) if isinstance(text, str) else None
@@ -91,7 +93,7 @@ def last_applied(obj: Object) -> Object | None:
 
 
 def patch(live: Object, stated: Object) -> Object:
-    """The merge patch that brings `live` to what is stated; empty if it is so already."""
+    """The merge patch that updates `live` to `stated`; empty if nothing has to change."""
     was, wanted = last_applied(live), _stated(stated)
     metadata = {"labels": {}, "annotations": {}, **live["metadata"]}
     change = _changes(_stated(was or {}), wanted, {**live, "metadata": metadata})
@@ -102,7 +104,7 @@ def patch(live: Object, stated: Object) -> Object:
 
 
 def undo(change: Object, before: Object) -> Object:
-    """The merge patch that takes `change` back, from an object that was `before`."""
+    """The merge patch that reverts `change` on an object whose state was `before`."""
     return {
         key: undo(value, before[key])
         if isinstance(value, dict) and isinstance(before.get(key), dict)
@@ -112,7 +114,7 @@ def undo(change: Object, before: Object) -> Object:
 
 
 def merge(target: Any, patch: Any) -> Any:  # Any: JSON
-    """RFC 7386; neither argument is changed."""
+    """`target` with a merge patch applied (RFC 7386); neither argument is changed."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -125,7 +127,10 @@ def merge(target: Any, patch: Any) -> Any:  # Any: JSON
 
 
 def _stated(obj: Object) -> Object:
-    """Without what the server writes. Labels and annotations are always there: others write some, too."""
+    """`obj` without the fields that the server writes.
+
+    Labels and annotations are always in the result, because other programs write some, too.
+    """
     metadata = obj.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     own = {key: value for key, value in metadata.items() if key not in _SERVERS}
@@ -138,8 +143,11 @@ def _stated(obj: Object) -> Object:
 
 
 def _text(stated: Object) -> str | None:
-    """What the annotation says, as kubectl writes it: with annotations in any case, with labels if there are
-    any. (Empty labels that its file has not would make kubectl remove all there are.)"""
+    """The annotation's text, as kubectl writes it; None if it is longer than `MOST_BYTES`.
+
+    The text always has `annotations`, and has `labels` only if there are any: empty `labels` here that are
+    absent from kubectl's file would make kubectl remove all labels of the object.
+    """
     content = _stated(stated)
     metadata = {key: value for key, value in content["metadata"].items() if key != "labels" or value}
     metadata |= {key: stated["metadata"][key] for key in ("name", "namespace") if key in stated["metadata"]}
@@ -162,7 +170,7 @@ def _changes(was: Object, wanted: Object, live: Object) -> Object:
 
 
 def _list(field: str, was: Any, wanted: Any, live: Any) -> Any:  # Any: JSON
-    """What `live` becomes: entries of a list that has a key are changed one by one."""
+    """The new value of `live`; a list whose entries have a key is changed entry by entry."""
     for key in _KEYS.get(field, ()):
         known, there = _by(key, live), _by(key, wanted)
         if known is None or there is None:
@@ -179,7 +187,7 @@ def _list(field: str, was: Any, wanted: Any, live: Any) -> Any:  # Any: JSON
 
 
 def _by(key: str, values: Any) -> dict[Any, Object] | None:  # Any: JSON
-    """The entries of a list by their key; None if not each has its own."""
+    """The entries of a list by their key; None unless each entry has a key of its own."""
     if not isinstance(values, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get(key), str | int) for entry in values
     ):

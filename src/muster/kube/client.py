@@ -1,11 +1,11 @@
-"""The client that everything above talks to an API server with.
+"""The client protocol by which all layers above access an API server.
 
-Two implementations: `muster.kube.http` over the network, and `muster.local.client` on the embedded
-store in the same process. Reads are typed and slim, writes are JSON: creates and patches, so that
-fields muster does not know are never lost.
+There are two implementations: `muster.kube.http` over the network, and `muster.local.client` on the embedded
+store in the same process. Reads return slim structs. Writes are JSON, as creates and patches, so that fields
+that muster does not know are never lost.
 
-All methods raise `muster.kube.errors.ApiError` for what the server refuses, `Unanswered` when it is
-unknown whether a write took effect, and `Unreachable` when nothing was sent.
+All methods raise `muster.kube.errors.ApiError` if the server refuses the request, `Unanswered` if it is
+unknown whether a write took effect, and `Unreachable` if nothing was sent.
 """
 
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
 
     items: list[R]
     resource_version: str
-    #: token for the next page, "" at the end
+    #: token for the next page; "" on the last page
     token: str = ""
 
 
@@ -49,21 +49,21 @@ Propagation = Literal["Foreground", "Background", "Orphan"]
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to read of a container's output (`PodLogOptions`)."""
+    """The part of a container's output to read (`PodLogOptions`)."""
 
-    #: go on until the container ends
+    #: continue until the container ends
     follow: bool = False
-    #: lines, from the end
+    #: number of lines, from the end
     tail: int | None = None
-    #: of the start before the newest
+    #: read the output of the start before the newest one
     previous: bool = False
-    #: what was printed from a time on, or so long ago by the server's clock
+    #: only output printed since a time, or in the last so much time by the server's clock
     since: datetime | timedelta | None = None
-    #: each line begins with its time (RFC 3339) and a blank
+    #: whether each line begins with its time (RFC 3339) and a blank
     timestamps: bool = False
 
     def at(self, now: datetime) -> "LogOptions":
-        """With `since` as a time."""
+        """These options with `since` as a time; `now` is the current time."""
         return replace(self, since=now - self.since) if isinstance(self.since, timedelta) else self
 
 
@@ -74,7 +74,7 @@ class Client(Protocol):
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R: ...
 
     async def get_json(self, kind: Kind[R], namespace: str, name: str) -> Object:
-        """The whole object, to show or to copy."""
+        """The whole object as JSON, to show or to copy."""
         ...
 
     async def list(
@@ -87,7 +87,7 @@ class Client(Protocol):
         limit: int = 0,
         token: str = "",
     ) -> Page[R]:
-        """`namespace=""` means all; `labels` and `fields` are selectors in Kubernetes' syntax."""
+        """Lists objects. `namespace=""` means all; `labels`, `fields` are selectors in Kubernetes' syntax."""
         ...
 
     def watch(
@@ -99,7 +99,10 @@ class Client(Protocol):
         labels: str = "",
         fields: str = "",
     ) -> AsyncIterator[WatchEvent[R]]:
-        """Changes after `resource_version`, with bookmarks. Ends when the server does; raises `Expired`."""
+        """Changes after `resource_version`, with bookmarks, until the server ends the watch.
+
+        Raises `Expired` if the server no longer keeps that revision.
+        """
         ...
 
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R: ...
@@ -107,7 +110,7 @@ class Client(Protocol):
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:
-        """Put `resourceVersion` or `uid` into a merge patch's metadata to make it conditional (409)."""
+        """Patches an object. `resourceVersion`, `uid` in a merge patch's metadata are preconditions (409)."""
         ...
 
     async def delete(
@@ -121,22 +124,28 @@ class Client(Protocol):
         grace_period: int | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """`uid` and `resource_version` are preconditions (409)."""
+        """Deletes an object. `uid` and `resource_version` are preconditions (409)."""
         ...
 
     async def bind(self, namespace: str, name: str, binding: Object) -> None:
-        """POST pods/binding. `metadata.uid`, `metadata.resourceVersion` of the Binding are preconditions; its
-        annotations are merged into the pod's."""
+        """Binds a pod to a node (POST pods/binding).
+
+        `metadata.uid` and `metadata.resourceVersion` of the Binding are preconditions. Its annotations are
+        merged into the pod's.
+        """
         ...
 
     async def evict(self, namespace: str, name: str, eviction: Object) -> None:
-        """POST pods/eviction; `deleteOptions` has grace and preconditions. 429 where a budget forbids it."""
+        """Evicts a pod (POST pods/eviction); 429 if a disruption budget forbids it.
+
+        `deleteOptions` of the Eviction contains the grace period and the preconditions.
+        """
         ...
 
     def log(
         self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
-        """The container's output in chunks as it is, until it ends if followed."""
+        """The container's output in chunks, unchanged; until the container ends if `how.follow` is set."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Time as an argument: what tells it, and what waits."""
+"""The clock as an argument: it tells the time and waits."""
 
 import asyncio
 import time
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """Wall clock, UTC."""
+        """The wall-clock time in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Seconds on a clock that never goes back."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

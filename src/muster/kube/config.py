@@ -1,8 +1,8 @@
-"""Which cluster, and who we are there: kubeconfig files, in-cluster service accounts.
+"""The cluster's address and the user's credentials, from kubeconfig files or an in-cluster service account.
 
-Everything that kubeconfig can say (merged files, contexts, exec plug-ins, OIDC, client certificates)
-is read by the official client, which is imported here and only when asked for. What expires is read from the
-files again (`kube/credentials.py`).
+The official client reads everything that a kubeconfig can contain (merged files, contexts, exec plug-ins,
+OIDC, client certificates). Only this module imports it, and only when it is needed. Credentials that expire
+are read from the files again (`kube/credentials.py`).
 """
 
 import os
@@ -20,7 +20,7 @@ from muster.kube.http import Connection
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message says what is wrong with it."""
+    """The configuration cannot be used; the message says why."""
 
 
 class _Context(msgspec.Struct):
@@ -55,13 +55,13 @@ class _KubeConfig(msgspec.Struct, rename="kebab"):
     users: list[_NamedUser] | None = None
 
 
-#: What the official client says in words; anything else that it raises is a stumble over a bad file.
+#: Exceptions of the official client whose message is for users; any other is a side effect of a bad file.
 _MADE_FOR_PEOPLE: Final = ("ConfigException",)
 
 
-#: Ways to authenticate whose tokens change; those in the file itself, and client certificates, do not.
+#: Ways to authenticate whose tokens change. Tokens in the kubeconfig itself and client certificates do not.
 _CHANGING: Final = ("exec", "auth-provider", "tokenFile")
-#: Seconds after which a token that is in a file is read again: whoever writes it replaces it in time.
+#: Seconds after which a token in a file is read again: the program that writes the file replaces it in time.
 _TOKEN_FILE_SECONDS: Final = 60.0
 _NEVER: Final = float("inf")
 
@@ -82,14 +82,14 @@ def load(
         if not found.host:
             raise ValueError("the cluster has no server")
         tls = _tls(found)
-    except Exception as error:  # the loaders raise whatever a bad file makes them trip over
+    except Exception as error:  # a bad file makes the loaders raise exceptions of any type
         where = "" if inside else f"{path}: "
         raise ConfigError(f"no usable cluster configuration: {where}{_words(error)}") from error
 
     def read() -> Reading:
         again, _, expiry = _in_cluster(now()) if inside else _of_file(path, context, now())
         if tls is not None and again.cert_file:
-            tls.load_cert_chain(again.cert_file, again.key_file)  # for connections from now on
+            tls.load_cert_chain(again.cert_file, again.key_file)  # for later connections
         return Reading(_headers(again), _NEVER if expiry is None else expiry)
 
     first = Reading(_headers(found), _NEVER if until is None else until)
@@ -103,11 +103,11 @@ def _headers(found: Any) -> Mapping[str, str]:
 
 
 def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, float | None]:
-    """The official client's Configuration, the context's namespace, and until when its credentials are good.
+    """The official client's Configuration, the context's namespace, and the time at which credentials expire.
 
-    None = as long as the process runs.
+    The time is in seconds since the epoch; None means that they do not expire while the process runs.
     """
-    import kubernetes  # here: half a second that the embedded cluster never needs
+    import kubernetes  # here: the import takes half a second, and the embedded cluster never needs it
 
     config: Any = kubernetes.config  # Any: its loaders carry no types
     found: Any = kubernetes.client.Configuration()
@@ -121,17 +121,17 @@ def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, floa
         active = next(entry for entry in contexts if entry["name"] == context)
     user = _user(config, path, active["context"])
     if acts := sorted(key for key in user if key == "as" or key.startswith("as-")):
-        # The loader passes over it, and whoever means to be somebody else has rights that he shall not use.
+        # The loader ignores impersonation, so requests would use rights that the user means not to use.
         raise ValueError(
             f"user {active['context']['user']}: impersonation is not supported; remove {acts[0]!r}"
         )
-    if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs it
+    if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs this
         raise ValueError(f"the plug-in {user['exec']['command']} gives no credentials")
     return found, active["context"].get("namespace") or "default", _until(loader, user, now)
 
 
 def _until(loader: Any, user: Mapping[str, Any], now: float) -> float | None:
-    """When these credentials are to be read again; one that says no time is good until it is refused."""
+    """When to read these credentials again; without an expiry they are used until the server refuses them."""
     if not any(key in user for key in _CHANGING):
         return None
     expiry = getattr(loader, "expiry", None)
@@ -141,7 +141,7 @@ def _until(loader: Any, user: Mapping[str, Any], now: float) -> float | None:
 
 
 def _user(config: Any, path: str, context: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is said of the context's user."""
+    """The kubeconfig's entry for the context's user."""
     users = config.kube_config.KubeConfigMerger(path).config.safe_get("users") or ()
     return next((e.value.get("user") or {} for e in users if e["name"] == context.get("user")), {})
 
@@ -156,12 +156,12 @@ def _in_cluster(now: float) -> tuple[Any, str, float]:
 
 
 def _check(path: str) -> None:
-    """Reads the files once for their form: the official client stumbles over a bad one. Raises ValueError."""
-    import yaml  # here: the embedded cluster needs none
+    """Checks the form of the files, since a bad file makes the official client fail. Raises ValueError."""
+    import yaml  # here: the embedded cluster does not need it
 
     for name in filter(None, path.split(os.pathsep)):
         if not os.path.exists(name):
-            continue  # of several some may be missing
+            continue  # some files of several may be missing
         where = "" if name == path else f"{name}: "
         try:
             content = yaml.safe_load(Path(name).read_bytes())
@@ -188,7 +188,7 @@ def _words(error: Exception) -> str:
 
 
 def _tls(found: Any) -> ssl.SSLContext | None:
-    """The TLS side of the official client's Configuration."""
+    """The TLS context that the official client's Configuration describes."""
     if not found.host.startswith("https"):
         return None
     context = ssl.create_default_context(cafile=found.ssl_ca_cert)

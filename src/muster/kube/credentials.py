@@ -1,7 +1,7 @@
-"""Credentials of requests: kept until they expire or the API server refuses them, then read again.
+"""The credentials of requests: kept until they expire or the API server refuses them, then read again.
 
-Reading may run a plug-in. Therefore it happens at most once in `PAUSE` seconds, whatever the plug-in answers:
-a token that is expired when it is new, or that stays refused, is sent as it is until then.
+Reading may run a plug-in. The credentials are therefore read at most once in `PAUSE` seconds, whatever the
+plug-in answers: a token that is already expired when it is read, or is refused again, is sent until then.
 """
 
 import logging
@@ -12,22 +12,23 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two readings.
+#: Least seconds between two reads of the credentials.
 PAUSE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Headers that prove who we are, and until when they do, in seconds since the epoch."""
+    """Headers that authenticate muster, and until when they are valid, in seconds since the epoch."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     until: float = float("inf")
 
 
 class Credentials:
-    """`read` raises whatever prevents a reading: the log tells, and the last one stays in use.
+    """The credentials in use, renewed by `read`.
 
-    Without `read` the credentials never change.
+    If `read` raises, the error is logged and the last credentials stay in use. Without `read` the credentials
+    never change.
     """
 
     def __init__(
@@ -40,14 +41,14 @@ class Credentials:
         self._next = now() + PAUSE
 
     def headers(self) -> Mapping[str, str]:
-        """Headers for a request to be sent now. One object as long as the credentials are the same."""
+        """The headers for a request to be sent now: the same object as long as the credentials are equal."""
         if self._reading.until <= self._now():
             self._renew()
         return self._reading.headers
 
     def refused(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request that the server refused with these headers is worth another try with others."""
-        if headers is self._reading.headers:  # else another request has been refused before, and they are new
+        """Whether there are other headers to retry with, after the server refused a request with these."""
+        if headers is self._reading.headers:  # otherwise another request was refused first and renewed them
             self._renew()
         return headers != self._reading.headers
 
@@ -56,7 +57,7 @@ class Credentials:
             return
         try:
             found = self._read()
-        except Exception as error:  # what loaders of a configuration raise has no common type
+        except Exception as error:  # the loaders' exceptions have no common type
             log.error("credentials cannot be renewed: %s", error)
         else:
             same = found.headers == self._reading.headers

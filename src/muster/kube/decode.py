@@ -1,11 +1,12 @@
-"""Decoders of objects and lists, one per kind, made once; and what becomes of an object that is damaged.
+"""Decoders of objects and lists, one per kind, created once; a damaged object loses its invalid fields.
 
-An API server may answer with what no struct has room for: a number of 20 digits where the kind's definition
-sets no bounds, a field of another type, 10,000 nested lists. Such an object must neither end whoever watches
-nor vanish: a pod that is left out would make up room. So the fields at fault are left out, one by one, until
-the rest can be read, and `metadata.unreadable` says which the first was and what it held. Whoever decides
-about the object refuses it by that (`muster.translate.marks`). Null is absent, as it is to Kubernetes, and so
-is what is nested deeper than the fields of any kind.
+An API server may return values that no struct can hold: a number of 20 digits where the kind's definition
+sets no bounds, a field of another type, 10,000 nested lists. Such an object must not end the watch. It must
+not be dropped either: without one of its pods, a node would seem to have room that it lacks. The decoder
+therefore leaves out the invalid fields, one by one, until the rest can be read. `metadata.unreadable` names
+the first of them and its value. The code that decides about the object refuses it for that reason
+(`muster.translate.marks`). Null means absent, as in Kubernetes. A value that is nested deeper than the fields
+of any kind is treated as absent, too.
 """
 
 import re
@@ -18,9 +19,9 @@ from muster.api.fields import MOST_NESTED, InvalidObject, Path, convert
 
 R = TypeVar("R", bound=Resource)
 
-#: Fields of one object that are left out; with more at fault, all but its metadata is.
+#: Most fields of one object that are left out; if more are invalid, everything but the metadata is left out.
 MOST_FAULTS: Final = 20
-#: Characters of a value that cannot be read, as it is shown.
+#: Most characters of an unreadable value in messages.
 LONGEST_VALUE: Final = 80
 
 
@@ -30,7 +31,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
 
 
 class ObjectList(msgspec.Struct, Generic[R]):
-    """A list as the API server answers it."""
+    """A list as the API server returns it."""
 
     items: list[R]
     metadata: ListMeta
@@ -42,7 +43,7 @@ _LISTS: Final[dict[Kind[Any], msgspec.json.Decoder[Any]]] = {}
 
 
 def object_decoder(kind: Kind[R]) -> msgspec.json.Decoder[R]:
-    """For objects of which none may be damaged."""
+    """The decoder for objects that must not be damaged."""
     decoder = _OBJECTS.get(kind)
     if decoder is None:
         decoder = _OBJECTS[kind] = msgspec.json.Decoder(kind.type)
@@ -50,7 +51,7 @@ def object_decoder(kind: Kind[R]) -> msgspec.json.Decoder[R]:
 
 
 def decode(kind: Kind[R], raw: bytes | msgspec.Raw) -> R:
-    """An object, damaged or not. Raises msgspec.DecodeError for what is none, or none in particular."""
+    """Decodes an object, damaged or not. Raises msgspec.DecodeError if it has no identity."""
     try:
         return object_decoder(kind).decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
@@ -58,10 +59,10 @@ def decode(kind: Kind[R], raw: bytes | msgspec.Raw) -> R:
 
 
 def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
-    """A list of objects, damaged or not. Raises msgspec.DecodeError for what is no list."""
+    """Decodes a list of objects, damaged or not. Raises msgspec.DecodeError if it is no list."""
     decoder = _LISTS.get(kind)
     if decoder is None:
-        generic: Any = ObjectList  # Any: a generic struct is filled in at run time
+        generic: Any = ObjectList  # Any: the generic struct gets its type at run time
         decoder = _LISTS[kind] = msgspec.json.Decoder(generic[kind.type])
     try:
         found: ObjectList[R] = decoder.decode(raw)
@@ -72,7 +73,7 @@ def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
 
 
 def decode_event(raw: bytes) -> "Event":
-    """An event of a watch, its object still to be decoded. Raises msgspec.DecodeError for what is none."""
+    """Decodes an event of a watch, but not its object. Raises msgspec.DecodeError if it is no event."""
     try:
         return _EVENT.decode(raw)
     except (UnicodeDecodeError, RecursionError):
@@ -118,12 +119,12 @@ def _salvaged(kind: Kind[R], raw: bytes) -> R:
     )
 
 
-#: Without these an object is no particular one.
+#: Fields that identify an object; without them it cannot be decoded.
 _IDENTITY: Final = ((), ("metadata",), *(("metadata", key) for key in ("name", "namespace", "uid")))
 
 
 def _leave_out(value: Object, path: Path) -> None:
-    """Takes away what is at this path, or, where it leads nowhere, the last that it leads to."""
+    """Removes the value at `path`, or, if the path does not exist, its deepest part that does."""
     holder: Any = value  # Any: JSON
     at, key = holder, path[0]
     for step in path:
@@ -147,8 +148,10 @@ _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def _plain(raw: bytes) -> bytes:
-    """JSON that any decoder can take: without bytes that are no text, and with null for what is nested deeper
-    than any kind has fields. Without recursion."""
+    """The JSON in a form that any decoder accepts. Works without recursion.
+
+    Bytes that are not UTF-8 are replaced. A value nested deeper than the fields of any kind becomes null.
+    """
     raw = raw.decode("utf-8", "replace").encode()
     kept: list[bytes] = []
     depth = start = 0

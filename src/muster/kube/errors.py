@@ -1,4 +1,4 @@
-"""What an API server can answer instead of an object. `reason` is Kubernetes' own word."""
+"""The errors that an API server can return instead of an object. `reason` is Kubernetes' own word."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ from muster.api.base import Object
 
 
 class ApiError(Exception):
-    """A `Status` with status Failure."""
+    """The API server answered with a `Status` whose status is Failure."""
 
     status: int = 500
     reason: str = "InternalError"
@@ -17,11 +17,11 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.details = details
-        #: seconds the server asks us to wait
+        #: seconds to wait before a retry, as the server asks; None if it does not
         self.retry_after = retry_after
 
     def as_status(self) -> Object:
-        """The `Status` object that tells it."""
+        """This error as a `Status` object."""
         body: Object = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -61,13 +61,13 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """Optimistic concurrency or a precondition failed."""
+    """The object has changed since it was read, or a precondition failed."""
 
     status, reason = 409, "Conflict"
 
 
 class Expired(ApiError):
-    """The revision asked for is no longer kept; list again."""
+    """The requested revision is no longer kept; list again."""
 
     status, reason = 410, "Expired"
 
@@ -93,11 +93,11 @@ class ServerError(ApiError):
 
 
 class Unanswered(Exception):
-    """The request was sent and no answer came: whether it took effect is unknown."""
+    """The request was sent but not answered: whether it took effect is unknown."""
 
 
 class Unreachable(Exception):
-    """The server could not be reached at all: nothing was sent."""
+    """The server could not be reached: nothing was sent."""
 
 
 _CLASSES: Final[list[type[ApiError]]] = [
@@ -119,7 +119,7 @@ _BY_STATUS: Final = {cls.status: cls for cls in reversed(_CLASSES)} | {409: Conf
 
 
 def from_status(body: dict[str, Any], status: int, retry_after: float | None = None) -> ApiError:
-    """The exception for a `Status` body; unknown reasons fall back to the HTTP status."""
+    """The exception for a `Status` body; the HTTP status decides if the reason is unknown."""
     cls = _BY_REASON.get(str(body.get("reason", ""))) or _BY_STATUS.get(status, ServerError)
     error = cls(
         str(body.get("message") or f"HTTP {status}"), details=body.get("details"), retry_after=retry_after

@@ -1,11 +1,11 @@
 """The client over HTTP: aiohttp for the connection, msgspec for the bodies.
 
-No hidden retries: whoever writes must know whether a write may have taken effect, so a connection that
-could not be made is `Unreachable`, and an answer that did not come or makes no sense is `Unanswered`. Only a
-request that is refused as Unauthorized, which has no effect, is sent once more if there are new credentials.
-(aiohttp itself repeats a GET or DELETE once where a connection that was kept open turns out to be closed.)
-Watches are read in chunks and split at newlines here, because a line (one object) may be larger than any
-buffer that a line reader would allow.
+There are no hidden retries, because the caller must know whether a write may have taken effect. A connection
+that could not be made raises `Unreachable`; an answer that is missing or cannot be read raises `Unanswered`.
+Only a request that is refused as Unauthorized, which has no effect, is retried once if there are new
+credentials. (aiohttp itself repeats a GET or DELETE once if a connection that was kept open is found closed.)
+Watches are read in chunks and split at newlines here, because a line (one object) may be larger than the
+buffer of any line reader.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 B = TypeVar("B", bytes, msgspec.Raw, bytes | msgspec.Raw)
 
-CONNECTIONS: Final = 64  # to the server at most, besides those that logs are read by
-WATCH_SECONDS: Final = 300  # after which the server ends a watch and we resume it
+CONNECTIONS: Final = 64  # most connections to the server, besides those that read logs
+WATCH_SECONDS: Final = 300  # after which the server ends a watch and the client resumes it
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_read=WATCH_SECONDS + 60)
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where an API server is and how to prove who we are."""
+    """The address of an API server and the credentials for it."""
 
     server: str  # https://host:port
     tls: ssl.SSLContext | None = None
-    #: called for each request, so that tokens which expire can be renewed
+    #: called for each request, so that expired tokens can be renewed
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
     #: the namespace of the context in use
     namespace: str = "default"
@@ -50,13 +50,13 @@ class Connection:
 
 
 class HttpClient:
-    """`muster.kube.client.Client` over HTTP. Make it inside a running event loop, close it at the end."""
+    """`muster.kube.client.Client` over HTTP. Create it in a running event loop, and close it at the end."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._session = self._open(CONNECTIONS)
-        # each log that is followed has a connection to itself for as long as its container runs: they are
-        # as many as their readers make them, and never in the way of requests
+        # Each followed log uses a connection of its own for as long as its container runs. Their number is
+        # not limited, and they do not count against the connections of other requests.
         self._logs = self._open(0)
 
     def _open(self, connections: int) -> aiohttp.ClientSession:
@@ -218,7 +218,7 @@ class HttpClient:
             async for chunk in self._stream(session, path, query, sent):
                 yield chunk
             return
-        except errors.Unauthorized:  # before the first chunk
+        except errors.Unauthorized:  # raised before the first chunk only
             if not self._connection.refused(sent):
                 raise
         async for chunk in self._stream(session, path, query, self._connection.headers()):
@@ -250,7 +250,7 @@ class HttpClient:
             for line in lines:
                 if line:
                     yield line
-            await asyncio.sleep(0)  # a busy watch must not starve its neighbours
+            await asyncio.sleep(0)  # a busy watch must not starve other tasks
 
 
 _json: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
@@ -261,7 +261,7 @@ def _object(kind: Kind[R], content: bytes | msgspec.Raw) -> R:
 
 
 def _understood(read: Callable[[B], T], content: B) -> T:
-    """An answer that is not understood leaves open what has happened, as one that did not come."""
+    """Decodes an answer. Raises `Unanswered` if it cannot: whether a write took effect is then unknown."""
     try:
         return read(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -281,7 +281,7 @@ def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:
         said = content.decode(errors="replace").strip()[:500]
         if (
             response.status == 404
-        ):  # as of what no API group has; of a kind without its definition, most often
+        ):  # a path of no known API group; most often the kind's definition is not installed
             said = f"it knows no {response.url.path}; is what defines this kind (a CRD) installed?"
         status = {"message": said}
     after = response.headers.get("Retry-After", "")

@@ -1,4 +1,4 @@
-"""Lists of any length, page by page: neither we nor the server hold one answer as large as a cluster."""
+"""Lists of any length, read page by page, so that no single answer is as large as the cluster."""
 
 from typing import Final, TypeVar
 
@@ -28,7 +28,7 @@ async def everything(
 
 
 async def every(client: Client, kind: Kind[R], namespace: str = "") -> list[R]:
-    """All objects of a kind; none on a cluster that does not know it: without our kinds, or somebody's."""
+    """All objects of a kind; none if the cluster does not know the kind (its definition is not installed)."""
     try:
         return (await everything(client, kind, namespace)).items
     except NotFound:

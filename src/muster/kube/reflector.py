@@ -1,8 +1,8 @@
-"""A cache of one kind, kept true by list and watch.
+"""A cache of the objects of one kind, kept up to date by list and watch.
 
-List once, watch from there; when the watch ends, resume from the last revision seen; when that
-revision has expired, list again and tell the difference. Whoever reads `items` therefore sees every
-object at some recent revision, and is told of each change exactly once, in order.
+The reflector lists once and watches from that revision. When the watch ends, it resumes from the last
+revision seen. When that revision has expired, it lists again and reports the differences. `items` therefore
+has every object at a recent revision, and each change is reported exactly once, in order.
 """
 
 import asyncio
@@ -21,16 +21,17 @@ from muster.kube.listing import everything
 R = TypeVar("R", bound=Resource)
 log = logging.getLogger(__name__)
 
-BACK_OFF = (0.2, 30.0)  # seconds between tries, first and largest
+BACK_OFF = (0.2, 30.0)  # seconds between retries, first and largest
 
 
 class Reflector(Generic[R]):
-    """`on_change(old, new)` is called for each change: old is None for a new object, new for a gone one.
+    """Caches the objects of one kind and reports changes.
 
-    Of an object that `on_change` cannot take for what it holds (`UNREADABLE`), the log tells; the watch goes
-    on. So it does with one that could be decoded in part only.
+    `on_change(old, new)` is called for each change: old is None for a new object, new is None for a removed
+    object. If `on_change` fails because of the object's content (`UNREADABLE`), the failure is logged and the
+    watch continues. An object that could be decoded only in part is logged, too.
 
-    `on_progress(resource_version)` follows, once `items` is true up to that revision.
+    `on_progress(resource_version)` is called afterwards, once `items` is up to date with that revision.
     """
 
     def __init__(
@@ -46,23 +47,27 @@ class Reflector(Generic[R]):
         clock: Clock | None = None,
         optional: bool = False,
     ) -> None:
-        """`optional`: a kind that the cluster does not know, or does not show, counts as listed: none is."""
+        """`optional`: a kind that the cluster does not know, or forbids to list, counts as an empty list."""
         self.kind = kind
-        #: by `namespace/name`; read only
+        #: objects by `namespace/name`; read only
         self.items: dict[str, R] = {}
-        #: set once the first list is in
+        #: set once the first list has been read
         self.synced = asyncio.Event()
-        #: the revision up to which `items` is true
+        #: the revision up to which `items` is up to date
         self.resource_version = ""
         self._client = client
         self._on_change, self._on_progress = on_change, on_progress
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
         self._optional = optional
-        self._heard = False  # anything from this watch
+        self._heard = False  # whether this watch has sent anything
 
     async def run(self) -> None:
-        """Runs until cancelled. What fails is tried again later and later, unless something came before."""
+        """Runs until cancelled.
+
+        Failures are retried with a growing delay. A watch that sent something before it failed is resumed
+        at once.
+        """
         failures = 0
         while True:
             self._heard = False
@@ -71,7 +76,7 @@ class Reflector(Generic[R]):
                     await self._list()
                 await self._watch()
                 if not self._heard:
-                    await self._clock.sleep(BACK_OFF[0])  # a server that ends watches at once
+                    await self._clock.sleep(BACK_OFF[0])  # the server may end every watch at once
                 failures = 0
                 continue
             except Expired as error:
@@ -86,7 +91,7 @@ class Reflector(Generic[R]):
             failures += 1
             delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10))
             log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
-            await self._clock.sleep(delay * (0.5 + random.random() / 2))  # not all at once
+            await self._clock.sleep(delay * (0.5 + random.random() / 2))  # spread the retries
 
     async def _list(self) -> None:
         listed = await everything(
@@ -128,7 +133,7 @@ class Reflector(Generic[R]):
             if why := new.metadata.unreadable:
                 log.warning("%s %s cannot be read as a whole: %s", self.kind.kind, key, why)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            self._tell(key, old, None)  # deleted and made anew while we were not looking
+            self._tell(key, old, None)  # deleted and re-created between two events
             old = None
         if old is not None or new is not None:
             self._tell(key, old, new)

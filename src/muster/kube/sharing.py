@@ -1,11 +1,11 @@
-"""What objects have in common is in memory once.
+"""Shares equal parts of objects, so that each is in memory once.
 
-Pods of one Job differ in a name, a node and a few times. Their labels, containers and owners are most of what
-they take, and are equal. Objects are frozen and what they hold is read only, so that nobody notices that he
-holds another's parts, except by the memory that caches of thousands of pods do not take.
+Pods of one Job differ in a name, a node and a few times. Their labels, containers and owners take most of
+their memory, and are equal. Objects are frozen and their parts are read only, so sharing is not visible; it
+only saves memory in caches of thousands of pods.
 
-Equal is what is equal by value (a text by itself, a list by its encoding), so there is nothing that could go
-stale; what has not been met for long is forgotten, and then is in memory twice.
+Parts are compared by value (a text by itself, a list by its encoding), so nothing can become stale. Parts
+that have not been seen for long are forgotten, and are then in memory twice.
 """
 
 from contextlib import suppress
@@ -20,13 +20,13 @@ from muster.api.core_v1 import Pod
 
 R = TypeVar("R", bound=Resource)
 
-#: Texts and lists remembered; a cluster has far fewer templates at work.
+#: Most texts and lists remembered; a cluster has far fewer templates in use.
 TEXTS: Final = 8192
 LISTS: Final = 2048
 
 
 def shared(resource: R) -> R:
-    """The same object, parts of it replaced by equal ones that others hold already."""
+    """Returns `resource`, with its parts replaced in place by equal parts of earlier objects."""
     meta = resource.metadata
     for field in ("labels", "annotations"):
         texts: dict[str, str] = getattr(meta, field)
@@ -47,8 +47,8 @@ def _share_lists(holder: msgspec.Struct, fields: tuple[str, ...]) -> None:
         if found:
             if len(_lists) >= LISTS:
                 _lists.clear()
-            # of one field, for a container and a volume may be encoded alike
-            with suppress(OverflowError, RecursionError):  # a number or a depth that is encoded nowhere
+            # the field is part of the key, because a container and a volume may have the same encoding
+            with suppress(OverflowError, RecursionError):  # msgpack cannot encode such a number or depth
                 force_setattr(holder, field, _lists.setdefault((field, _encode(found)), found))
 
 
