@@ -1,1 +1,1 @@
-"""The embedded cluster: a store with Kubernetes' semantics, a door in front of it, a node agent behind it."""
+"""The embedded cluster: a store with Kubernetes' semantics, an HTTP API in front of it, and a node agent."""

@@ -1,8 +1,8 @@
-"""Loopback addresses for pods: each pod has its own from its binding until its object is gone.
+"""Loopback addresses for pods: each pod has its own from its binding until its object is removed.
 
 All of 127.0.0.0/8 reaches this machine without any set-up. 127.0.0.x is left to the machine (localhost,
-its resolver) and so is 127.0.1.x (its own name, on Debian). Addresses are given out in turn, so one that
-was freed rests as long as possible before another pod has it.
+its resolver), and so is 127.0.1.x (its own name, on Debian). Addresses are allotted in turn, so that a freed
+address rests as long as possible before another pod gets it.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _END: Final = 1 << 24
 
 
 class Addresses:
-    """Holds those in use, which live in the pods' `status.podIP` and nowhere else."""
+    """The set of addresses in use. The pods' `status.podIP` is the only place where they are stored."""
 
     def __init__(self, in_use: Iterable[str] = ()) -> None:
         self._used = {number for address in in_use if (number := _number(address)) is not None}
@@ -40,7 +40,7 @@ def _text(number: int) -> str:
 
 
 def _number(address: str) -> int | None:
-    """None for an address that is not one of ours."""
+    """The number of an address; None if the address is not one for pods."""
     parts = address.split(".")
     if len(parts) != 4 or parts[0] != "127" or not all(part.isdigit() for part in parts):
         return None

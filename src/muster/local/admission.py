@@ -1,7 +1,7 @@
-"""What happens to an object between a request and the store: read, completed, checked.
+"""Admission: reads, completes and checks an object between a request and the store.
 
-Every write is read as its kind's struct first, status included, so that whoever reads the store can rely
-on types. Then the rules of its kind complete and check it (`muster.api.rules`).
+Every object is read as its kind's struct first, status included, so that readers of the store can rely on
+types. Then the rules of its kind complete and check it (`muster.api.rules`).
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from muster.local.refusals import AnyKind, invalid
 
 
 def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
-    """A copy of `obj` of its own, without nulls, which Kubernetes treats as absent."""
+    """A copy of `obj` without nulls, which Kubernetes treats as absent."""
     if not isinstance(obj, dict):
         raise BadRequest(f"the body is not an object; send one {kind.kind} as JSON")
     for key, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
@@ -46,33 +46,33 @@ def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body
 
 
 def complete(kind: AnyKind, name: str, obj: Object) -> Object:
-    """`obj` with its kind's defaults; types are right from here on."""
+    """`obj` with its kind's defaults. The result has the right types."""
     check_structs(kind, name, obj)
     _give_types(kind, name, obj)
     return rules.default(kind, obj)
 
 
 def check(kind: AnyKind, name: str, obj: Object, old: Object | None) -> None:
-    """Raises `Invalid` with every field at fault."""
+    """Raises `Invalid`, which lists every invalid field, if `obj` breaks the rules of its kind."""
     if errors := rules.validate(kind, obj, old):
         raise invalid(kind, name, errors)
 
 
 def earlier(kind: AnyKind, raw: bytes) -> Object:
-    """A stored state with the types that it would get today: an earlier muster may have written others."""
+    """A stored state with today's types: an earlier version of muster may have written others."""
     obj: Object = msgspec.json.decode(raw)
     rules.type_(kind, obj)
     return obj
 
 
 def check_status(kind: AnyKind, name: str, obj: Object) -> None:
-    """What is beside the status has its types already."""
+    """Checks the types of `obj.status`. The other fields have the right types already."""
     check_structs(kind, name, obj)
     _give_types(kind, name, {"status": obj["status"]})
 
 
 def check_structs(kind: AnyKind, name: str, obj: Object) -> None:
-    """Raises `Invalid` for what readers could not take, in the object and in its templates."""
+    """Raises `Invalid` for fields that no struct can hold, in the object and in its templates."""
     try:
         convert(obj, kind.type)
         for path, template, type_ in _templates(kind, obj):
@@ -87,8 +87,10 @@ def _give_types(kind: AnyKind, name: str, obj: Object) -> None:
 
 
 def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]]:
-    """The parts that structs leave as JSON because they are copied as they are: each is read once its
-    surroundings have been."""
+    """The templates in an object, which structs keep as JSON because they are copied: path, JSON, struct.
+
+    A template is yielded after the part that contains it, which has been checked by then.
+    """
     spec = obj.get("spec") or {}
     if kind is kinds.JOB:
         yield ("spec", "template"), spec.get("template") or {}, PodTemplate

@@ -1,8 +1,8 @@
-"""What becomes of objects in a store that cannot be read.
+"""Sets aside objects in the store that cannot be read.
 
-An earlier version may have accepted them, or a disk may have damaged them. A cluster that refused to start
-because of one of thousands would lose all of them to its user. So each start reads every object once, and one
-that cannot be read counts as absent. It stays in the file under another kind, and the log names it.
+An earlier version may have accepted such an object, or a disk may have damaged it. If the cluster refused to
+start because of one object, the user would lose thousands. Each start therefore reads every object once, and
+an object that cannot be read counts as absent. It stays in the file under another kind, and the log names it.
 """
 
 import logging
@@ -18,12 +18,12 @@ from muster.local.store import Store
 
 log = logging.getLogger(__name__)
 
-#: What the kind of such an object begins with, in the store.
+#: Prefix of the kind of such an object in the store.
 SET_ASIDE: Final = "set-aside/"
 
 
 def set_aside(store: Store) -> None:
-    """Within a transaction."""
+    """Sets aside every unreadable object of the store. Call it within a transaction."""
     for kind in kinds.ALL:
         key = resource(kind)
         for namespace, name, body in list(store.scan(key)):

@@ -1,4 +1,4 @@
-"""Binding: a pod gets its node, its address and its condition in one write.
+"""Binding: assigns a pod its node, its address and its condition in one write.
 
 Source: kubernetes, pkg/registry/core/pod/storage/storage.go (assignPod, setPodHostAndAnnotations).
 """
@@ -26,7 +26,7 @@ class Binding(Struct, frozen=True):
 
 
 def read(name: str, obj: Object) -> Binding:
-    """The Binding of the pod `name`."""
+    """Reads `obj` as the Binding of the pod `name`."""
     try:
         binding = convert(obj, Binding)
     except InvalidObject as error:
@@ -41,7 +41,7 @@ def read(name: str, obj: Object) -> Binding:
 
 
 def check(pod: Object) -> None:
-    """Raises `Conflict` if the pod cannot be bound any more, or not yet."""
+    """Raises `Conflict` if the pod can no longer be bound, or not yet."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     why = ""
     if "deletionTimestamp" in pod["metadata"]:

@@ -1,8 +1,8 @@
 """`muster.kube.client.Client` on the embedded store in the same process, without HTTP.
 
-Objects are decoded from the store's bytes into slim structs, as the HTTP client does with a response, so
-that nobody can share a mutable object with the store by accident. All who read the same bytes at about the
-same time, as the watchers of a change do, get the same struct: it is frozen, and what it holds is read only.
+Objects are decoded from the store's bytes into slim structs, as the HTTP client decodes a response, so that
+no caller can share a mutable object with the store by accident. Callers that read the same bytes at about the
+same time, as the watchers of a change do, get the same struct: it is frozen, and its parts are read only.
 """
 
 import asyncio
@@ -25,32 +25,33 @@ from muster.local.registry import Registry
 R = TypeVar("R", bound=Resource)
 log = logging.getLogger(__name__)
 
-#: Structs that are remembered by the bytes they were decoded from, for the watchers that come next.
+#: Most structs remembered by the bytes that they were decoded from, for the other watchers of a change.
 SHARED: Final = 1024
-#: Most writes that are committed together: others are to have their turn.
+#: Most writes that are committed together, so that other tasks get their turn.
 BATCH: Final = 64
 
 
 class LogSource(Protocol):
-    """Where containers' output is read from: the node agent's files."""
+    """The source of containers' output: the node agent's files."""
 
     def read(
         self, namespace: str, pod_name: str, pod_uid: str, container: str, how: LogOptions
     ) -> AsyncIterator[bytes]:
-        """Output in chunks as it is. `since` is a time, or None."""
+        """The container's output in chunks, unchanged. `how.since` is a time, or None."""
         ...
 
 
 class LocalClient:
-    """A call gives way to the event loop once before it acts, as one over a network would.
+    """`Client` on a registry in the same process.
 
-    Writes of one turn of the loop are committed together, and answered after that.
+    Each call yields to the event loop once before it acts, as a call over a network would. Writes of one turn
+    of the loop are committed together, and answered after the commit.
     """
 
     def __init__(self, registry: Registry, logs: LogSource | None = None) -> None:
         self.registry = registry
         self._logs = logs
-        #: writes of this turn and where to put their outcomes
+        #: writes of this turn, and the futures for their outcomes
         self._writes: list[tuple[Callable[[], bytes], asyncio.Future[bytes]]] = []
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
@@ -136,7 +137,7 @@ class LocalClient:
             yield chunk
 
     async def close(self) -> None:
-        """The store belongs to whoever opened it."""
+        """Does nothing: the code that opened the store closes it."""
 
     async def _write(self, write: Callable[[], bytes]) -> bytes:
         loop = asyncio.get_running_loop()
@@ -150,10 +151,10 @@ class LocalClient:
         batch, self._writes = self._writes[:BATCH], self._writes[BATCH:]
         if self._writes:
             asyncio.get_running_loop().call_soon(self._commit)
-        wanted = [(write, future) for write, future in batch if not future.done()]  # the others: cancelled
+        wanted = [(write, future) for write, future in batch if not future.done()]  # not cancelled
         outcomes = self.registry.together([write for write, _ in wanted])
         for (_, future), outcome in zip(wanted, outcomes, strict=True):
-            if isinstance(outcome, UNREADABLE):  # as the HTTP API answers what it did not expect
+            if isinstance(outcome, UNREADABLE):  # the HTTP API logs unexpected errors, too
                 log.error("a write failed", exc_info=outcome)
                 future.set_exception(ServerError("the server failed; its log has the reason"))
             elif isinstance(outcome, Exception):
@@ -169,5 +170,5 @@ def _decode(kind: Kind[R], body: bytes) -> R:
 
 @lru_cache(maxsize=SHARED)
 def _decoded(kind: Kind[Any], body: bytes) -> Any:  # Any: an object of `kind`
-    """Depends on nothing but the bytes, which tell their revision: there is nothing that could go stale."""
+    """The decoded bytes. They contain the object's revision, so the cache cannot become stale."""
     return shared(decode(kind, body))

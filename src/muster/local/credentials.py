@@ -1,7 +1,7 @@
-"""Who may talk to the embedded cluster: a self-signed authority, one bearer token, a kubeconfig.
+"""Credentials of the embedded cluster: a self-signed authority, one bearer token, a kubeconfig.
 
-All of it lives in the cluster's home, readable by its owner only, and is made once: clients that
-have read the kubeconfig keep working over restarts. The private keys never leave the directory; the
+All of them are in the cluster's home, readable by its owner only. They are created once, so that clients that
+have read the kubeconfig keep working after restarts. The private keys never leave the directory. The
 authority's own key is not kept at all, since it signs a single certificate.
 """
 
@@ -20,7 +20,7 @@ VALID: Final = timedelta(days=3650)
 
 
 def ensure(home: Path, now: datetime) -> None:
-    """Makes the token and the certificate, unless they are there and valid for another month."""
+    """Creates the token and the certificate, unless they exist and are valid for another month."""
     if not token_file(home).exists():
         write_private(token_file(home), secrets.token_urlsafe(32))
     if not _valid(home, now):
@@ -40,7 +40,7 @@ def client_context(home: Path) -> ssl.SSLContext:
 
 
 def write_kubeconfig(home: Path, server: str) -> Path:
-    """The kubeconfig (0600) for kubectl and every other client."""
+    """Writes the kubeconfig (0600) for kubectl and every other client; returns its path."""
     path = home / "kubeconfig"
     authority = base64.b64encode(authority_file(home).read_bytes()).decode()
     config = {
@@ -148,7 +148,7 @@ def _make_certificate(home: Path, now: datetime) -> None:
     private = server_key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
-    # The certificate comes last: what is half made is made again at the next start.
+    # The certificate is written last, so that the next start creates again what a crash left incomplete.
     write_private(home / "server.key", private)
     write_private(authority_file(home), authority.public_bytes(pem).decode())
     write_private(home / "server.crt", server.public_bytes(pem).decode())

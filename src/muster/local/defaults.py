@@ -1,4 +1,4 @@
-"""What LimitRanges and RuntimeClasses add to new pods (`muster.api.admitted`)."""
+"""Adds the defaults of LimitRanges and RuntimeClasses to new pods (`muster.api.admitted`)."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ _CLASS: Final = msgspec.json.Decoder(RuntimeClass)
 
 
 def admit(store: Store, pod: Object) -> None:
-    """Completes the spec, in place. A RuntimeClass that is not there adds nothing to it."""
+    """Completes the pod's spec in place. A RuntimeClass that does not exist adds nothing."""
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
     ranges = [_RANGE.decode(body) for _, _, body in store.scan(resource(kinds.LIMIT_RANGE), namespace)]
     name = spec.get("runtimeClassName") or ""

@@ -1,8 +1,8 @@
-"""What a request to delete makes of an object: gone at once, or marked and waited for.
+"""The effect of a delete request on an object: it is removed at once, or marked as being deleted.
 
-Pods that are on a node and have not ended get their grace period; the node's agent removes them by a
-second delete with grace 0. Finalizers keep an object until their owners have removed them; how
-dependents are treated is written down as a finalizer too, for the garbage collector.
+Pods that are on a node and have not ended get their grace period; the node agent removes them by a second
+delete with grace 0. Finalizers keep an object until their owners have removed them. The treatment of
+dependents is recorded as a finalizer, too, for the garbage collector.
 
 Source: kubernetes/apiserver, pkg/registry/rest/delete.go and pkg/registry/generic/registry/store.go.
 """
@@ -25,7 +25,10 @@ ORPHAN: Final = "orphan"
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """`uid` and `resource_version` are preconditions, grace in seconds, None = the object's own."""
+    """Options of a delete request.
+
+    `uid` and `resource_version` are preconditions. The grace period is in seconds; None: the object's own.
+    """
 
     uid: str = ""
     resource_version: str = ""
@@ -34,7 +37,10 @@ class DeleteOptions:
 
 
 def mark(kind: AnyKind, current: Object, options: DeleteOptions, now: datetime) -> tuple[Object, bool]:
-    """(the object's next state, whether it is gone with it). Equal to `current`: nothing to do but wait."""
+    """(the object's next state, whether the object is then to be removed).
+
+    If the state equals `current`, there is nothing to write: the object already waits for its removal.
+    """
     old = current["metadata"]
     meta = dict(old)
     _name_policy(meta, options.propagation)
@@ -46,7 +52,7 @@ def mark(kind: AnyKind, current: Object, options: DeleteOptions, now: datetime) 
             meta["generation"] += 1
     else:
         before = old.get("deletionGracePeriodSeconds", 0)
-        if options.grace_period is not None and grace < before:  # it may only be shortened
+        if options.grace_period is not None and grace < before:  # the grace period may only be shortened
             due = datetime.fromisoformat(old["deletionTimestamp"]) - timedelta(seconds=before - grace)
             meta["deletionTimestamp"] = time_text(due)
             meta["deletionGracePeriodSeconds"] = grace
@@ -55,7 +61,7 @@ def mark(kind: AnyKind, current: Object, options: DeleteOptions, now: datetime) 
 
 
 def is_over(obj: Object) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for."""
+    """Whether an object is being deleted and neither a grace period nor a finalizer keeps it."""
     meta = obj["metadata"]
     return (
         "deletionTimestamp" in meta

@@ -1,7 +1,8 @@
-"""What the embedded cluster serves, in the words by which clients find out: API groups, versions, resources.
+"""The discovery documents of the embedded cluster: API groups, versions and resources.
 
-The classic documents; kubectl and client-go, which would rather have all of it in one (aggregated discovery),
-fall back to them when they see what they have got. Short names and the category `all` are upstream's.
+These are the documents of unaggregated discovery. kubectl and client-go prefer aggregated discovery (one
+document with everything), and fall back when they receive these. Short names and the category `all` are
+upstream's.
 
     /version             of Kubernetes, and of muster
     /api                 versions of the core group          /api/v1         its resources
@@ -34,7 +35,7 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.PDB: "pdb",
 }
 _IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
-#: Clients insist on all fields.
+#: Clients require all fields.
 _VERSION: Final = {
     "major": "1",
     "minor": "32",
@@ -46,7 +47,7 @@ _VERSION: Final = {
     "compiler": "",
     "platform": f"linux/{platform.machine()}",
 }
-#: (subresource, kind of what is sent or got, verbs)
+#: (subresource, kind of the object that is sent or returned, verbs)
 _OF_PODS: Final[tuple[tuple[str, Object, list[str]], ...]] = (
     ("binding", {"kind": "Binding"}, ["create"]),
     ("eviction", {"group": "policy", "version": "v1", "kind": "Eviction"}, ["create"]),
@@ -55,7 +56,7 @@ _OF_PODS: Final[tuple[tuple[str, Object, list[str]], ...]] = (
 
 
 def document(path: str) -> Object | None:
-    """The document at a path; None if it is none of discovery's."""
+    """The discovery document at a path; None if there is none."""
     return _DOCUMENTS.get(path.rstrip("/"))
 
 
@@ -88,7 +89,7 @@ def _group(kind: Kind[Any]) -> str:  # Any: as above
 
 
 def _resources(kind: Kind[Any]) -> list[Object]:  # Any: as above
-    """The resource of a kind, and its subresources."""
+    """The resource of a kind and its subresources."""
     own: Object = {
         "name": kind.plural,
         "singularName": kind.kind.lower(),

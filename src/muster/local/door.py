@@ -1,8 +1,9 @@
-"""The door of the embedded cluster: Kubernetes' paths and JSON over HTTP, as one ASGI function.
+"""The HTTP API of the embedded cluster: Kubernetes' paths and JSON, as one ASGI function.
 
-It knows URLs, verbs, media types and streams, and nothing of what they mean: that is the registry's.
-One function without a framework, because watches are the load: a batch of changes goes out in one
-send, and whoever does not read is cut rather than buffered. Everything but health needs the token.
+This module knows URLs, verbs, media types and streams. The registry knows what they mean.
+It is one function without a framework, because watches are most of the load: a batch of changes is one send,
+and a client that does not read is disconnected instead of buffered for. Every path except health requires the
+token.
 
     GET     /version, /api, /apis, …                 what is served
     GET     /api/v1/namespaces/NS/pods[?watch=1]     list, watch
@@ -48,11 +49,11 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: Largest request body, as etcd's default of 1.5 MiB with room for encoding.
+#: Largest request body in bytes: etcd's default of 1.5 MiB with room for the encoding.
 LARGEST: Final = 3 * 2**20
-#: Seconds that a watcher may take to read what was sent before it is cut.
+#: Seconds that a watcher may take to read what was sent before it is disconnected.
 SLOW: Final = 30.0
-#: Seconds a watch lives unless the client asks for less.
+#: Seconds that a watch lasts unless the client asks for less.
 WATCH: Final = 1800.0
 
 _JSON: Final = (b"content-type", b"application/json")
@@ -63,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 class Target(NamedTuple):
-    """What a path names."""
+    """The object or collection that a path names."""
 
     kind: Kind[Any]  # Any: a kind out of the table of all kinds
     namespace: str
@@ -114,7 +115,7 @@ def door(registry: Registry, logs: LogSource, token: str) -> App:
 
 
 class Disconnected(Exception):
-    """The client went away in the middle of its request."""
+    """The client disconnected in the middle of its request."""
 
 
 class Request:
@@ -171,7 +172,7 @@ class Request:
                 return b"".join(chunks)
 
     async def json(self, type_: type[Any] = dict) -> Any:
-        """The body, of that JSON type. Any: whatever the user sends."""
+        """The body as a JSON value of type `type_`. Any: the user may send any content."""
         body = await self.body()
         try:
             value = msgspec.json.decode(body)
@@ -203,7 +204,7 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
 
 
 def _target(path: str) -> Target:
-    """`/api/v1/namespaces/ns/pods/name/log` and its like."""
+    """The target of a path such as `/api/v1/namespaces/ns/pods/name/log`."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[:1] == ["api"] and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -212,7 +213,7 @@ def _target(path: str) -> Target:
     else:
         raise NotFound(f"{path} is not served here")
     namespace = ""
-    # namespaces/NS is an object of its own, and the head of everything in it
+    # namespaces/NS is an object itself, and the prefix of the paths of all objects in it
     if rest[0] == "namespaces" and len(rest) > 2 and (group, rest[2]) != ("", "status"):
         namespace, rest = rest[1], rest[2:]
     kind = kinds.BY_PLURAL.get((group, version, rest[0]))
@@ -323,7 +324,7 @@ async def _delete_all(registry: Registry, logs: LogSource, target: Target, reque
         return Answer(200, deleted.encode(target.kind))
 
 
-#: by method and whether the path names an object
+#: Handlers by method and whether the path names an object.
 _VERBS: Final = {
     ("GET", True): _read,
     ("GET", False): _list,
@@ -356,7 +357,7 @@ def _log(registry: Registry, logs: LogSource, target: Target, request: Request) 
     return Stream(
         logs.read(target.namespace, target.name, meant.pod_uid, meant.container, meant.how),
         b"text/plain",
-        None,  # a log waits in its file, and whoever reads it may pause
+        None,  # the log is kept in its file, so its reader may pause
     )
 
 
@@ -373,7 +374,7 @@ def _refusal(error: ApiError) -> Answer:
 
 
 async def _lines(batches: AsyncIterator[list[Any]]) -> AsyncIterator[bytes]:
-    """A watch as lines; a refusal in the middle (a watcher too slow) is its last one."""
+    """The lines of a watch. If it fails in the middle (a watcher too slow), the error is the last line."""
     try:
         async for frames in batches:
             yield b"".join(frame.encode() for frame in frames)
@@ -388,7 +389,10 @@ async def _answer(answer: Answer, send: Send) -> None:
 
 
 async def _stream(stream: Stream, receive: Receive, send: Send) -> None:
-    """Sends chunks as they come until they end or the client goes; cuts a client that does not read."""
+    """Sends chunks as they arrive, until they end or the client disconnects.
+
+    A client that does not read within `stream.patience` seconds is disconnected.
+    """
     head = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", stream.media)]}
     pump = asyncio.create_task(_pump(stream, head, send))
     gone = asyncio.create_task(_disconnect(receive))

@@ -1,7 +1,7 @@
 """Eviction: a deletion that disruption budgets may forbid.
 
-What a budget allows is computed when it is asked for, from the pods that it selects; nothing has to keep
-its status true. A percentage is of the pods that the selector matches now.
+The disruptions that a budget allows are computed for each eviction, from the pods that the budget selects, so
+no controller has to keep its status up to date. A percentage is of the pods that the selector matches now.
 
 Source: kubernetes, pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption/disruption.go.
 """
@@ -28,7 +28,7 @@ class _Eviction(Struct, frozen=True):
 
 
 def options(name: str, obj: Object) -> tuple[DeleteOptions, bool]:
-    """What an Eviction of the pod `name` asks for, and whether it is a dry run."""
+    """The delete options in an Eviction of the pod `name`, and whether it is a dry run."""
     try:
         eviction = convert(obj, _Eviction)
     except InvalidObject as error:
@@ -40,7 +40,7 @@ def options(name: str, obj: Object) -> tuple[DeleteOptions, bool]:
 
 
 def needs_budget(pod: Object) -> bool:
-    """Pods that do not run, or are leaving anyway, disrupt nothing."""
+    """Whether budgets apply to the pod: not if it does not run yet, has ended, or is being deleted."""
     return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in (
         "Pending",
         "Succeeded",
@@ -49,7 +49,7 @@ def needs_budget(pod: Object) -> bool:
 
 
 def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> None:
-    """Raises `TooManyRequests` where a budget forbids it. All are of one namespace."""
+    """Raises `TooManyRequests` if a budget forbids to evict `pod`. All objects are of one namespace."""
     labels = pod["metadata"].get("labels") or {}
     selecting = [budget for budget in budgets if matches_labels(_selector(budget), labels)]
     if not selecting:
@@ -89,7 +89,7 @@ def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> Non
 
 
 def disrupted(pod: Object, now: datetime) -> Object:
-    """The pod with the condition that says who ends it, unless somebody has said so before."""
+    """The pod with the condition DisruptionTarget, unless the pod has it already."""
     conditions = pod["status"].get("conditions") or []
     if any(c["type"] == DISRUPTION_TARGET and c["status"] == "True" for c in conditions):
         return pod
@@ -115,12 +115,12 @@ def _healthy(pod: Object) -> bool:
 
 
 def _wanted(spec: Object, total: int) -> int:
-    """How many healthy pods the budget asks for."""
+    """How many healthy pods the budget requires."""
     if "maxUnavailable" in spec:
         return max(0, total - _amount(spec["maxUnavailable"], total))
     return _amount(spec.get("minAvailable", 1), total)
 
 
 def _amount(value: int | str, total: int) -> int:
-    """A number, or a percentage rounded up."""
+    """`value` as a number; a percentage is of `total`, rounded up."""
     return math.ceil(int(value[:-1]) * total / 100) if isinstance(value, str) else value

@@ -1,8 +1,8 @@
-"""Who ran when: one row per pod, written with the pod itself and kept when the pod is gone.
+"""The history of pods: one row per pod, written with the pod itself and kept after the pod is removed.
 
-`timeline` and `logs` read it, also from a store that nobody hosts. A row follows the pod's life: made
-when the pod is, then bound, started, ended. Times are seconds since 1970. The oldest ended runs are
-forgotten beyond a bound.
+`timeline` and `logs` read it, also from a store that no process hosts. A row follows the pod's life: created
+with the pod, then bound, started, ended. Times are seconds since 1970. Beyond a bound the oldest ended runs
+are forgotten.
 """
 
 from datetime import datetime
@@ -29,12 +29,12 @@ RUNS: Final = 100_000
 
 
 class PodRun(msgspec.Struct, frozen=True, gc=False):
-    """One pod from its creation to its end. Times in seconds since 1970, None = not (yet)."""
+    """One pod from its creation to its end. Times are in seconds since 1970; None means not (yet)."""
 
     uid: str
     namespace: str
     name: str
-    #: names and indexes of its owners, "" or None where it has none
+    #: names and indexes of the pod's owners; "" or None if it has none
     jobset: str
     jobset_uid: str
     replicated_job: str
@@ -49,16 +49,16 @@ class PodRun(msgspec.Struct, frozen=True, gc=False):
     ended: float | None
     #: Pending, Running, Succeeded, Failed; "Deleted" if it was removed before it ended
     phase: str
-    #: of the first container that failed, else 0; None if no container has ended
+    #: exit code of the first container that failed, else 0; None if no container has ended
     exit_code: int | None
     reason: str
     #: restarts of containers within the pod
     restarts: int
-    #: ended by muster's own decision, which is no failure
+    #: whether muster itself decided to end the pod, which is no failure
     preempted: bool
-    #: ended because its pod was deleted, whatever its exit code
+    #: whether the run ended because the pod was deleted, whatever its exit code
     deleted: bool
-    #: of its job among all of the JobSet, in the order of the file
+    #: index of the pod's job among all jobs of the JobSet, in the order of the file
     job_global_index: int | None = None
 
 
@@ -68,15 +68,15 @@ _COLUMNS: Final = PodRun.__struct_fields__
 class History:
     def __init__(self, store: Store, *, bound: int = RUNS) -> None:
         self._store, self._bound = store, bound
-        self._made = 0  # since the bound was last looked at
+        self._made = 0  # runs since the bound was last checked
         if not store.read_only:
             columns = ", ".join(f"{name} TEXT PRIMARY KEY" if name == "uid" else name for name in _COLUMNS)
             store.execute(f"CREATE TABLE IF NOT EXISTS pod_runs({columns})")
             for name in [name for name in _COLUMNS if name not in self._columns()]:
-                store.execute(f"ALTER TABLE pod_runs ADD COLUMN {name}")  # made by an earlier muster
+                store.execute(f"ALTER TABLE pod_runs ADD COLUMN {name}")  # a table of an earlier version
 
     def runs(self, *, namespace: str = "", job: str = "") -> list[PodRun]:
-        """In order of creation. `job` is the name or uid of a JobSet, or the name of a Job or a pod."""
+        """Runs in order of creation. `job` is the name or uid of a JobSet, or the name of a Job or a pod."""
         columns = self._columns()
         if not columns:
             return []
@@ -98,14 +98,14 @@ class History:
         ]
 
     def record(self, pod: Object, old: Object | None, now: datetime) -> None:
-        """To be called within the transaction that writes `pod`."""
+        """Records a pod's new state. Call it within the transaction that writes `pod`."""
         if old is None:
             self._insert(pod, now)
         if pod.get("status") is not None and (old is None or _changed(pod, old)):
             self._update(pod, _life(pod, now), now)
 
     def close(self, pod: Object, old: Object, now: datetime) -> None:
-        """To be called within the transaction that removes `pod`."""
+        """Records the end of a pod. Call it within the transaction that removes `pod`."""
         life = _life(pod, now)
         if life.ended is None:
             life = msgspec.structs.replace(life, phase="Deleted", ended=now.timestamp(), deleted=True)
@@ -169,7 +169,10 @@ class History:
         )
 
     def _columns(self) -> list[str]:
-        """Those that the table has; none if there is no table. One who only reads may meet an older one."""
+        """The columns that the table has; none if there is no table.
+
+        A process that only reads may find a table of an earlier version.
+        """
         there = {name for _, name, *_ in self._store.execute("PRAGMA table_info(pod_runs)")}
         return [name for name in _COLUMNS if name in there]
 
@@ -229,7 +232,7 @@ def _life(pod: Object, now: datetime) -> _Life:
 
 
 def _told_to_end(meta: Object, ended: float) -> bool:
-    """Whether the pod was being deleted when it ended; its deletionTimestamp is when its grace is over."""
+    """Whether the pod was being deleted when it ended. deletionTimestamp is the end of the grace period."""
     due = _seconds(meta, "deletionTimestamp")
     return due is not None and ended >= due - (meta.get("deletionGracePeriodSeconds") or 0)
 

@@ -1,8 +1,8 @@
-"""This machine as a node: what pods may use of it.
+"""This machine as a node: the resources that pods may use.
 
-CPUs are those this process may run on, within its cgroup's quota, and memory is within its cgroup's limit:
-in a container or under `taskset` a node must not promise more than there is. GPUs are asked of
-`nvidia-smi`, or counted as /dev/nvidia0, 1, …, as far as CUDA_VISIBLE_DEVICES permits.
+CPUs are those on which this process may run, within its cgroup's quota. Memory is within its cgroup's limit:
+in a container or under `taskset` a node must not promise more than there is. GPUs are listed by `nvidia-smi`,
+or counted as /dev/nvidia0, 1, …; CUDA_VISIBLE_DEVICES may restrict them.
 """
 
 import os
@@ -31,7 +31,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 def node(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> NodeSpec:
-    """The node; `root` is where the machine's files are."""
+    """This machine as a NodeSpec; `root` is the directory of the machine's files."""
     gpus = find_gpus(root, os.environ if environ is None else environ)
     resources: Quantities = {"cpu": f"{cpus(root)}m", "memory": f"{memory(root) // _MiB}Mi", "pods": PODS}
     labels = {}
@@ -50,14 +50,14 @@ def name() -> str:
 
 
 def cpus(root: Path = Path("/")) -> int:
-    """Milli-CPU."""
+    """The CPUs that this process may use, in milli-CPU."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for directory in _cgroups(root, "cpu") if (quota := _cpu_quota(directory)) is not None]
     return min([affinity * 1000, *quotas])
 
 
 def memory(root: Path = Path("/")) -> int:
-    """Bytes."""
+    """The memory that this process may use, in bytes."""
     limits = []
     for directory in _cgroups(root, "memory"):
         for file in ("memory.max", "memory.limit_in_bytes"):
@@ -113,7 +113,7 @@ def _cpu_quota(directory: Path) -> int | None:
 
 
 def _cgroups(root: Path, controller: str) -> list[Path]:
-    """The directories of our own cgroup and all above it, under v2 and v1."""
+    """The directories of this process's cgroup and of all its ancestors, under v2 and v1."""
     result = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = (*line.split(":", 2), "", "")[:3]

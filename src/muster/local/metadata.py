@@ -1,4 +1,4 @@
-"""The fields of an object that belong to the server: stamped at creation, carried over ever after.
+"""The metadata fields that only the server writes: set at creation, carried over by every update.
 
 Source: kubernetes/apiserver, pkg/registry/rest/{meta,create,update}.go.
 """
@@ -24,12 +24,12 @@ _SERVERS: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-#: Kinds that are created with a status by whoever reports it.
+#: Kinds whose creator also reports their status: they are created with one.
 _BORN_WITH_STATUS: Final = (kinds.NODE,)
 
 
 def stamp(kind: AnyKind, obj: Object, namespace: str, *, uid: str, now: datetime) -> Object:
-    """A new object, in place; its name is settled by the caller."""
+    """Sets the server's fields of a new object, in place; the caller has set the name."""
     meta = obj["metadata"]
     if meta.get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
@@ -57,7 +57,7 @@ def stamp(kind: AnyKind, obj: Object, namespace: str, *, uid: str, now: datetime
 def check_preconditions(
     kind: AnyKind, current: Object, *, uid: str | None, resource_version: str | None
 ) -> None:
-    """Raises `Conflict` unless `current` is the object meant, in the state meant."""
+    """Raises `Conflict` unless `current` has the expected uid and resourceVersion (None: any)."""
     meta = current["metadata"]
     if uid and uid != meta["uid"]:
         raise conflict(
@@ -70,7 +70,7 @@ def check_preconditions(
 
 
 def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: str) -> Object:
-    """What an update may make of `current`: status and the rest have separate writers."""
+    """`current` with what this update may change: either its status or everything else."""
     if subresource not in ("", "status") or (subresource and not kind.status):
         raise NotFound(f"{kind.kind} has no subresource {subresource!r}")
     if subresource:
@@ -105,7 +105,7 @@ def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: st
 
 
 def count_generation(kind: AnyKind, current: Object, new: Object) -> None:
-    """One more generation if anything but metadata and status changed, in place."""
+    """Increments the generation of `new`, in place, if anything but metadata and status changed."""
     if kind.status and any(
         current.get(key) != new.get(key)
         for key in {*current, *new} - {"apiVersion", "kind", "metadata", "status"}
@@ -114,5 +114,5 @@ def count_generation(kind: AnyKind, current: Object, new: Object) -> None:
 
 
 def time_text(time: datetime) -> str:
-    """RFC 3339 in UTC with microseconds."""
+    """`time` as RFC 3339 in UTC with microseconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond:06d}Z"

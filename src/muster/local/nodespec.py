@@ -3,9 +3,9 @@
     4 x cpu=32,memory=256Gi,pods=110,nvidia.com/gpu=8,product=NVIDIA-A100-SXM4-80GB,label:zone=a; 2 x cpu=8
 
 Groups are separated by `;`; a group is a count (`1 x` may be left out) and keys: resources, `product` (the
-label that GPU pods select by), `label:KEY`, `name` (the nodes' common prefix) and `runtime`: `process`
-runs pods on this machine whatever the nodes pretend to have, `none` only plays them. The YAML form is a
-list of groups with the same keys and `count`.
+label that GPU pods select by), `label:KEY`, `name` (the nodes' common prefix) and `runtime`. `process` runs
+pods on this machine, whatever resources the nodes pretend to have; `none` only simulates them. The YAML form
+is a list of groups with the same keys and `count`.
 """
 
 import re
@@ -21,7 +21,7 @@ from muster.api.core_v1 import Quantities
 from muster.names import GPU, GPU_PRODUCT
 
 RUNTIMES: Final = ("process", "none")
-#: What a node has where the group does not say.
+#: Resources of a node for which the group states none.
 DEFAULTS: Final[Quantities] = {"cpu": 1, "memory": "1Gi", "pods": 110}
 MOST: Final = 100_000  # nodes
 _FILE_BYTES: Final = 2**20
@@ -37,13 +37,13 @@ _EXAMPLE: Final = 'write for example "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8"'
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """One node to be."""
+    """One node to create."""
 
     name: str
     resources: Quantities
     labels: dict[str, str] = {}
     runtime: str = "process"
-    #: indices of GPUs that are really there
+    #: indices of the real GPUs
     gpus: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Reading the embedded cluster while nobody hosts it: the same client, on the store as it lies there."""
+"""Reads the embedded cluster while no process hosts it: the same client, on the store's file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from muster.local.store import Store
 
 @contextmanager
 def offline_client(store_file: Path, logs: Path) -> Iterator[LocalClient]:
-    """A client that can only read. Where there never was a cluster it finds nothing."""
+    """A client that can only read. If there never was a cluster, it finds no objects."""
     store = Store.open_read_only(store_file) if store_file.exists() else Store(":memory:")
     try:
         yield LocalClient(Registry(store), Logs(logs))

@@ -1,7 +1,7 @@
-"""The options of a request that writes: its query parameters, and `DeleteOptions`. And those of a log.
+"""The options of write requests (query parameters and `DeleteOptions`), and the `since` options of logs.
 
-An API server ignores a query parameter that it does not know. Here it is refused wherever a write would
-otherwise do more than was asked: `DELETE …/pods?labelselector=app=x`, with one letter wrong, would delete all
+An API server ignores unknown query parameters. Here a write with one is refused, because it could otherwise
+do more than the user asked: `DELETE …/pods?labelselector=app=x`, with one letter wrong, would delete all
 pods, and a `dryRun` that is ignored is no dry run.
 
 Source: kubernetes/apimachinery, pkg/apis/meta/v1/{types.go,validation/validation.go}.
@@ -20,10 +20,10 @@ from muster.kube.errors import BadRequest
 from muster.local.deletion import DeleteOptions
 
 _ALWAYS: Final = {"dryRun", "pretty", "timeout"}
-#: `timeout` and `pretty` change no data, `fieldManager` is recorded nowhere.
+#: `timeout` and `pretty` change no data, and `fieldManager` is not recorded.
 _OF_WRITES: Final = _ALWAYS | {"fieldManager", "fieldValidation"}
 _OF_DELETES: Final = _ALWAYS | {"gracePeriodSeconds", "orphanDependents", "propagationPolicy"}
-_KNOWN: Final = {  # by method and whether the path names an object
+_KNOWN: Final = {  # parameters by method and whether the path names an object
     ("POST", False): _OF_WRITES,
     ("POST", True): _OF_WRITES,
     ("PUT", True): _OF_WRITES,
@@ -35,7 +35,7 @@ _KNOWN: Final = {  # by method and whether the path names an object
 _VALIDATIONS: Final = ("", "Ignore", "Warn")
 _BOOLEANS: Final = {"": None, "true": True, "1": True, "false": False, "0": False}
 
-#: Seconds ago, before any log.
+#: Most seconds ago: earlier than any log.
 _LONG_AGO: Final = 10**9
 Query = Mapping[str, Sequence[str]]
 
@@ -75,7 +75,7 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check(method: str, named: bool, query: Query) -> None:
-    """Raises `BadRequest` for a parameter that this write does not take, or takes once."""
+    """Raises `BadRequest` for a parameter that this write does not have, or that is given more than once."""
     known = _KNOWN.get((method, named))
     if known is None:
         return
@@ -90,7 +90,7 @@ def check(method: str, named: bool, query: Query) -> None:
 
 
 def since(seconds: int | None, time: str) -> timedelta | datetime | None:
-    """From when on a log is read: so long ago, or that time. `BadRequest` for both."""
+    """Where to start reading a log: so long ago, or at a time. Raises `BadRequest` if both are given."""
     found: datetime
     if seconds is not None and time:
         raise BadRequest("sinceSeconds and sinceTime exclude each other; write one of them")
@@ -108,14 +108,14 @@ def since(seconds: int | None, time: str) -> timedelta | datetime | None:
 
 
 def is_dry(values: Sequence[str]) -> bool:
-    """Whether nothing may be written. `BadRequest` for a stage that is unknown."""
+    """Whether the request is a dry run. Raises `BadRequest` for an unknown stage."""
     if wrong := [value for value in values if value != "All"]:
         raise BadRequest(f'dryRun: Unsupported value: "{wrong[0]}": supported values: "All"')
     return bool(values)
 
 
 def of_deletion(body: bytes, query: Query) -> Options:
-    """From the body, and from the query what the body leaves open."""
+    """The options in the body of a delete request; the query supplies those that the body leaves open."""
     try:
         given = msgspec.json.decode(body, type=Options) if body else Options()
         orphan = query.get("orphanDependents", [""])[0].lower()

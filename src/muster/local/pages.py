@@ -1,4 +1,4 @@
-"""Lists in pages, and the tokens by which a client asks for the next one."""
+"""Lists in pages, and the tokens by which a client requests the next page."""
 
 import base64
 import binascii
@@ -12,16 +12,16 @@ from muster.local.refusals import AnyKind
 
 
 class Listing(NamedTuple):
-    """One page: objects as JSON, the revision at which they are true, the token of the next page."""
+    """One page: objects as JSON, the revision of the list, the token of the next page."""
 
     items: list[bytes]
     revision: int
     token: str = ""
-    #: how many follow; None where selectors would have to be asked
+    #: how many objects follow; None if selectors would have to be evaluated to know
     remaining: int | None = None
 
     def encode(self, kind: AnyKind) -> bytes:
-        """The list object that goes over the wire."""
+        """The encoded list object of the response."""
         meta: Object = {"resourceVersion": str(self.revision)}
         if self.token:
             meta["continue"] = self.token

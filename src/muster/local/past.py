@@ -1,7 +1,7 @@
-"""Jobs that have been deleted: their last state, kept as long as the logs of their pods.
+"""The last states of deleted jobs, kept as long as the logs of their pods.
 
-`list --all`, `get` and `why` read it. An entry is written in the transaction that removes the object, so a
-job is either there or here. Jobs are JobSets, Jobs, PodGroups and pods that belong to none of these.
+`list --all`, `get` and `why` read them. An entry is written in the transaction that removes the object, so a
+job is either in the store or here. Jobs are JobSets, Jobs, PodGroups, and pods that belong to none of these.
 """
 
 import zlib
@@ -17,14 +17,14 @@ from muster.local.node.logs import TOTAL_SECONDS
 from muster.local.refusals import AnyKind
 from muster.local.store import Store
 
-#: Most jobs kept; the oldest go first. They are counted after each so many removals.
+#: Most jobs kept; the oldest are removed first. They are counted once in a number of removals.
 JOBS: Final = 1_000
 _COUNTED: Final = 64
-#: Bytes, compressed. Of a larger job only metadata and status are kept.
+#: Most bytes of a job, compressed. Of a larger job only metadata and status are kept.
 _LARGEST: Final = 64 * 1024
-#: Seconds for which they are kept: as long as logs.
+#: Seconds for which jobs are kept: as long as logs.
 KEPT: Final = TOTAL_SECONDS
-#: Kinds that make a job, in no particular order.
+#: Kinds that count as a job, in no particular order.
 _JOBS: Final = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD)
 
 
@@ -34,16 +34,16 @@ class Deleted(msgspec.Struct, frozen=True):
     kind: AnyKind
     namespace: str
     name: str
-    #: JSON
+    #: the object as JSON
     body: bytes
-    #: seconds since 1970
+    #: time of the removal, in seconds since 1970
     at: float
 
 
 class Past:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._removed = 0  # since they were counted
+        self._removed = 0  # removals since jobs were last counted
         if not store.read_only:
             store.execute(
                 "CREATE TABLE IF NOT EXISTS past_jobs"
@@ -51,7 +51,7 @@ class Past:
             )
 
     def close(self, kind: AnyKind, obj: Object, now: datetime) -> None:
-        """To be called within the transaction that removes `obj`, of whatever kind."""
+        """Keeps `obj` if it is a job. Call it within the transaction that removes `obj`, of any kind."""
         if kind not in _JOBS or not _is_job(kind, obj):
             return
         meta = obj["metadata"]
@@ -74,7 +74,7 @@ class Past:
             )
 
     def jobs(self, namespace: str = "", prefix: str = "") -> list[Deleted]:
-        """Those whose names begin so, in order of removal. `namespace` "" means all."""
+        """Deleted jobs whose names begin with `prefix`, in order of removal. `namespace` "" means all."""
         if not self._store.execute("SELECT 1 FROM sqlite_master WHERE name = 'past_jobs'").fetchall():
             return []
         rows = self._store.execute(

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902). Neither changes its arguments."""
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902). The functions do not change their arguments."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ MAX_OPERATIONS: Final = 10_000
 
 
 def apply(kind: AnyKind, name: str, obj: Object, patch: Object | list[Object]) -> Object:
-    """`obj` patched: an object is a merge patch, a list a JSON patch."""
+    """`obj` with `patch` applied; a patch that is an object is a merge patch, a list is a JSON patch."""
     if isinstance(patch, dict):
         merged = merge(obj, patch)
         assert isinstance(merged, dict), "an object merged into an object is one"

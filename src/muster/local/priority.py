@@ -1,4 +1,4 @@
-"""Priority of new pods, from their class.
+"""Sets the priority of new pods from their PriorityClass.
 
 Source: kubernetes, plugin/pkg/admission/priority/admission.go.
 """
@@ -17,7 +17,7 @@ _KEY = resource(kinds.PRIORITY_CLASS)
 
 
 def admit(store: Store, pod: Object) -> None:
-    """Sets `priority` and `preemptionPolicy`, in place."""
+    """Sets `priority` and `preemptionPolicy` of `pod`, in place."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     wanted = spec.get("priorityClassName") or ""
     if wanted in SYSTEM_CLASSES:
@@ -46,6 +46,6 @@ def admit(store: Store, pod: Object) -> None:
 
 
 def _global_default(store: Store) -> PriorityClass | None:
-    """The lowest of those that claim to be it."""
+    """The default PriorityClass; if several claim to be it, the one of lowest value. None without any."""
     defaults = [found for _, _, body in store.scan(_KEY) if (found := _CLASS.decode(body)).global_default]
     return min(defaults, key=lambda found: (found.value, found.metadata.name), default=None)

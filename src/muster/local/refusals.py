@@ -1,4 +1,4 @@
-"""What the embedded API server says no with, in Kubernetes' words."""
+"""The errors of the embedded API server, in Kubernetes' words."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ AnyKind = Kind[Any]  # Any: of objects of any type
 
 
 def resource(kind: AnyKind) -> str:
-    """`pods`, `jobs.batch`: what Kubernetes calls a kind in messages, and the store's key for it."""
+    """A kind's name in Kubernetes' messages (`pods`, `jobs.batch`), which is also its key in the store."""
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 

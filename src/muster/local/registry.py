@@ -1,12 +1,11 @@
-"""What the embedded API server does, without the server: Kubernetes' verbs on the store.
+"""Kubernetes' verbs on the store: the embedded API server without its HTTP side.
 
-Everything is synchronous and happens in one transaction, except watching; a call that returns has been
-committed, and calls that are made `together` are committed together. Objects come in as JSON objects and
-go out as encoded bytes, as they lie in the store. The
-rules are elsewhere, one module each: admission, metadata, patches, deletion, binding, eviction,
-watching. This module reads, asks them, and writes.
+Every call except a watch is synchronous and runs in one transaction. A call that returns has been committed,
+and calls that are made `together` are committed together. Arguments are JSON objects; results are the encoded
+bytes that the store holds. The rules have one module each: admission, metadata, patches, deletion, binding,
+eviction, watching. This module reads, applies the rules, and writes.
 
-The door (HTTP) and `LocalClient` (in process) are its callers. All refusals are `ApiError`s.
+The callers are the HTTP API (`door`) and `LocalClient` (in process). All refusals are `ApiError`s.
 """
 
 import logging
@@ -46,24 +45,25 @@ from muster.local.watching import Frame, Frames
 
 log = logging.getLogger(__name__)
 
-#: Namespaces that are always there and cannot be deleted.
+#: Namespaces that always exist and cannot be deleted.
 NAMESPACES: Final = ("default", "kube-system")
-#: Most Event objects kept; the oldest go first.
+#: Most Event objects kept; the oldest are removed first.
 EVENTS: Final = 10_000
-#: Pod annotation that names the container meant where none is.
+#: Pod annotation that names the container for requests that name none.
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
-_ATTEMPTS: Final = 8  # at a generated name
+_ATTEMPTS: Final = 8  # to generate a free name
 _BACKGROUND: Final = DeleteOptions(propagation="Background")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
 
 
 class LogTarget(NamedTuple):
-    """A container whose log somebody wants to read."""
+    """The container whose log a request reads."""
 
     pod_uid: str
     container: str
-    #: as asked, with `since` as a time; a pod that has ended is not followed, since nothing more is written
+    #: the request's options, with `since` as a time; the log of a pod that has ended is not followed, since
+    #: nothing more is written
     how: LogOptions
 
 
@@ -72,7 +72,7 @@ class _Undone(Exception):
 
 
 class Registry:
-    """On a store that is open for reading only, get, list and the history work."""
+    """Kubernetes' verbs on one store. If it is open for reading only, get, list and the history work."""
 
     def __init__(
         self, store: Store, *, clock: Clock | None = None, source: random.Random | None = None
@@ -82,7 +82,7 @@ class Registry:
         self.past = Past(store)
         self._clock = clock or SystemClock()
         self._random = source or random.SystemRandom()
-        #: built from the pods when first needed
+        #: built from the pods at first use
         self._addresses: Addresses | None = None
         self._events = 0  # created since they were last counted
         self._terminating: set[str] = set()
@@ -108,7 +108,11 @@ class Registry:
         token: str = "",
         revision: int = 0,
     ) -> Listing:
-        """Pages after the first, and those with a `revision`, show what was then; `Expired` if forgotten."""
+        """One page of a list.
+
+        Pages after the first, and those with a `revision`, show the state at that revision. Raises `Expired`
+        if the store no longer keeps it.
+        """
         selector = Selector(kind, labels, fields)
         after = ("", "")
         if token:
@@ -141,7 +145,7 @@ class Registry:
         bookmarks: bool = True,
         timeout: float | None = None,
     ) -> AsyncIterator[Frames]:
-        """Changes after `revision`; 0 = whatever is there now comes first, as ADDED."""
+        """Changes after `revision`; with 0, all current objects come first, as ADDED."""
         selector = Selector(kind, labels, fields)
         if not revision:
             listing = self.list(kind, namespace, labels=labels, fields=fields)
@@ -160,7 +164,7 @@ class Registry:
 
     @contextmanager
     def rehearsal(self, dry: bool = True) -> Iterator[None]:
-        """Writes within are checked and answered as if made, and then undone; not `dry`: made."""
+        """A dry run: writes within are checked and answered, and then undone. Without `dry` they are kept."""
         if not dry:
             yield
             return
@@ -203,20 +207,23 @@ class Registry:
     def update(
         self, kind: AnyKind, namespace: str, name: str, obj: Object, *, subresource: str = ""
     ) -> bytes:
-        """PUT; conditional if the object carries a resourceVersion or uid."""
+        """Replaces an object (PUT). A resourceVersion or uid in `obj` is a precondition."""
         raw, current = self._load(kind, namespace, name)
         return self._replace(kind, raw, current, admission.read(kind, obj), subresource)
 
     def patch(
         self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> bytes:
-        """A merge patch (object) or JSON patch (list); conditional by what it sets in metadata."""
+        """Applies a merge patch (object) or JSON patch (list).
+
+        A resourceVersion or uid that the patch sets in metadata is a precondition.
+        """
         raw, current = self._load(kind, namespace, name)
         patched = patches.apply(kind, name, current, patch)
         return self._replace(kind, raw, current, admission.read(kind, patched), subresource)
 
     def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
-        """Returns the object's last state, or the state in which it waits for its end."""
+        """Deletes an object; returns its last state, or the state in which it waits for its removal."""
         raw, current = self._load(kind, namespace, name)
         metadata.check_preconditions(
             kind, current, uid=options.uid, resource_version=options.resource_version
@@ -235,7 +242,7 @@ class Registry:
         labels: str = "",
         fields: str = "",
     ) -> Listing:
-        """Deletes all that match, together; returns what they were."""
+        """Deletes all matching objects in one transaction; returns their states before."""
         with self._transaction():
             listing = self.list(kind, namespace, labels=labels, fields=fields)
             for raw in listing.items:
@@ -243,7 +250,7 @@ class Registry:
         return listing
 
     def bind(self, namespace: str, name: str, obj: Object) -> bytes:
-        """POST pods/binding; returns the bound pod."""
+        """Binds a pod (POST pods/binding); returns the bound pod."""
         wanted = binding.read(name, obj)
         raw, pod = self._load(kinds.POD, namespace, name)
         metadata.check_preconditions(
@@ -256,7 +263,7 @@ class Registry:
             return self._put(kinds.POD, bound, pod, raw)
 
     def evict(self, namespace: str, name: str, obj: Object) -> bytes:
-        """POST pods/eviction; returns the pod as it waits for its end, or its last state."""
+        """Evicts a pod (POST pods/eviction); returns the pod waiting for its removal, or its last state."""
         options, dry = eviction.options(name, obj)
         raw, pod = self._load(kinds.POD, namespace, name)
         metadata.check_preconditions(
@@ -272,10 +279,10 @@ class Registry:
             return self._delete(kinds.POD, raw, disrupted, options, before=pod)
 
     def together(self, writes: Sequence[Callable[[], bytes]]) -> Iterable[bytes | Exception]:
-        """Calls of the above, committed together; each succeeds or is refused for itself.
+        """Makes calls of the methods above and commits them together; each succeeds or is refused by itself.
 
-        A commit costs as much as two writes. Where it fails, or one write breaks it for all, each is made
-        in a transaction of its own, and so is told what became of it.
+        A commit costs as much as two writes. If the commit fails, or one write breaks it for all, each write
+        is repeated in a transaction of its own, so that each caller gets its own outcome.
         """
         if len(writes) > 1:
             try:
@@ -286,7 +293,7 @@ class Registry:
         return [_outcome(write) for write in writes]
 
     def log_target(self, namespace: str, name: str, container: str, how: LogOptions) -> LogTarget:
-        """What a request to read a log means."""
+        """The container and options of a request to read a log."""
         pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
         spec = pod["spec"]
         names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
@@ -320,7 +327,7 @@ class Registry:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One of the store's. If it fails, what is kept in memory beside it is as it was, too."""
+        """A transaction of the store. If it fails, the registry's state in memory is restored, too."""
         terminating = set(self._terminating)
         try:
             with self.store.transaction():
@@ -339,7 +346,7 @@ class Registry:
             yield _OBJECT.decode(body)
 
     def _writable(self, kind: AnyKind, namespace: str) -> str:
-        """The namespace that a new object goes to: it must be there to stay."""
+        """The namespace of a new object. It must exist and must not be being deleted."""
         if not kind.namespaced:
             return ""
         if not namespace:
@@ -378,7 +385,7 @@ class Registry:
             new = metadata.carry_over(kind, current, proposed, subresource)
             admission.check_status(kind, name, new)
         else:
-            given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults are made of them
+            given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults derive from these
             proposed = admission.complete(kind, name, proposed)
             new = metadata.carry_over(kind, current, proposed, subresource)
             if new == current:
@@ -401,7 +408,7 @@ class Registry:
         options: DeleteOptions,
         before: Object | None = None,
     ) -> bytes:
-        """`before` is what `raw` says, where `current` differs from it already."""
+        """Deletes an object. `before` is the stored state (`raw`), if `current` differs from it already."""
         before = before or current
         marked, gone = mark(kind, current, options, self._clock.now())
         if gone:
@@ -409,7 +416,7 @@ class Registry:
         return raw if marked == before else self._put(kind, marked, before, raw)
 
     def _delete_namespace(self, raw: bytes, current: Object) -> bytes:
-        """The namespace is closed to new objects, everything in it is deleted, and it goes with the last."""
+        """Closes a namespace to new objects and deletes all objects in it; it is removed after the last."""
         name = current["metadata"]["name"]
         if name in NAMESPACES:
             raise forbidden(kinds.NAMESPACE, name, "this namespace may not be deleted")
@@ -485,5 +492,5 @@ def _outcome(write: Callable[[], bytes], *fatal: type[Exception]) -> bytes | Exc
         return write()
     except fatal:
         raise
-    except Exception as error:  # its caller's, to whom it is handed
+    except Exception as error:  # returned to the caller of this write
         return error

@@ -1,7 +1,7 @@
-"""Label and field selectors, as Kubernetes writes them.
+"""Label and field selectors in Kubernetes' syntax.
 
-Labels: `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Fields: `a=b,c!=d` over the few fields below.
-A selector is parsed once into a predicate on `Traits`, the little of an object that selectors see.
+Labels: `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Fields: `a=b,c!=d` on the few fields below.
+A selector is parsed once into a predicate on `Traits`, the part of an object that selectors read.
 """
 
 import re
@@ -41,7 +41,7 @@ class _Reference(Struct, frozen=True):
 
 
 class Traits(Struct, frozen=True):
-    """What selectors see of an object."""
+    """The part of an object that selectors read."""
 
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
@@ -97,7 +97,7 @@ class Selector:
 
 
 def matches_labels(selector: LabelSelector, labels: dict[str, str]) -> bool:
-    """Whether a selector that is part of an object (of a budget, say) matches; an empty one matches all."""
+    """Whether a selector in an object (a budget, for instance) matches; an empty one matches all labels."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         _OPERATORS[rule.operator](labels, rule.key, rule.values) for rule in selector.match_expressions
     )

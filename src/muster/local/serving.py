@@ -1,4 +1,4 @@
-"""Serving the door over TLS on a loopback address, with uvicorn."""
+"""Serves the HTTP API over TLS on a loopback address, with uvicorn."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ import uvicorn
 from muster.local.door import App
 
 HOST: Final = "127.0.0.1"
-#: Seconds that requests under way get when the server stops; watches are ended.
+#: Seconds that pending requests may take when the server stops; watches are ended.
 GRACE: Final = 1
 
 
@@ -22,7 +22,7 @@ class ServingError(Exception):
 
 @asynccontextmanager
 async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
-    """Serves while this lasts; gives the URL. A port that is taken is replaced by a free one."""
+    """A context that serves `app` and yields the URL. A port that is in use is replaced by a free one."""
     listener = _listen(port)
     server = _Server(
         uvicorn.Config(
@@ -72,7 +72,7 @@ def _listen(port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to its caller, and tells when it listens."""
+    """A server that leaves signals to its caller and sets `listening` once it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -82,11 +82,11 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
     async def abort(self) -> None:
-        """Cuts who is still connected: clients that never read, or that do not answer a farewell."""
+        """Aborts open connections: of clients that never read, or do not answer when asked to close."""
         for connection in list(self.server_state.connections):
             if connection.transport is not None:
                 connection.transport.abort()
-        await asyncio.sleep(0)  # the loop tells their protocols
+        await asyncio.sleep(0)  # the loop informs their protocols
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -1,7 +1,7 @@
-"""Reading objects as they were at an earlier revision, for the later pages of a list.
+"""Reads objects as they were at an earlier revision, for the later pages of a list.
 
-The store keeps only what is; but each change remembers what was before it. What an object was at a
-revision is therefore what its first later change says, or what it is now if there is none.
+The store keeps only the current states, but each change records the state before it. The state of an object
+at a revision is therefore the earlier state in its first later change, or its current state without one.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,10 @@ _ALL: Final = 1 << 31
 def scan_at(
     store: Store, kind: str, namespace: str, after: tuple[str, str], revision: int
 ) -> Iterator[tuple[str, str, bytes]]:
-    """(namespace, name, body) in order, from the first after `after`; `Expired` if it is forgotten."""
+    """(namespace, name, body) in order, from the first after `after`.
+
+    Raises `Expired` if the store no longer keeps the changes since `revision`.
+    """
     rows = store.scan(kind, namespace, after)
     if revision == store.revision:
         yield from rows

@@ -1,17 +1,17 @@
 """The objects of the embedded cluster on disk: one SQLite file, one counter, one owner.
 
-A table holds the current state of every object, another the newest changes. Both are written in one
-transaction, together with whatever else belongs to the change, and the counter that numbers the
-changes is every object's `resourceVersion`: the design of kine and etcd. Nothing is decoded or cached
-here: bodies are JSON bytes, SQLite's own page cache is the cache.
+One table holds the current state of every object, another the newest changes. Both are written in one
+transaction, together with everything else that belongs to the change. The counter that numbers the changes
+is every object's `resourceVersion`: the design of kine and etcd. Nothing is decoded or cached here: bodies
+are JSON bytes, and SQLite's own page cache is the cache.
 
 The file is in WAL mode with synchronous=NORMAL. A write that was acknowledged survives the death of the
 process at any moment; a power cut may lose the writes since the last checkpoint, but never leaves
 half of one.
 
-A lock on `<file>.lock` proves that there is one owner, and each owner raises the epoch, by which the
-scheduler tells its own writes from its predecessor's. Only the owner's user may read any of the files:
-secrets are in them.
+A lock on `<file>.lock` ensures that there is one owner. Each owner increments the epoch, by which the
+scheduler distinguishes its own writes from its predecessor's. Only the owner's user may read the files,
+because they contain secrets.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ MAX_OBJECT: Final = 1_572_864
 HISTORY_EVENTS, HISTORY_BYTES = 50_000, 64 * 2**20
 #: Bounds of the changes kept in memory.
 TAIL_EVENTS, TAIL_BYTES = 10_000, 24 * 2**20
-#: Seconds for which an owner's lock is waited for: a process that is killed while it starts a child leaves
-#: its lock to that child until the child runs its own program.
+#: Seconds to wait for an owner's lock: a process that is killed while it starts a child leaves its lock to
+#: that child until the child runs its own program.
 PATIENCE: Final = 1.0
 #: "mstr" in the file's header, and the version of its tables.
 APPLICATION, FORMAT = 0x6D737472, 1
@@ -56,7 +56,7 @@ class StoreError(Exception):
 
 
 class Store:
-    """Opened for writing; `open_read_only` reads a store that nobody hosts. For one thread."""
+    """A store that is open for writing; `open_read_only` reads one that no process hosts. For one thread."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Store:
         self.epoch = 0
         #: the newest change
         self.revision = 0
-        #: the newest change that is forgotten: watches and snapshots start at it at the earliest
+        #: the newest forgotten change, at which watches and snapshots can start at the earliest
         self.compacted = 0
         self._next_compacted = 0
         self._kept_events = self._kept_bytes = 0
@@ -99,7 +99,7 @@ class Store:
         return cls(path, _read_only=True)
 
     def close(self) -> None:
-        """Ends the watches and lets others open the file."""
+        """Ends the watches and lets other processes open the file."""
         self.closed = True
         if self._connection is not None:
             self._connection.close()
@@ -153,7 +153,7 @@ class Store:
         ]
 
     def execute(self, sql: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
-        """One statement, for what shares the store's transactions. `Any`: what SQLite takes."""
+        """Executes one statement, for tables that share the store's transactions. `Any`: SQLite's types."""
         assert self._connection is not None
         try:
             return self._connection.execute(sql, tuple(values))
@@ -176,8 +176,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All writes within happen together, or none. One within another is part of it; if it fails, it
-        is undone alone."""
+        """A transaction: all writes within take effect together, or none does.
+
+        A transaction within another is part of it. If the inner one fails, it is undone alone.
+        """
         if self._depth:
             with self._part():
                 yield
@@ -212,7 +214,7 @@ class Store:
         except BaseException:
             self.revision = before
             del self._pending[pending:]
-            if self._connection.in_transaction:  # not where SQLite has undone all of it, as on a full disk
+            if self._connection.in_transaction:  # on a full disk SQLite has undone all of it
                 self._connection.execute("ROLLBACK TO part")
                 self._connection.execute("RELEASE part")
             raise
@@ -235,7 +237,7 @@ class Store:
         return body
 
     def remove(self, kind: str, namespace: str, name: str, obj: Object, previous: bytes) -> bytes:
-        """Removes the object; `obj` is its last state, as watchers will be told."""
+        """Removes the object; `obj` is its last state, which watchers receive."""
         body = self._encode(obj)
         self.execute(
             "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
@@ -270,7 +272,7 @@ class Store:
         self._pending.append(event)
 
     def _trim(self) -> None:
-        """Forgets the oldest changes beyond the bounds, some at a time so that most writes need not."""
+        """Forgets the oldest changes beyond the bounds, some at a time, so that most writes need not."""
         count = self._kept_events + len(self._pending)
         size = self._kept_bytes + sum(event.size for event in self._pending)
         if count > self._history_events or size > self._history_bytes:
@@ -280,7 +282,7 @@ class Store:
             for revision, bytes_ in self.execute(
                 "SELECT revision, length(body) + ifnull(length(previous), 0) FROM events"
                 " WHERE revision < ? ORDER BY revision",
-                (self.revision,),  # the newest stays, it carries the counter
+                (self.revision,),  # the newest stays, since it holds the counter
             ):
                 if count <= enough and size <= enough_bytes:
                     break
@@ -366,7 +368,7 @@ class Store:
 
 
 def _lock(path: str) -> IO[str]:
-    """A lock on a file beside the store: SQLite's own locks on the store itself do not bear company."""
+    """Locks a file beside the store: a second lock on the store itself would interfere with SQLite's."""
     Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = open(f"{path}.lock", "a+", encoding="ascii", opener=_private)  # noqa: SIM115 - held until the end
     end = time.monotonic() + PATIENCE

@@ -1,9 +1,9 @@
-"""The newest events of the store, in memory, as bytes that are already encoded.
+"""The newest events of the store, in memory, as encoded bytes.
 
-Every watcher reads from this one copy and holds nothing but the revision that it has seen, so a slow
-watcher costs no memory: what it has not read by the time it is dropped here it reads from disk, and
-once it is dropped there too it is told to list again. Events are kept per kind, because a watcher of
-a quiet kind must not lose its place to a busy one.
+Every watcher reads from this one copy and holds only the revision that it has seen, so a slow watcher costs
+no memory. It reads events that are dropped here from disk. Once they are dropped there, too, it has to list
+again (`Expired`). Events are kept per kind, because a watcher of a quiet kind must not lose its place because
+of a busy kind.
 """
 
 from bisect import bisect_right
@@ -16,8 +16,11 @@ _REVISION = attrgetter("revision")
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One change of one object. `previous` is None if it made the object; `body` is the state after it, or
-    the last state if `deleted`."""
+    """One change of one object.
+
+    `previous` is None if the change created the object. `body` is the state after the change, or the last
+    state if `deleted`.
+    """
 
     revision: int
     kind: str
@@ -33,7 +36,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tail:
-    """Holds at most `max_events` events and about `max_bytes`, all of them after revision `start`."""
+    """The newest events: at most `max_events` and about `max_bytes`, all of them after revision `start`."""
 
     def __init__(self, start: int, max_events: int, max_bytes: int) -> None:
         self._start, self._max_events, self._max_bytes = start, max_events, max_bytes

@@ -1,8 +1,8 @@
 """A watch: the changes of one kind after a revision, as one client with its selectors sees them.
 
-An object that starts to match a selector is ADDED, one that ceases to is DELETED, whatever happened to
-it. A watch holds one revision and nothing else; it reads what is next in batches from the store's tail.
-Changes of one turn of the event loop come as one batch.
+An object that starts to match a selector is ADDED, and one that ceases to match is DELETED, whatever happened
+to it. A watch holds only one revision; it reads the next changes in batches from the store's tail. Changes of
+one turn of the event loop form one batch.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from muster.local.selectors import Selector
 from muster.local.store import Store
 from muster.local.tail import Event
 
-#: Most changes that a watcher is handed at once.
+#: Most changes that a watcher gets at once.
 BATCH: Final = 64
 #: Seconds between bookmarks.
 BOOKMARK_EVERY: Final = 60.0
@@ -30,7 +30,7 @@ class Frame(NamedTuple):
     body: bytes
 
     def encode(self) -> bytes:
-        """The line that goes over the wire."""
+        """The event as a line of the response."""
         return b'{"type":"%b","object":%b}\n' % (self.type.encode(), self.body)
 
 
@@ -47,7 +47,10 @@ async def watch(
     bookmarks: bool,
     timeout: float | None,
 ) -> AsyncIterator[Frames]:
-    """Ends after `timeout` seconds or when the store is closed; raises `Expired` for a watcher too slow."""
+    """Yields changes, until `timeout` seconds have passed or the store is closed.
+
+    Raises `Expired` if the watcher is too slow.
+    """
     key = resource(kind)
     loop = asyncio.get_running_loop()
     end = None if timeout is None else loop.time() + timeout
@@ -63,7 +66,7 @@ async def watch(
             ]
             if frames:
                 yield frames
-                await asyncio.sleep(0)  # a watcher that is far behind lets others live
+                await asyncio.sleep(0)  # a watcher that is far behind must not starve other tasks
             continue
         revision = store.revision
         until = due if end is None else min(due, end)
@@ -89,7 +92,7 @@ def bookmark(kind: AnyKind, revision: int) -> Frame:
 
 
 def _seen(event: Event, selector: Selector) -> Frame | None:
-    """What a watcher with this selector sees of a change."""
+    """The frame that a watcher with this selector gets for a change; None if it sees nothing of it."""
     before = event.previous is not None and selector.matches(event.previous)
     after = not event.deleted and selector.matches(event.body)
     if after:
