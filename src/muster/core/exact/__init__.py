@@ -1,9 +1,9 @@
-"""An exact answer where greedy placement finds none: does any placement of the gang's minimum exist?
+"""Decides exactly whether any placement of a gang's minimum exists, where greedy placement finds none.
 
-Greedy placement is exact for one shape. For several it sometimes misses a placement, and it can never say
+Greedy placement is exact for one shape. For several it sometimes misses a placement, and it can never prove
 that there is none. So when it has failed there are three more rungs:
 
-1. *totals*: of some resource, or of some pod set's slots, less is there than the minimum takes. A proof.
+1. *totals*: less is free of some resource, or of some pod set's slots, than the minimum takes. A proof.
 2. *relaxation*: a linear program over patterns (`patterns.py`) that may use half a node one way and half
    of it another. If not even that holds the minimum, no placement does. The proof is a price for each
    group of pods (`proofs.py`). The solver only suggests the prices; they are rounded, and the comparison is
@@ -15,8 +15,8 @@ that there is none. So when it has failed there are three more rungs:
 The bound of rung 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
 almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer stays open.
 
-Proofs stay at hand (`refutes`). New problems are solved for at most `TURNS` wants per cycle; further ones
-take turns in later cycles.
+Proofs are cached (`refutes`). New problems are solved for at most `TURNS` wants per cycle; further ones
+are solved in later cycles.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ TURNS: Final = 4
 
 
 class Rung(Enum):
-    """How far the question went."""
+    """The last rung that was tried."""
 
     GREEDY = "greedy"
     TOTALS = "totals"
@@ -58,7 +58,7 @@ class Rung(Enum):
 class Answer(Enum):
     #: proven in integers
     NONE_EXISTS = "none exists"
-    #: the search ended without one; it reckons in floating point, so this is no proof
+    #: the search ended without a placement; it computes in floating point, so this is no proof
     NONE_LEFT = "none left"
     #: the budget was used up, there were too many patterns, or it was not this gang's turn
     NONE_FOUND = "none found"
@@ -66,7 +66,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A no, and what stands behind it."""
+    """The answer that there is no placement, and how certain it is."""
 
     rung: Rung
     answer: Answer
@@ -79,12 +79,12 @@ class Verdict:
 
     @property
     def open(self) -> bool:
-        """There may be one, and another look at what is free may find it, even if there is less of it."""
+        """Whether a placement may exist, so that a later attempt may find it, even with less free."""
         return self.answer is Answer.NONE_FOUND
 
     @property
     def postponed(self) -> bool:
-        """Only greedy placement was tried: another want's turn."""
+        """Whether only greedy placement was tried, because the search budget went to other wants."""
         return self.rung is Rung.GREEDY and not self.proven
 
 
@@ -98,7 +98,7 @@ class Exact:
         self._patterns = Patterns(nodes)
         self._proofs = Proofs(nodes, slots, self._patterns)
         self._rota = Rota(TURNS)
-        #: problems that may be solved besides (`lending`)
+        #: problems that may be solved outside the search budget (`lending`)
         self.lent = 0
 
     def next_cycle(self) -> None:
@@ -107,7 +107,7 @@ class Exact:
 
     @property
     def behind(self) -> bool:
-        """Some wants have not had their turn."""
+        """Whether some wants still wait for the search budget of a later cycle."""
         return self._rota.behind
 
     def place(
@@ -118,10 +118,10 @@ class Exact:
         excluded: Columns | None,
         granted: bool = False,
     ) -> dict[Place, int] | Verdict:
-        """As `placement.place`, which has found nothing: places → columns, charged to the ledger, or why not.
+        """Place what `placement.place` could not: places → columns, charged to the ledger, or a verdict.
 
-        Places with a node of their own keep it if the minimum can be placed so; otherwise as many do as
-        happen to. `granted`: it is this want's turn, as `turn` has said; else that is asked here.
+        Places with a preferred node keep it if the minimum can be placed so; otherwise as many keep it as
+        happen to. `granted`: `turn` has already granted this want; else `turn` is called here.
         """
         if len({part.shape for part in want.parts}) == 1:
             return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
@@ -145,7 +145,7 @@ class Exact:
         return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if placed is None else placed
 
     def lacks_room(self, want: Want, excluded: Columns | None) -> Verdict | None:
-        """A proof that the minimum finds no room even without constraints; None: not proven."""
+        """Return a proof that the minimum has no room even without constraints; None if not proven."""
         problem = Problem.of(want, [0] * len(want.parts), self._slots)
         caps = problem.caps(self._slots, excluded)
         if problem.exceeds(self._nodes, caps):
@@ -157,7 +157,7 @@ class Exact:
 
     @contextmanager
     def lending(self, problems: int) -> Iterator[None]:
-        """So many are for somebody who asks several times about one want: for victims, or for a time."""
+        """Lend problems to a caller that asks several times about one want (for victims, or a time)."""
         before, self.lent = self.lent, problems
         try:
             yield
@@ -165,18 +165,18 @@ class Exact:
             self.lent = before
 
     def turn(self, want: Want) -> bool:
-        """Whether problems may be solved for this want in this cycle. Asked once per cycle."""
+        """Whether problems may be solved for this want in this cycle. Call it once per want and cycle."""
         if self.lent > 0:
             self.lent -= 1
             return True
         return self._rota.take(want)
 
     def refutes(self, want: Want) -> Verdict | None:
-        """An earlier proof that this want does not fit, if it still holds."""
+        """Return an earlier proof that this want does not fit; None if there is none that still holds."""
         return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS) if self._proofs.refutes(want) else None
 
     def room_freed(self) -> None:
-        """Room is left behind within a cycle: what was proven may hold no longer."""
+        """Invalidate proofs after room was freed within a cycle."""
         self._proofs.room_freed()
 
     def _place_around(
@@ -186,13 +186,13 @@ class Exact:
         preferred: Mapping[Place, int],
         excluded: Columns | None,
     ) -> dict[Place, int] | None:
-        """With every place on its own node that fits there."""
+        """Place the want with every place on its preferred node that fits there; None if that fails."""
         mark = self._ledger.mark()
         trial = Trial(want.parts, excluded, self._ledger, self._slots)
         for place, column in sorted(preferred.items()):
             trial.prefer(place, column)
         problem = Problem.of(want, trial.placed, self._slots)
-        if not problem.groups:  # the minimum is where it should be
+        if not problem.groups:  # the preferred nodes hold the whole minimum
             trial.fill_up()
             self._ledger.commit(mark)
             return trial.places(vacant)
@@ -209,7 +209,10 @@ class Exact:
         return placed
 
     def _solve(self, problem: Problem, caps: Ints, remember: Want | None) -> Longs | Verdict:
-        """Groups × nodes: pods that together hold the minimum. A proof is kept for the want to `remember`."""
+        """Return pods by groups × nodes that make up the minimum, or a verdict.
+
+        A proof is kept for the want to `remember`.
+        """
         relaxed = self._relax(problem, caps, remember)
         if isinstance(relaxed, Verdict):
             return relaxed
@@ -227,7 +230,7 @@ class Exact:
     def _relax(
         self, problem: Problem, caps: Ints, remember: Want | None
     ) -> Verdict | tuple[Classes, solver.Floats | None]:
-        """The relaxation's solution, if it has one; or a proof, which is kept for the want to `remember`."""
+        """Return the relaxation's solution, if any; or a proof, which is kept for the want to `remember`."""
         classes = self._patterns.classes([g.demand for g in problem.groups], caps)
         if classes is None:
             return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
@@ -251,7 +254,10 @@ class Exact:
         vacant: Sequence[Sequence[int]],
         preferred: Mapping[Place, int],
     ) -> dict[Place, int] | None:
-        """Charge the minimum as found, then as many more as fit. None, and nothing charged, if wrong."""
+        """Charge the minimum as found, then as many more pods as fit.
+
+        Returns None, with nothing charged, if the ledger does not accept the minimum.
+        """
         targets = problem.targets(counts.sum(axis=1).tolist())
         if targets is None:
             return None
@@ -281,8 +287,10 @@ class Exact:
         return trial.places(vacant)
 
     def _devices(self, problem: Problem, counts: Longs) -> dict[tuple[NodeName, int], list[int]]:
-        """Devices for so many pods of each group on each node, by node and thousandths: all of a node's
-        shares are packed together. What cannot be packed goes where it fits best."""
+        """Return devices for so many pods of each group on each node, by node and thousandths.
+
+        All shares of a node are packed together. What cannot be packed is placed where it fits best.
+        """
         nodes, found = self._nodes, dict[tuple[NodeName, int], list[int]]()
         sharing = Sharing.of([group.demand for group in problem.groups], nodes)
         if sharing is None:

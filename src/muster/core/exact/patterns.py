@@ -1,14 +1,14 @@
 """Patterns: all the ways in which one node can be filled with pods of a gang, and nodes grouped by them.
 
-A pattern says how many pods of each group (pods of one shape) a node takes together. Only maximal ones
-count, those to which no further pod can be added: whatever is placed in any other way is part of one of
-them. Nodes with the same set of maximal patterns are one class and need not be told apart, so an exact
+A pattern says how many pods of each group (pods of one shape) a node takes together. Only maximal patterns
+matter, those to which no further pod can be added: any other filling of a node is part of one of
+them. Nodes with the same set of maximal patterns are one class and need not be distinguished, so an exact
 question about 10,000 nodes has a few hundred unknowns: how many nodes of each class use each pattern.
 It is the cutting-stock model of Gilmore and Gomory (1961) with several kinds of rolls; without it, equal
 nodes would be permuted in vain.
 
-What a node offers is first reduced to what can matter: amounts beyond what the gang could use there are
-cut off, and amounts are counted in the greatest common divisor of what the pods ask. That makes most
+A node's free amounts are first reduced to what can matter: amounts beyond what the gang could use there are
+cut off, and amounts are counted in the greatest common divisor of the pods' requests. That makes most
 nodes equal before a single pattern is listed, and patterns are remembered by the reduced form.
 
 Small pods on large nodes have very many patterns. Both the listing (`_ROWS`) and the result
@@ -36,13 +36,13 @@ _KINDS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """`columns[c]` are the nodes of class c, ascending; `patterns[c]` its patterns × groups."""
+    """Classes of nodes. `columns[c]`: class c's nodes, ascending; `patterns[c]`: its patterns × groups."""
 
     columns: list[Columns]
     patterns: list[Longs]
 
     def __len__(self) -> int:
-        """Patterns of all classes."""
+        """The number of patterns of all classes together."""
         return sum(map(len, self.patterns))
 
 
@@ -54,7 +54,7 @@ class Patterns:
         self._catalogues: dict[tuple[Demand, ...], Catalogue] = {}
 
     def classes(self, demands: Sequence[Demand], caps: Ints) -> Classes | None:
-        """The classes of nodes that take any pod. None if there are too many patterns.
+        """Return the classes of nodes that take any pod; None if there are too many patterns.
 
         `caps[g]` is per node how many pods of group g could matter there: its slots, at most the size of
         the group, zero where the group must not go.
@@ -79,7 +79,7 @@ class Patterns:
         )
 
     def of(self, demands: Sequence[Demand], caps: Ints, columns: Columns) -> list[Longs] | None:
-        """The patterns of each of these nodes; `caps` has a column for each. None if there are too many."""
+        """Return the patterns of each of these nodes; None if too many. `caps` has a column for each node."""
         key = tuple(demands)
         catalogue = self._catalogues.pop(key, None) or Catalogue(demands, Sharing.of(demands, self._nodes))
         self._catalogues[key] = catalogue
@@ -102,7 +102,7 @@ class Catalogue:
         self._known: dict[bytes, Longs] = {}
 
     def of(self, nodes: Nodes, caps: Ints, columns: Columns) -> list[Longs] | None:
-        """The patterns of each node; `caps` has one column for each of `columns`."""
+        """Return the patterns of each node; None if too many. `caps` has one column for each of `columns`."""
         kinds = self._reduced(nodes, caps, columns)
         raw, width = kinds.tobytes(), kinds.itemsize * kinds.shape[1]
         keys = [raw[at : at + width] for at in range(0, len(raw), width)]
@@ -122,14 +122,14 @@ class Catalogue:
         return [self._known[key] for key in keys]
 
     def _reduced(self, nodes: Nodes, caps: Ints, columns: Columns) -> Longs:
-        """Per node: what is free of each resource in units, as far as it can be used, the caps, and what
+        """Return per node: what is free of each resource in units, as far as usable, the caps, and what
         there is of devices, if pods share them."""
         kinds = np.empty((len(columns), len(self._rows) + len(caps)), np.int64)
         limits = caps.astype(np.int64)
         for r, row in enumerate(self._rows):
             useful = self._asked[:, r] @ limits
             np.minimum(nodes.free(row)[columns] // self._units[r], useful, out=kinds[:, r])
-        # A node that is overdrawn is used by nobody who asks for that resource.
+        # No pod that requests a resource can use a node that is overdrawn in it.
         np.maximum(kinds, 0, out=kinds)
         kinds[:, len(self._rows) :] = limits.T
         if self._sharing is not None:
@@ -137,7 +137,7 @@ class Catalogue:
         return kinds
 
     def _on_devices(self, sharing: Sharing, listed: list[Longs], rooms: Longs) -> list[Longs]:
-        """Of the patterns of each kind of node those that its devices take."""
+        """Return those patterns of each kind of node that fit its devices."""
         left, found = CHECKED, []
         for patterns, room in zip(listed, rooms.tolist(), strict=True):
             fitting, checked = sharing.within(patterns, room, left)
@@ -147,11 +147,11 @@ class Catalogue:
 
 
 def maximal(free: Longs, caps: Longs, asked: Longs) -> list[Longs] | None:
-    """The maximal patterns of each node (row of `free` and `caps`), in ascending order of their numbers.
+    """Return the maximal patterns of each node (row of `free` and `caps`), in ascending order of numbers.
 
-    All nodes are worked on at once, one group after the other: each partial pattern branches into as many
-    as pods of the group still fit. A branch that leaves room for one more pod of the group, whatever the
-    later groups take, is cut at once. None if more than `_ROWS` partial patterns arise.
+    All nodes are processed at once, one group after the other: each partial pattern branches into one for
+    each number of the group's pods that still fits. A branch that leaves room for one more pod of the group,
+    whatever the later groups take, is cut at once. None if more than `_ROWS` partial patterns arise.
     """
     nodes, groups = caps.shape
     order = np.argsort(caps.max(axis=0, initial=0), kind="stable").tolist()
@@ -185,7 +185,7 @@ def maximal(free: Longs, caps: Longs, asked: Longs) -> list[Longs] | None:
 
 
 def _fits(left: Longs, caps: Longs, asked: Longs) -> Longs:
-    """How many more pods of one group each partial pattern takes."""
+    """Return how many more pods of one group each partial pattern takes."""
     fits = caps.copy()
     for r in np.flatnonzero(asked).tolist():
         np.minimum(fits, left[:, r] // asked[r], out=fits)

@@ -1,4 +1,4 @@
-"""What an exact answer is asked for: a minimum, as groups of pods of one shape, of whichever pod sets."""
+"""The problem that is solved exactly: a minimum, as groups of pods of one shape across pod sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from muster.core.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one shape, of whichever parts: at least `need`, at most `count`."""
+    """Pods of one shape across parts: at least `need`, at most `count`."""
 
     shape: Shape
     demand: Demand
@@ -25,16 +25,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A minimum: the `need` of each group, and `rest` more pods of any."""
+    """A minimum: the `need` of each group, and `rest` more pods of any group."""
 
     groups: tuple[Group, ...]
     rest: int
-    #: of each part that counts: what it still needs, and how many more it may have
+    #: by part that still takes pods: how many it still needs, and how many more it may have
     parts: Mapping[int, tuple[int, int]]
 
     @staticmethod
     def of(want: Want, placed: Sequence[int], slots: Slots) -> "Problem":
-        """What is left of the want's minimum once so many pods of each part are placed."""
+        """Return what is left of the want's minimum once so many pods of each part are placed."""
         needs = [max(part.need - n, 0) for part, n in zip(want.parts, placed, strict=True)]
         rest = max(want.need - sum(placed) - sum(needs), 0)
         parts = {}
@@ -50,7 +50,7 @@ class Problem:
             need = sum(needs[p] for p in members)
             count = sum(sum(parts[p]) for p in members)
             groups.append(Group(shape, vector.demand, need, count, tuple(members), vector.size))
-        # In one order whatever the pod sets are called, so that equal lists of shapes share their patterns.
+        # The order does not depend on pod sets' names, so that equal lists of shapes share their patterns.
         groups.sort(key=lambda group: (group.demand, group.parts))
         return Problem(tuple(groups), rest, parts)
 
@@ -59,7 +59,7 @@ class Problem:
         return sum(group.need for group in self.groups) + self.rest
 
     def caps(self, slots: Slots, excluded: Columns | None, columns: Columns | None = None) -> Ints:
-        """Groups × nodes (all, or these), int32: how many pods of each could matter there."""
+        """Return groups × nodes (all, or `columns`), int32: how many pods of each could matter there."""
         some = slice(None) if columns is None else columns
         caps = np.array([np.minimum(slots.of(g.shape).slots[some], g.count) for g in self.groups], np.int32)
         if excluded is not None:
@@ -67,7 +67,7 @@ class Problem:
         return caps
 
     def exceeds(self, nodes: Nodes, caps: Ints) -> bool:
-        """The necessary conditions: slots of each group, slots of all, and each resource in sum."""
+        """Whether a total rules the minimum out: slots of a group, slots of all, or the sum of a resource."""
         fitting = caps.sum(axis=1, dtype=np.int64).tolist()
         if any(fits < group.need for fits, group in zip(fitting, self.groups, strict=True)):
             return True
@@ -83,7 +83,7 @@ class Problem:
         return False
 
     def without(self, placed: Sequence[int]) -> "Problem":
-        """What is left once so many pods of each group are placed; of use to solve, not to carry out."""
+        """Return the rest once so many pods of each group are placed: usable to solve, not to carry out."""
         groups, rest = [], self.rest
         for group, n in zip(self.groups, placed, strict=True):
             need, count = max(group.need - n, 0), max(group.count - n, 0)
@@ -96,7 +96,7 @@ class Problem:
         return {p: g for g, group in enumerate(self.groups) for p in group.parts}
 
     def least(self, worth: Sequence[int]) -> int:
-        """The least that a minimum can be worth if a pod of group g is worth `worth[g]`."""
+        """Return the least that a minimum can be worth if a pod of group g is worth `worth[g]`."""
         total, rest = sum(n * g.need for n, g in zip(worth, self.groups, strict=True)), self.rest
         for n, group in sorted(zip(worth, self.groups, strict=True), key=lambda item: item[0]):
             more = min(rest, group.count - group.need)
@@ -105,9 +105,9 @@ class Problem:
         return total
 
     def targets(self, have: Sequence[int]) -> dict[int, int] | None:
-        """How many pods of each part make up the minimum if so many of each group are there.
+        """Return how many pods of each part make up the minimum, given so many pods of each group.
 
-        The rest is made of the smallest pods. None if it is not enough.
+        The rest is made up of the smallest pods. None if there are not enough pods.
         """
         targets = {p: need for p, (need, _) in self.parts.items()}
         rest = self.rest

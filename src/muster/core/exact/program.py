@@ -16,9 +16,9 @@ LACKING: Final = 1e-6
 
 
 def rounded(problem: Problem, classes: Classes, x: solver.Floats, shape: tuple[int, ...]) -> Longs | None:
-    """The relaxation's own solution rounded down, and a search for what is then left.
+    """Return the relaxation's solution rounded down, completed by a search for the rest; None if that fails.
 
-    A corner of the relaxation has few fractions, so that is a small problem, and nearly always enough.
+    A corner of the relaxation has few fractions, so the rest is a small problem, and nearly always solvable.
     """
     uses = np.floor(x[: len(classes)] + LACKING).astype(np.int64)
     sizes = [len(patterns) for patterns in classes.patterns]
@@ -41,16 +41,17 @@ def rounded(problem: Problem, classes: Classes, x: solver.Floats, shape: tuple[i
 
 
 def search(problem: Problem, classes: Classes) -> tuple[Longs | None, bool]:
-    """How many nodes use each pattern, if that was found; and whether there was nothing left to search."""
+    """Return how many nodes use each pattern (None if not found), and whether the search was exhaustive."""
     found = solver.integral(program(problem, classes, relaxed=False), len(classes), SEARCH)
     uses = None if found.x is None else np.rint(found.x[: len(classes)]).astype(np.int64)
     return uses, found.exhausted
 
 
 def program(problem: Problem, classes: Classes, relaxed: bool) -> solver.Program:
-    """Unknowns: nodes of each class per pattern; per group its part of the rest; per group what is lacking.
+    """Build the program for a problem.
 
-    The last only if `relaxed`: then there always is a solution, and its cost is the number of pods lacking.
+    Unknowns: nodes of each class per pattern; per group its part of the rest; per group the missing pods. The
+    last only if `relaxed`: then there always is a solution, and its cost is the number of missing pods.
     Rows: nodes of each class; pods of each group; the rest.
     """
     groups = problem.groups
@@ -96,7 +97,7 @@ def program(problem: Problem, classes: Classes, relaxed: bool) -> solver.Program
 
 
 def on_nodes(classes: Classes, uses: Longs, shape: tuple[int, ...]) -> Longs | None:
-    """Groups × nodes: nodes of a class in order of name, its patterns in their order.
+    """Return pods by groups × nodes: nodes of a class in order of name, its patterns in their order.
 
     None if more nodes of a class are used than there are.
     """

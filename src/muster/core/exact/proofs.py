@@ -1,7 +1,7 @@
-"""Proofs that a want does not fit, kept at hand while they hold.
+"""Proofs that a want does not fit, cached while they hold.
 
-A proof is a price for each group of pods: all nodes together, each filled with whatever brings most, bring
-less than the minimum is worth. When nodes change, only what those nodes can bring is worked out anew, so that
+A proof is a price for each group of pods: all nodes together, each filled with the pattern of highest value,
+have less value than the minimum. When nodes change, only the values of those nodes are recomputed, so that
 gangs that wait in a full cluster cost next to nothing.
 """
 
@@ -17,7 +17,7 @@ from muster.core.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.placement import Want
 from muster.core.slots import Slots
 
-#: Proofs kept at hand; each has a cell per node.
+#: Proofs in the cache; each has a cell per node.
 PROOFS: Final = 64
 #: Prices are integers up to this.
 _PRICE: Final = 2**30
@@ -35,12 +35,12 @@ class Proof:
     total: int
     #: columns that have changed since
     stale: set[int] = field(default_factory=set)
-    #: the cycle in which it was last asked for
+    #: the cycle in which it was last used
     asked: int = 0
 
     @staticmethod
     def of(problem: Problem, classes: Classes, shadow: Floats, nodes: int) -> "Proof":
-        """What the prices that the solver suggests show for so many nodes, reckoned in integers."""
+        """Compute in integers what the prices that the solver suggests show for so many nodes."""
         suggested = np.maximum(shadow[len(classes.columns) :][: len(problem.groups)], 0.0)
         prices = np.rint(suggested / max(suggested.max(), 1e-12) * _PRICE).astype(np.int64)
         brings = np.zeros(nodes, np.int64)
@@ -54,7 +54,7 @@ class Proof:
 
 
 class Proofs:
-    """The proofs at hand, by want."""
+    """The cached proofs, by want."""
 
     def __init__(self, nodes: Nodes, slots: Slots, patterns: Patterns) -> None:
         self._nodes = nodes
@@ -69,7 +69,7 @@ class Proofs:
         self.room_freed()
 
     def refutes(self, want: Want) -> bool:
-        """Whether there is a proof that this want does not fit, and it still holds."""
+        """Whether a cached proof that this want does not fit still holds."""
         proof = self._proofs.get(want)
         if proof is None:
             return False
@@ -82,7 +82,7 @@ class Proofs:
     def keep(self, want: Want, proof: Proof) -> None:
         proof.asked = self._cycle
         if len(self._proofs) >= PROOFS:
-            # Proofs that nobody asks for any more make room; others stay, or all would be lost in turn.
+            # Only proofs that are no longer used are dropped; otherwise all would be lost in turn.
             for old in [w for w, p in self._proofs.items() if p.asked < self._cycle - 1]:
                 del self._proofs[old]
         if len(self._proofs) < PROOFS:
@@ -95,10 +95,10 @@ class Proofs:
             self._proofs[want] = proof
 
     def room_freed(self) -> None:
-        """Note for all proofs which nodes have changed since the last time.
+        """Record for all proofs which nodes have changed since the last call.
 
-        Called at the start of a cycle, and when room is left behind within one: placements take room away
-        and leave proofs true. The log of changes would not do, as greedy trials run it over.
+        Called at the start of a cycle, and when room is freed within one: placements only take room away
+        and leave proofs true. The log of changes cannot be used, as greedy trials overflow it.
         """
         if not self._proofs:
             self._seen = None
@@ -116,7 +116,7 @@ class Proofs:
         self._seen = now
 
     def _catch_up(self, proof: Proof) -> bool:
-        """Work out what changed nodes bring now. False if that is not known."""
+        """Recompute what changed nodes bring. Returns False if that is not known."""
         if proof.stale:
             columns = np.array(sorted(proof.stale), np.intp)
             brings = self._brings(proof, columns)
@@ -124,13 +124,13 @@ class Proofs:
                 return False
             proof.total += int(brings.sum()) - int(proof.brings[columns].sum())
             proof.brings[columns] = brings
-            # What a cycle takes may be given back unnoticed: what is not as it was seen stays stale.
+            # What a cycle takes may be freed without notice: nodes that differ from what was seen stay stale.
             assert self._seen is not None, "there is a proof"
             proof.stale = set(columns[self._seen.differ(self._nodes, columns)].tolist())
         return True
 
     def _brings(self, proof: Proof, columns: Columns) -> Longs | None:
-        """The most that each of these nodes can bring at the prices of the proof."""
+        """Return the most that each of these nodes can bring at the prices of the proof."""
         caps = proof.problem.caps(self._slots, None, columns)
         listed = self._patterns.of([g.demand for g in proof.problem.groups], caps, columns)
         if listed is None:
@@ -139,7 +139,7 @@ class Proofs:
 
 
 class Seen:
-    """What was free when proofs were last told what has changed."""
+    """What was free when changes were last recorded for the proofs."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.layout = nodes.layout
@@ -149,12 +149,12 @@ class Seen:
         self.left = nodes.devices.left().copy()
 
     def differences(self, other: "Seen") -> set[int]:
-        """Columns; both of one layout."""
+        """Return the columns in which the two differ; both must be of one layout."""
         changed = (self.free != other.free).any(axis=0) | _other_devices(self.left, other.left)
         return set(np.flatnonzero(changed).tolist())
 
     def differ(self, nodes: Nodes, columns: Columns) -> Bools:
-        """Which of these columns are not as they were."""
+        """Return which of these columns have changed."""
         changed: Bools = (_free(nodes, columns) != self.free[:, columns]).any(axis=0)
         return changed | _other_devices(self.left[:, columns], nodes.devices.left(columns))
 
@@ -165,7 +165,7 @@ def _free(nodes: Nodes, columns: Columns | None = None) -> Longs:
 
 
 def _other_devices(one: Ints, other: Ints) -> Bools:
-    """Whether some device has other than it had; on one that is not listed there is nothing left."""
+    """Whether the rest of some device differs; a device that is not listed has nothing left."""
     both = min(len(one), len(other))
     changed: Bools = (one[:both] != other[:both]).any(axis=0)
     return changed | one[both:].any(axis=0) | other[both:].any(axis=0)

@@ -1,10 +1,10 @@
-"""Shares of GPUs in an exact answer: which pods the devices of a node take together, and where each goes.
+"""GPU shares in an exact answer: which pods the devices of a node take together, and on which device.
 
-Added up, what is left on several devices looks like room that no single share may fit. Patterns are listed
-by such sums (`patterns.py`); here each is checked device by device, and one that does not fit gives way to
+The sum of what is left on several devices may be room that no single share fits in. Patterns are listed
+by such sums (`patterns.py`); here each is checked device by device, and one that does not fit is replaced by
 the largest parts of it that do. Packing shares on devices is bin packing, decided by a search within a
-budget. A pattern that is not decided within it stays: then too much is thought possible, never too little, so
-proofs hold, and what is found is charged to the ledger before it is believed.
+budget. A pattern that is not decided within the budget stays: this overestimates the room and never
+underestimates it, so proofs hold, and what is found is verified by charging it to the ledger.
 """
 
 from collections.abc import Sequence
@@ -25,20 +25,20 @@ _OF_ONE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """By group, thousandths of one device and whole devices that each pod takes."""
+    """The devices that each pod takes, by group: thousandths of one device, and whole devices."""
 
     shares: tuple[int, ...]
     wholes: tuple[int, ...]
 
     @staticmethod
     def of(demands: Sequence[Demand], nodes: Nodes) -> "Sharing | None":
-        """None: no pod asks for a share."""
+        """Build from demands; None if no pod requests a share."""
         shares = tuple(nodes.share(demand) for demand in demands)
         wholes = tuple(dict(demand).get(nodes.devices.row, 0) for demand in demands)
         return Sharing(shares, wholes) if any(shares) else None
 
     def room(self, nodes: Nodes, caps: Longs, columns: Columns) -> Longs:
-        """Nodes × (empty devices, then what is left on the open ones, falling), as far as it can matter."""
+        """Return nodes × (empty devices, then the open ones' rest, falling), as far as it can matter."""
         least = min(share for share in self.shares if share)
         users = (np.array(self.shares) > 0) + np.array(self.wholes)
         empty = np.minimum(np.maximum(nodes.free(nodes.devices.row)[columns], 0), users @ caps)
@@ -47,8 +47,8 @@ class Sharing:
         return np.vstack((empty, left)).T
 
     def within(self, patterns: Longs, room: Sequence[int], budget: int) -> tuple[Longs, int]:
-        """The maximal patterns that fit the devices, of those that are part of one of these, and how many
-        were checked; all of these, if it takes more checks than the budget."""
+        """Return the maximal sub-patterns of these that fit the devices, and how many were checked; all of
+        these, if it takes more checks than the budget."""
         budget = min(budget, _OF_ONE)
         users = [g for g, share in enumerate(self.shares) if share or self.wholes[g]]
         fitting: set[tuple[int, ...]] = set()
@@ -70,7 +70,7 @@ class Sharing:
         return np.ascontiguousarray(found[below.sum(axis=1) == 1]), len(seen)
 
     def places(self, pattern: Sequence[int], room: Sequence[int]) -> "Packing":
-        """Devices for the shares of a pattern, largest first, by position in what is left; new ones after."""
+        """Return devices for a pattern's shares, largest first, by position in `room`; then new ones."""
         empty, left = room[0], room[1:]
         empty -= sum(n * whole for n, whole in zip(pattern, self.wholes, strict=True))
         if empty < 0:
@@ -82,14 +82,14 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """By item its bin. None: there is none, or (`fits`) none was found within the budget."""
+    """The bin of each item. None: there is no packing, or (`fits`) none was found within the budget."""
 
     bins: list[int] | None
     fits: bool
 
 
 def pack(sizes: Sequence[int], bins: Sequence[int]) -> Packing:
-    """Bins for items, which come by falling size: each first where least is left, then elsewhere."""
+    """Pack items, given by falling size, into bins: each first where least is left, then elsewhere."""
     left, chosen, steps = list(bins), [], STEPS
     failed: set[tuple[int, ...]] = set()
 

@@ -1,10 +1,10 @@
-"""The linear and mixed-integer solver: the one module that imports highspy, and not before it is asked.
+"""The linear and mixed-integer solver: the only module that imports highspy, and only at the first call.
 
 highspy takes 0.1 to 0.3 s to import, which most processes never need. Everything that could make two runs
 differ is fixed: one thread, no parallel search, one random seed, and limits in simplex iterations and
 nodes of the search tree, never in seconds. Presolve is off: on programs over patterns, which have few
-rows and nothing redundant, it takes longer than the solution. What comes back is floating point and is
-believed by nobody: callers verify bounds and placements with integers.
+rows and nothing redundant, it takes longer than the solution. Results are floating point and never trusted:
+callers verify bounds and placements with integers.
 
 Source: HiGHS, https://highs.dev (Huangfu and Hall, Parallelizing the dual revised simplex method, 2018).
 """
@@ -58,14 +58,14 @@ class Optimum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Integral:
-    """`x` None: there is none (`exhausted`), or none was found within the budget."""
+    """A feasible x. `x` None: there is none (`exhausted`), or none was found within the budget."""
 
     x: Floats | None
     exhausted: bool
 
 
 def optimum(program: Program) -> Optimum | None:
-    """The cheapest x, in fractions if need be. None if there is none, or the solver gave up."""
+    """Return the cheapest x, with fractions if necessary; None if there is none, or the solver gave up."""
     solver = _solver(program)
     solver.run()
     if solver.getModelStatus().name != "kOptimal":
@@ -75,7 +75,7 @@ def optimum(program: Program) -> Optimum | None:
 
 
 def integral(program: Program, whole: int, nodes: int) -> Integral:
-    """Any x that is feasible, the first `whole` variables integers, in a search of so many nodes."""
+    """Return any feasible x, the first `whole` variables integers, in a search of at most `nodes` nodes."""
     solver = _solver(program, whole)
     solver.setOptionValue("mip_max_nodes", nodes)
     solver.setOptionValue("mip_max_improving_sols", 1)

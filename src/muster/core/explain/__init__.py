@@ -1,17 +1,17 @@
-"""Why a gang waits: one code, the numbers that show it, and who holds what it lacks.
+"""Explains why a gang waits: one code, the numbers behind it, and the gangs that hold what it lacks.
 
-The code is the first that applies, in the order of docs/names.md. `Explainer._reason` reads like that list;
-its links are of two kinds:
+The code is the first that applies, in the order of docs/names.md. `Explainer._reason` follows that list; its
+reasons are of two kinds:
 
-- what kept *this gang* from being tried, or from having what would fit: its gate, a failed commit, and
-  `GangState.refusal`, which whoever refused it in this cycle has left there (its queue, victims that are
-  still leaving, somebody's reservation);
-- why *what it wants* does not fit (`NEVER` and `NOW`, a function per code). That depends only on the want
-  and on the ledger, so equal wants share one explanation until a node changes: ten thousand equal gangs
-  are explained once, and the others are told nothing if it says the same as before.
+- what kept *this gang* from being tried, or from using room that exists: its gate, a failed commit, and
+  `GangState.refusal`, which the component that refused the gang in this cycle has set (its queue, victims
+  that are still leaving, another gang's reservation);
+- why *its want* does not fit (`NEVER` and `NOW`, a function per code). That depends only on the want and on
+  the ledger, so equal wants share one explanation until a node changes: ten thousand equal gangs are
+  explained once, and an explanation that is the same as before is not reported again.
 
-A gang that stands waits for nothing, but some of its pods may: those above its minimum, which start as there
-is room. It is told why not one more of them does, in the same codes; nothing is rehearsed for them.
+A gang whose minimum runs does not wait, but pods above its minimum may: they start when there is room. The
+gang is told why not one more of them starts, in the same codes; no dry run is made for them.
 
 The totals behind `InsufficientCapacity` are those of nodes that the gang's pods may use at all, so "8 are
 free" never means eight on nodes that they cannot use.
@@ -44,13 +44,13 @@ __all__ = ["Explainer"]
 
 _Reasons = tuple[Callable[[Case], Explanation | None], ...]
 
-#: Why a want fits no empty cluster like this one: the first that has something to say.
+#: Why a want would not fit even if the cluster were empty: the first that returns an explanation counts.
 NEVER: Final[_Reasons] = (invalid, nothing_matches)
-#: Why it does not fit now. The last always has something to say.
+#: Why it does not fit now. The last always returns an explanation.
 NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_unsatisfied, fragmented)
 
 
-#: Problems that may be solved exactly in a cycle to find out whether something besides room keeps gangs off.
+#: Exact problems per cycle that may be solved to find out whether something besides room keeps gangs off.
 PROBLEMS: Final = 4
 
 
@@ -61,7 +61,7 @@ class Explainer:
         self._cluster = cluster
         self._admission = admission
         self._remedies = remedies
-        #: by want and reasons that were asked, as of a revision of the nodes; None: nothing to say
+        #: by want and reasons, as of a revision of the nodes; None: no explanation applies
         self._explained: _Explained = {}
         self._earlier: _Explained = {}
         self._as_of = -1
@@ -69,9 +69,9 @@ class Explainer:
     def explain(
         self, served: Iterable[GangState], verdicts: Mapping[Want, Verdict | None], now: float
     ) -> list[Wait]:
-        """What changed in the reasons of the gangs that wait, in serving order.
+        """Explain all waiting gangs, and return the explanations that changed, in serving order.
 
-        Each keeps its own in `explanation`. `verdicts` are what is known beyond greedy placement.
+        Each gang keeps its own in `explanation`. `verdicts`: what is known beyond greedy placement.
         """
 
         case_of = self._cases(verdicts)
@@ -94,12 +94,12 @@ class Explainer:
         return waits
 
     def asked(self, state: GangState, verdicts: Mapping[Want, Verdict | None]) -> Explanation | None:
-        """What it was told in the last cycle, with all that would start it; None: it does not wait."""
+        """Return the last cycle's explanation with all remedies; None if the gang does not wait."""
         told = state.explanation
         return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
 
     def _cases(self, verdicts: Mapping[Want, Verdict | None]) -> Callable[[Want], Case]:
-        """One case per want: all see the ledger as it is now."""
+        """Return a function that makes one case per want; all cases read the ledger as it is now."""
         holding: dict[str, list[GangState]] = {}
         cases: dict[Want, Case] = {}
 
@@ -113,11 +113,11 @@ class Explainer:
 
     @property
     def behind(self) -> bool:
-        """What would start some gangs has still to be found."""
+        """Whether remedies for some gangs are still to be found in later cycles."""
         return self._remedies.behind
 
     def _reason(self, state: GangState, case_of: Callable[[Want], Case]) -> Explanation | None:
-        """The first code that applies; the order is that of docs/names.md."""
+        """Return the explanation of the first code that applies, in the order of docs/names.md."""
         gang = state.gang
         if gang is None:
             return None
@@ -131,13 +131,13 @@ class Explainer:
             if refusal is None or refusal.code in (Code.OVER_SHARE, Code.HELD_FOR_RESERVATION):
                 refusal = self._admission.exhausted(state) or refusal
             return self._of(state, state.want, refusal, case_of)
-        # what is promised to it is under way
+        # pods for its held places are on their way
         return None if state.holds else self._of_surplus(state, state.want, case_of)
 
     def _of_surplus(
         self, state: GangState, want: Want, case_of: Callable[[Want], Case]
     ) -> Explanation | None:
-        """Why not one more of the pods above its minimum starts. Found once for equals."""
+        """Explain why not one more pod above the minimum starts. Computed once for equal gangs."""
         assert state.gang is not None
         more = self._cluster.wants.of(want.parts, 1, want.rules)
         refusal = self._admission.refusal_of(state, more) or state.refusal
@@ -148,7 +148,7 @@ class Explainer:
             if told is None or (
                 told.code is Code.FRAGMENTED and all(s.fits >= s.wanted for s in told.pod_sets)
             ):
-                return None  # there is room: its turn comes
+                return None  # there is room: it will be served
             pods = "1 more pod waits" if count == 1 else f"{count} more pods wait"
             return replace(told, message=f"its minimum runs, and {pods}: {told.message}")
 
@@ -160,7 +160,7 @@ class Explainer:
     def _of(
         self, state: GangState, want: Want, refusal: Explanation | None, case_of: Callable[[Want], Case]
     ) -> Explanation | None:
-        """The first code that applies to this, which it does not get; from `Invalid` of its queue on."""
+        """Return the first code that applies to a want that does not fit, from its queue's `Invalid` on."""
         code = None if refusal is None else refusal.code
         if code is Code.INVALID:
             return refusal
@@ -179,13 +179,13 @@ class Explainer:
         return self._first(NOW, want, case_of)
 
     def _first(self, reasons: _Reasons, want: Want, case_of: Callable[[Want], Case]) -> Explanation | None:
-        """The first of these reasons that has something to say. Found once for equal wants."""
+        """Return the first explanation that these reasons give. Computed once for equal wants."""
         return self._once((want, reasons), lambda: _told(reasons, case_of(want)))
 
     def _kept(
         self, state: GangState, refusal: Explanation, want: Want, case_of: Callable[[Want], Case]
     ) -> Explanation | None:
-        """What its queue has said, with numbers. Found once for equals."""
+        """Return the queue's refusal with numbers added. Computed once for equal gangs."""
         assert state.gang is not None
         queue = state.gang.queue
         return self._once(
@@ -198,7 +198,7 @@ class Explainer:
             return self._explained[key]
         found = find()
         if found == (known := self._earlier.get(key)):
-            found = known  # the same object: gangs that share it are told nothing, fast
+            found = known  # the same object: `explain` then compares by identity, which is fast
         self._explained[key] = found
         return found
 
@@ -211,7 +211,7 @@ def _told(reasons: _Reasons, case: Case) -> Explanation | None:
 
 
 def _commit_failed(state: GangState, case: Case) -> Explanation | None:
-    """The whole gang backs off; or some nodes must be kept off for a while, and nothing else is wrong."""
+    """Explain a failed commit: the gang backs off, or it only fits on nodes that it avoids for a while."""
     if state.back_off is not None:
         message = state.back_off.message
     elif all(pod_set.fits >= pod_set.wanted for pod_set in case.pod_sets):
@@ -222,7 +222,7 @@ def _commit_failed(state: GangState, case: Case) -> Explanation | None:
 
 
 def _without(gang: GangId, explanation: Explanation | None) -> Explanation | None:
-    """Nobody is his own blocker."""
+    """Remove the gang itself from its blockers."""
     if explanation is None or gang not in explanation.blockers:
         return explanation
     return replace(explanation, blockers=tuple(other for other in explanation.blockers if other != gang))

@@ -1,8 +1,8 @@
-"""What is asked of every explanation of a placement that failed: the want, and the ledger as it is now.
+"""The input of every explanation of a failed placement: the want, and the ledger as it is now.
 
-The functions here only read numbers off it: what one pod asks, what the minimum takes at least, which
-nodes count, how far each pod set gets, and what keeps the next pod off each node. All reasons tell these
-same numbers, so they are found once per case.
+The methods only read numbers: what one pod requests, what the minimum takes at least, which nodes count, how
+many pods of each pod set fit, and what keeps the next pod off each node. All reasons report these same
+numbers, so they are computed once per case.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class Case:
 
     @cached_property
     def pod_sets(self) -> tuple[PodSetExplanation, ...]:
-        """How far each part gets, in the order of a placement."""
+        """How many pods of each part fit, in the order of a placement."""
         if len(self.want.parts) == 1 and not self.want.constrained:
             return (self._alone(),)
         want, ledger, slots = self.want, self.cluster.ledger, self.cluster.slots
@@ -79,7 +79,7 @@ class Case:
         return sets
 
     def _alone(self) -> PodSetExplanation:
-        """Of pods that compete with nobody: slots tell it, without a placement."""
+        """Explain a single unconstrained part from its slots alone, without a placement."""
         (part,) = self.want.parts
         vector = self.cluster.slots.room(part.shape)
         wanted = max(part.need, self.want.need)
@@ -89,22 +89,22 @@ class Case:
 
     @cached_property
     def fits_without_rules(self) -> bool:
-        """Whether there is room wherever its pods and others are in the topology, as far as can be told."""
+        """Whether there is room without regard to the topology, as far as is known."""
         return self._fits(self.want.parts, None)
 
     @cached_property
     def fits_without_constraints(self) -> bool:
-        """Whether there is room with no regard to other pods, as far as can be told."""
+        """Whether there is room without regard to other pods, as far as is known."""
         return self._fits(self._bare, self.want.rules)
 
     @cached_property
     def fits_without_both(self) -> bool:
-        """Whether there is room with no regard to either, as far as can be told."""
+        """Whether there is room without regard to either, as far as is known."""
         return self._fits(self._bare, None)
 
     @property
     def _bare(self) -> tuple[Part, ...]:
-        """What it wants, by room alone."""
+        """The want's parts without constraints besides room."""
         parts = self.want.parts
         shapes = (replace(part.shape, ports=(), near=(), apart=(), spread=()) for part in parts)
         return tuple(
@@ -112,7 +112,7 @@ class Case:
         )
 
     def _fits(self, parts: tuple[Part, ...], rules: Rules | None) -> bool:
-        """Greedy placement tells, and an exact search while there are problems left for this (`lending`)."""
+        """Whether greedy placement succeeds, or an exact search while problems are lent (`lending`)."""
         fit, ledger = self.cluster.fit, self.cluster.ledger
         want = self.cluster.wants.of(parts, self.want.need, rules)
         claim = Claim(want, [range(part.count) for part in parts], search=fit.exact.lent > 0)
@@ -124,7 +124,7 @@ class Case:
     def limits(
         self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0
     ) -> Mapping[str, int]:
-        """Nodes by what keeps the next pod off them, once they have so many `more`; each node counts once."""
+        """Count nodes by what keeps the next pod off them, given `more` pods; each node counts once."""
         obstacles = self.cluster.eligibility.of(vector.shape).obstacles
         left = obstacles & Obstacle.GONE == 0
         limits: dict[str, int] = {}
@@ -148,12 +148,12 @@ class Case:
         return limits
 
     def asked(self, vector: Vector) -> list[tuple[str, int, int]]:
-        """(resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
+        """Return (resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
         asked = [(self.cluster.nodes.resource(row), row, amount) for row, amount in vector.demand]
         return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS, item[0]))
 
     def at_least(self, row: int) -> int:
-        """What the minimum takes of a resource, whichever places it is made of."""
+        """Return what the minimum takes at least of a resource, whichever places make it up."""
         want = self.want
         amounts = [self.amount(part, row) for part in want.parts]
         needed = sum(part.need * amount for part, amount in zip(want.parts, amounts, strict=True))
@@ -162,11 +162,11 @@ class Case:
         return needed + rest * min(choice, default=0)
 
     def amount(self, part: Part, row: int) -> int:
-        """What one pod of a part takes of a resource."""
+        """Return what one pod of a part takes of a resource."""
         return dict(self.cluster.nodes.demand(part.shape.requests)).get(row, 0)
 
     def usable(self, row: int) -> Bools:
-        """Nodes that some part which asks for this resource may use."""
+        """Return the nodes that some part which requests this resource may use."""
         usable = np.zeros(len(self.cluster.nodes), np.bool_)
         for part in self.want.parts:
             if self.amount(part, row):
@@ -180,7 +180,7 @@ class Case:
         return int(np.maximum(nodes.free(row)[usable], 0).sum(dtype=np.int64))
 
     def total(self, resource: str, row: int, demanded: int) -> str:
-        """ "16 GPUs asked as 4 × 4"."""
+        """Return the demand as a phrase: "16 GPUs asked as 4 × 4"."""
         terms = [
             f"{part.need} × {bare(resource, amount)}"
             for part in self.want.parts
@@ -191,7 +191,7 @@ class Case:
         return f"{show(resource, demanded)} asked as {' + '.join(terms)}"
 
     def holders(self, resource: str, usable: Bools) -> tuple[GangId, ...]:
-        """The gangs that use most of a resource and use some of these nodes."""
+        """Return the gangs on some of these nodes that use most of a resource, at most `BLOCKERS`."""
         column = self.cluster.nodes.column
 
         def there(state: GangState) -> bool:
@@ -200,7 +200,7 @@ class Case:
         return tuple(state.id for state in islice(filter(there, self.holds(resource)), BLOCKERS))
 
     def holds(self, resource: str) -> list[GangState]:
-        """All gangs that use some of a resource, those that use most of it first."""
+        """Return all gangs that use some of a resource, the largest users first."""
         known = self.holding.get(resource)
         if known is None:
             gangs = self.cluster.gangs.values()
@@ -210,12 +210,12 @@ class Case:
         return known
 
     def named(self, part: Part, message: str) -> str:
-        """The message, with the pod set's name where there are several."""
+        """Return the message, with the pod set's name if the want has several."""
         return f"{part.pod_set}: {message}" if len(self.want.parts) > 1 else message
 
 
 def _held(state: GangState, resource: str) -> int:
-    """What a gang uses of a resource; of GPUs thousandths, as shares and whole devices compete for them."""
+    """Return what a gang uses of a resource; of GPUs thousandths, as shares and whole devices compete."""
     if resource in (GPU, GPU_SHARE):
         return state.usage.get(GPU, 0) * WHOLE + state.usage.get(GPU_SHARE, 0)
     return state.usage.get(resource, 0)

@@ -1,4 +1,4 @@
-"""ConstraintUnsatisfied: it would fit but for host ports, pod affinity or anti-affinity, or a spread."""
+"""ConstraintUnsatisfied: the want would fit but for host ports, pod (anti-)affinity, or a spread."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +18,7 @@ def constraint_unsatisfied(case: Case) -> Explanation | None:
     sets = case.pod_sets
     constrained = {part.pod_set: part for part in case.want.parts if part.constrained}
     short = next((told for told in sets if told.fits < told.wanted and told.name in constrained), None)
-    if short is None:  # each by itself, but not all together
+    if short is None:  # each part fits by itself, but not all together
         short = next((told for told in sets if told.name in constrained), sets[0])
         found = "not all together"
     else:
@@ -33,13 +33,13 @@ def constraint_unsatisfied(case: Case) -> Explanation | None:
 
 
 def _decisive(part: Part, told: PodSetExplanation) -> list[str]:
-    """The constraints that keep the next pod off nodes; all of them if it is not that simple."""
+    """Return the constraints that keep the next pod off nodes; all constraints if none of them alone does."""
     all_ = list(constraints(part))
     return [text for key, text in all_ if key in told.limited_by] or [text for _, text in all_]
 
 
 def constraints(part: Part) -> Iterator[tuple[str, str]]:
-    """What besides room decides where its pods go: as it limits nodes, and as people say it."""
+    """Yield a part's constraints besides room: the key in `limited_by`, and the wording for messages."""
     shape = part.shape
     if shape.ports:
         yield "ports", f"host port {', '.join(str(port.number) for port in shape.ports)}"
@@ -58,5 +58,5 @@ def _keys(keys: Iterable[str]) -> str:
 
 
 def _certainty(verdict: Verdict | None) -> str:
-    """What the search pod by pod has found out, if there was one."""
+    """Return the wording for the result of the pod-by-pod search; "" if there was none."""
     return CERTAINTY[verdict.answer] if verdict is not None and verdict.rung is Rung.SEARCH else ""

@@ -1,4 +1,4 @@
-"""Fragmented: totals suffice, and still there is no placement, or none was found. What remains of reasons."""
+"""Fragmented: totals suffice, but no placement exists, or none was found. The last of the reasons."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -43,7 +43,7 @@ def fragmented(case: Case) -> Explanation:
 
 
 def _certainty(case: Case) -> str:
-    """Whether another placement may exist. For pods of one shape greedy placement leaves no doubt."""
+    """Return the wording for how certain the answer is; "" for one shape, where greedy placement is exact."""
     if case.verdict is None or len({part.shape for part in case.want.parts}) == 1:
         return ""
     return CERTAINTY[case.verdict.answer]

@@ -1,4 +1,4 @@
-"""InsufficientCapacity: of some resource less is free, all usable nodes together, than the minimum takes."""
+"""InsufficientCapacity: less of some resource is free on all usable nodes together than the minimum takes."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
-"""Invalid: a minimum above what the gang has places for, or a required topology layer that is not there.
+"""Invalid: a minimum above the number of the gang's places, or a required topology layer that does not exist.
 
-Other invalid gangs come with a gate.
+Other invalid gangs have a gate.
 """
 
 from muster.core.decisions import Explanation

@@ -1,7 +1,7 @@
-"""What its queue keeps from starting, in the numbers of what does not fit: how many pods there is room for.
+"""Adds numbers to a queue's refusal: how many pods its remaining quota allows, and which gangs use it.
 
-The queue has said why (`admission.py`); added are how far each pod set would get with what the queue has
-left, and who uses it: gangs of the same queue, and where that may also be lent, those on the nodes.
+The reason is the queue's (`admission.py`). Added are how many pods of each pod set would fit in what the
+queue has left, and the blockers: gangs of the same queue and, for OverShare, the gangs on the nodes.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def kept_by_queue(case: Case, queues: Queues, queue: str, refusal: Explanation) 
 
 
 def _left(case: Case, queues: Queues, queue: str, code: Code) -> dict[str, int]:
-    """What may still be used, of each resource that is limited; of pods none, if nothing may start at all."""
+    """Return what the queue may still use of each limited resource; no pods if nothing may start at all."""
     account = queues.find(queue)
     if account is None:
         return {PODS: 0}
@@ -39,7 +39,7 @@ def _left(case: Case, queues: Queues, queue: str, code: Code) -> dict[str, int]:
 
 
 def _cut(case: Case, part: Part, told: PodSetExplanation, left: dict[str, int]) -> PodSetExplanation:
-    """As many of a pod set as there is still quota for, which is taken off `left`."""
+    """Limit a pod set's explanation to the pods that quota allows, and subtract these from `left`."""
     one = {r: n for r, n in ({PODS: 1} | dict(counted(part.shape.requests))).items() if n and r in left}
     allowed = min((max(left[r], 0) // n for r, n in one.items()), default=told.wanted)
     taken = min(allowed, told.wanted)

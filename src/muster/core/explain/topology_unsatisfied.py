@@ -1,6 +1,6 @@
-"""TopologyUnsatisfied: it would fit, but not as near together, or as far from others, as is required.
+"""TopologyUnsatisfied: the want would fit, but not as near together, or as far from others, as required.
 
-So it is, too, where other constraints keep it off as well, and only without both would it fit.
+The code also applies if other constraints keep it off as well, and it would fit only without both.
 """
 
 import numpy as np
@@ -71,7 +71,7 @@ def _found(nearest: Nearest, need: int) -> str:
 
 
 def _there(case: Case, part: Part, fits: int, nearest: Nearest) -> PodSetExplanation:
-    """How far a pod set gets in the domain that has most room; other nodes with room are too far away."""
+    """Explain a pod set in the domain with most room; other nodes with room are too far away."""
     slots = case.cluster.slots.of(part.shape).slots
     away = int(np.count_nonzero(slots)) - int(np.count_nonzero(slots[nearest.columns]))
     limits = {"topology": away} if fits < part.need and away else {}
