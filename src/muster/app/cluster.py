@@ -40,9 +40,9 @@ class Target:
 
     @property
     def schedulers(self) -> frozenset[str] | None:
-        """The values of `spec.schedulerName` whose pods muster schedules.
+        """The values of `spec.schedulerName` whose pods muster schedules; None = all.
 
-        None means all: the embedded cluster has no other scheduler.
+        It is None on the embedded cluster, which has no other scheduler.
         """
         return None if self.embedded else frozenset({SCHEDULER})
 
@@ -55,7 +55,7 @@ class Target:
     def scope(self) -> str:
         """The namespace in which jobs are looked up; "" for all.
 
-        It is all by default on the embedded cluster, which belongs to one user.
+        The default on the embedded cluster is all, because the cluster belongs to one user.
         """
         if self.namespace is not None:
             return self.namespace

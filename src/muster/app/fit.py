@@ -1,7 +1,8 @@
 """Whether a job could ever start on given nodes, answered by the scheduler itself.
 
-The job is read as the live scheduler would read it, into the snapshot of a cluster that has only nodes,
-topology and priority classes. Each gang of the job is tried there alone. The advice is verified the same way.
+The job is read as the live scheduler would read it, into the snapshot of a cluster that has only
+`SURROUNDINGS`: nodes, topology, priority classes and the like. Each gang of the job is tried there alone. The
+advice is verified the same way.
 """
 
 from collections import Counter, defaultdict

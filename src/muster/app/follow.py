@@ -2,8 +2,9 @@
 
 A follower watches the objects that make up jobs and derives the jobs' views from them, the same views that
 `list` shows. It reads the output of each pod from the moment its container starts. It yields `Printed` for
-output, `Stand` whenever a view changes, and finally `Ended`, after every line that the pods wrote. The only
-exception is output that does not end: `Ended` names its pods.
+output, `Stand` whenever a view changes, `Note` for a failure after which a job continues, and finally
+`Ended`, after every line that the pods wrote. The only exception is output that does not end: `Ended` names
+its pods.
 
 News are made on demand. A slow reader therefore misses intermediate states and, on a terminal, output lines
 (`muster.app.lines`), but never lags behind.

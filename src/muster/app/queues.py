@@ -104,7 +104,7 @@ def resources(found: list[QueueView]) -> list[str]:
         named |= view.account.used.keys() | view.account.wanted.keys()
         for amounts in (rules.guarantee, rules.deserved or (), rules.capability):
             named |= {resource for resource, _ in amounts}
-    if GPU_SHARE in named:  # with the core's names
+    if GPU_SHARE in named:  # the core counts GPUs under this name
         named = (named - {GPU_SHARE}) | {GPU}
     named.discard("pods")
     return sorted(named, key=lambda name: (_LAST.get(name, 0), name))

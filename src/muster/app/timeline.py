@@ -132,7 +132,7 @@ def _order(run: PodRun) -> tuple[float, str, int, int]:
 
 
 def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
-    """Distributes runs over as few lanes as possible, so that runs of a lane do not overlap.
+    """Distributes runs over as few lanes as runs that follow each other need.
 
     A restarted pod stays in its lane.
     """
