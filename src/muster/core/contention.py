@@ -1,13 +1,13 @@
-"""How much of each node's GPUs pods ask for that could not go just anywhere.
+"""Contention: how much of each node's GPUs is demanded by pods that cannot run on all nodes.
 
 Each kind of constraint (selector, affinity, tolerations, volumes) spreads the GPUs that its gangs ask for,
 waiting or running, evenly over the GPUs of the nodes that it may use. A node's contention is the sum of
 these parts, beyond that of the node with the least, up to all of its GPUs. If all pods may use the same
-nodes it is zero everywhere: pods without constraints load all nodes equally. A GPU product that many pods
-name has a high one, so that pods which could run elsewhere are better kept off.
+nodes it is zero everywhere: pods without constraints load all nodes equally. Nodes with a GPU product that
+many pods name have a high contention, so that pods which could run elsewhere are better kept off them.
 
-It depends on the gangs and nodes that are there and on nothing else. Demands are rounded down to three
-significant bits: small changes change no node. Nodes whose contention changes are logged as changed.
+Contention depends only on the present gangs and nodes. Demands are rounded down to three significant bits,
+so that small changes change no node. Nodes whose contention changes are logged as changed.
 """
 
 from heapq import nsmallest
@@ -21,12 +21,12 @@ from muster.core.gang import Gang, NodeTerm, Shape, Toleration
 from muster.core.nodes import Ints, Nodes
 from muster.names import GPU, GPU_SHARE
 
-#: Contention is told in parts of a node's GPUs.
+#: Contention is counted in parts of a node's GPUs.
 PARTS: Final = 16
 _PRECISE: Final = 2**12
 #: Significant bits of a demand.
 _BITS: Final = 3
-#: Constraints that are looked at: those that ask for most.
+#: Constraints that are considered: those that ask for most.
 _MOST: Final = 64
 
 _Constraint: TypeAlias = tuple[
@@ -50,7 +50,7 @@ class Contention:
         self.parts: Ints | None = None
 
     def count(self, gang: Gang, times: int) -> None:
-        """A gang has come (`times` 1) or gone (-1). A gated gang asks for nothing yet."""
+        """Count a gang that has arrived (`times` 1) or left (-1). A gated gang asks for nothing yet."""
         if gang.gate is not None:
             return
         for pod_set in gang.pod_sets:
@@ -76,7 +76,7 @@ class Contention:
         self._changed, self._as_of = False, as_of
         self.parts = after = self._measure()
         if moved or (before is None and after is None):
-            return  # whoever follows the log starts afresh, or has nothing to follow
+            return  # readers of the log recompute everything, or there is nothing to log
         none = np.zeros(len(nodes), np.int32)
         columns = np.flatnonzero((none if before is None else before) != (none if after is None else after))
         if len(columns):

@@ -31,7 +31,10 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
-    """`at` is None where nobody can tell; `basis` says what it rests on, or why that is so."""
+    """When a gang is expected to start.
+
+    `at` is None if it cannot be estimated; `basis` says what the time rests on, or why there is none.
+    """
 
     at: float | None
     basis: str
@@ -41,7 +44,7 @@ class ExpectedStart:
 class Explanation:
     """Why a gang waits: one code, numbers in the message, and what blocks it.
 
-    `stage` is the step that said no: `gate`, `placement` or `commit`.
+    `stage` is the step that refused it: `gate`, `placement` or `commit`.
     """
 
     code: Code
@@ -55,7 +58,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Places → nodes: a gang's start, more of its places, or replacements. Told once, held from now on.
+    """Places → nodes: a gang's start, more of its places, or replacements. Announced once, held from then on.
 
     For a place that was assigned before, the new node counts.
     """
@@ -74,15 +77,15 @@ class Victim:
     pods: frozenset[PodId] = frozenset()
     #: resource-seconds that have to be done again (docs/preemption.md)
     work_lost: float = 0.0
-    #: its queue is over its entitlement, and the beneficiary is of another; else its priority is lower
+    #: its queue is over its entitlement, and the beneficiary is of another queue; else its priority is lower
     reclaimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """End the victims for `beneficiary`, at `work_lost` resource-seconds; its Assign follows at once.
+    """Evict the victims for `beneficiary`, at `work_lost` resource-seconds; its Assign follows at once.
 
-    What a victim that ends as a whole was promised is given up with it; no Release tells it.
+    The promises of a victim that is evicted as a whole are released with it, without a Release.
     """
 
     victims: tuple[Victim, ...]
@@ -92,7 +95,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """These held places are given up.
+    """These held places are released.
 
     The hold has run out, the gang is gated or no longer wants the place so, or the node is gone. An Assign
     for the same places may follow in the same cycle.
@@ -113,7 +116,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A gang's reason changed (only then is it told)."""
+    """The reason why a gang waits has changed; an unchanged reason is not repeated."""
 
     gang: GangId
     explanation: Explanation

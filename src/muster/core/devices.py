@@ -2,15 +2,15 @@
 
 A pod asks for whole devices (`nvidia.com/gpu`), or for a share of one: so many thousandths of the resource
 `muster.dev/gpu-share`, of which each device has 1000. A device with a share on it is *open*: it is kept for
-shares until the last of them has gone, and is charged to its node as one whole device. So the row of
-`nvidia.com/gpu` in `Nodes` says how many devices are empty, whoever uses the others, and gangs without shares
-pay nothing for those with shares. What is free of `muster.dev/gpu-share` is no row of its own but read off
+shares until the last of them has ended, and is charged to its node as one whole device. So the row of
+`nvidia.com/gpu` in `Nodes` says how many devices are empty, and gangs without shares pay nothing for gangs
+with shares. What is free of `muster.dev/gpu-share` is no row of its own but read off
 here, as the thousandths of empty and open devices together: an upper bound of what shares can use. How many
 shares the devices really take is `slots`.
 
-Devices of a node are numbered from 0 as they open. A number says who shares with whom; it is not the
-driver's: empty devices are all alike, and the node itself keeps shared and whole ones apart. Nothing depends
-therefore on which device breaks. If more are open or in whole use than a node has, the row reads -1 and the
+Devices of a node are numbered from 0 as they open. A number says which pods share a device; it is not the
+driver's number: empty devices are all alike, and the node itself keeps shared and whole ones apart. So
+nothing depends on which device breaks. If more are open or in whole use than a node has, the row reads -1 and the
 node takes neither pods with whole GPUs nor further shares.
 
 The amounts are kept by node name, as a column lasts only for one layout, and as a table (numbers × columns)
@@ -35,7 +35,7 @@ _MOST: Final = 2**20
 
 #: One device: its node and its number there.
 Device = tuple[NodeName, int]
-#: Of each device, for who takes none.
+#: By device, for callers without shares.
 NO_SHARES: Final[Mapping[Device, int]] = {}
 #: Which device of the column a pod of this demand and this share is to take.
 Choose = Callable[[int, "Demand", int], int]
@@ -62,7 +62,7 @@ class Devices:
         return used.index(0) if 0 in used else len(used)
 
     def take(self, node: NodeName, share: int, device: int) -> None:
-        """Use a share of this device, be it more than there is: what is on record is charged as it is."""
+        """Use a share of this device, even if it exceeds what is left: a recorded share is always charged."""
         used = self._used.setdefault(node, [])
         used += [0] * (device + 1 - len(used))
         used[device] += share
@@ -89,7 +89,7 @@ class Devices:
         return {(node, i): used for node in here for i, used in enumerate(self._used[node]) if used}
 
     def opened(self, shares: Mapping[Device, int]) -> list[int]:
-        """Columns of the devices on which nobody but these has a share, one entry for each."""
+        """Columns of the devices that have no shares but these, one entry for each device."""
         column, used = self._nodes.column, self._used
         return [column[node] for (node, i), share in shares.items() if used[node][i] == share]
 

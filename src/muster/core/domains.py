@@ -12,13 +12,16 @@ import numpy as np
 
 from muster.core.nodes import Bools, Ints, Longs, Nodes
 
-#: Labels whose domains are kept; the one unused for longest goes first.
+#: Labels whose domains are kept; the least recently used is dropped first.
 _KEPT: Final = 64
 
 
 @dataclass(slots=True)
 class Domain:
-    """`index` is the number of each column's domain, -1 without the label; numbers are below `count`."""
+    """The domains of one label: `index` is the number of each column's domain, -1 without the label.
+
+    Numbers are below `count`.
+    """
 
     key: str
     index: Ints
@@ -30,12 +33,12 @@ class Domain:
     position: int = 0
 
     def sums(self, count: Ints | Longs) -> Longs:
-        """Of a number per column its sum over each domain, int64."""
+        """The sum over each domain of a number per column, int64."""
         inside = self.index >= 0
         return np.bincount(self.index[inside], weights=count[inside], minlength=self.count).astype(np.int64)
 
     def at(self, sums: Longs) -> Longs:
-        """Of a number per domain that of each column's; 0 where there is none."""
+        """For each column the number of its domain, given one per domain; 0 for columns without a domain."""
         found: Longs = np.append(sums, np.int64(0))[self.index]
         return found
 

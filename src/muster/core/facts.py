@@ -1,11 +1,11 @@
-"""What the scheduler is told: facts, in any order in which watches can produce them.
+"""Handlers of events: facts, in any order in which watches can produce them.
 
 A fact changes what is known about one gang, one pod or one node, charges the ledger at once, and touches the
-gangs that it concerns. What follows from it (what a gang lacks now, what its queue uses) is worked out
-later, once per cycle (`settlement.py`). A fact that is told twice changes nothing.
+gangs that it concerns. What follows from it (what a gang lacks now, what its queue uses) is computed later,
+once per cycle (`settlement.py`). A repeated fact changes nothing.
 
-A pod that ends leaves its place held for its replacement, if its gang goes on; a pod that comes fills its
-place, wherever it is. Where it is what was promised, the charge of the promise becomes the pod's.
+When a pod ends, its place is held for its replacement if its gang goes on. When a pod is bound, it fills its
+place, on whatever node it is. If it is what was promised there, the charge of the promise becomes the pod's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ from muster.core.preemption import Preemption
 
 
 class Facts:
-    """Takes events in."""
+    """Applies events to the cluster."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Facts:
         self._preemption, self._misfits, self._order = preemption, misfits, cluster.slots.order
 
     def apply(self, event: Event) -> None:
-        """Take one fact in. Told twice, it changes nothing."""
+        """Record one fact. A repeated fact changes nothing."""
         match event:
             case PodsBound():
                 self._pods_bound(event)
@@ -97,7 +97,7 @@ class Facts:
                     self._misfits.clear()
             case QueueChanged():
                 if self._queues.change(event.queue):
-                    self._gangs.touched.update(self._gangs)  # what they ask for may count now, or no longer
+                    self._gangs.touched.update(self._gangs)  # their requests may count now, or no longer
             case BudgetChanged() | BudgetRemoved():
                 if self._preemption.budgets.apply(event):
                     self._preemption.forget()
@@ -118,7 +118,7 @@ class Facts:
                 self._pod_bound(pod, one)
 
     def _keep_promise(self, event: PodsBound) -> bool:
-        """Whether all are new, and come as they were promised together: all is charged already."""
+        """Record pods that are all new, promised together and charged already. False: they are not."""
         state = self._gangs.get(event.gang) if event.gang is not None else None
         if state is None or not self._pods.keys().isdisjoint(event.pods):
             return False
@@ -133,7 +133,7 @@ class Facts:
         if promise.device is not None:
             event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
-        # What has lapsed is wanted again now, a plan comes to its end, or a victim may have got a pod more.
+        # Lapsed places are wanted again now, a plan is complete, or a victim may have one more pod.
         more = state.lapsed or state.planned or self._preemption.departures
         (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
@@ -143,7 +143,7 @@ class Facts:
         return True
 
     def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
-        """One that is told by itself, and that nobody expected there."""
+        """Record a single pod that was not promised on this node."""
         place, known = event.pods[pod], self._pods.get(pod)
         vacated = None
         if known is not None:
@@ -175,7 +175,7 @@ class Facts:
             self._leave(pods, bound, event.at)
 
     def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
-        """The place of each, if it has one that nobody else fills, is held for its replacement."""
+        """Hold the place of each ended pod for its replacement, unless another pod fills it."""
         leaving = self._preemption.departures.pods_ended(pods)
         if ended.gang is None:
             return
@@ -189,7 +189,7 @@ class Facts:
                 continue
             requests = pod_set.shape.requests
             if _asks_for_more(requests, ended.requests):
-                continue  # what it did not use is nobody's to hold for it: quotas and caps are asked first
+                continue  # the replacement needs more than the pod used: quotas and caps must admit it first
             if vacated not in state.holds and ended.node in self._nodes.facts:
                 who = presence(state.gang, pod_set)
                 device = ended.presence.device if requests == ended.requests else None
@@ -198,7 +198,7 @@ class Facts:
                 hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
-        """What so many of these pods took."""
+        """Give back what `times` of these pods took."""
         self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)
         if bound.gang is None:
             self._exclusion.foreign(bound.node, -times)
@@ -270,7 +270,7 @@ class Facts:
         state.back_off = BackOff(event.until, event.message)
 
     def _end_endless_back_offs(self) -> None:
-        # A gang that has been touched since the last cycle is not among the timed ones yet.
+        # A gang that has been touched since the last cycle may not be in `timed` yet.
         for gang in self._gangs.touched.union(self._gangs.timed):
             state = self._gangs[gang]
             if state.back_off is not None and state.back_off.until == inf:
@@ -279,17 +279,17 @@ class Facts:
 
 
 def _undone(state: GangState) -> bool:
-    """Whether its start has failed: its pods are ended on purpose, and nobody comes for their places."""
+    """Whether the start of a gang has failed: its pods are deleted on purpose, and have no replacements."""
     return state.back_off is not None and not stands(state)
 
 
 def _one(event: PodsBound, pod: PodId) -> PodsBound:
-    """The fact about one of its pods."""
+    """The fact about this one of its pods."""
     return event if len(event.pods) == 1 else replace(event, pods={pod: event.pods[pod]})
 
 
 def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list[PodId]]]:
-    """Those in a row that take the same from one node, for the same gang; on a device, each by itself."""
+    """Runs of pods that take the same from one node, for the same gang; a pod on a device is alone."""
     rows: list[tuple[PodsBound, list[PodId]]] = []
     for pod, bound in pods:
         if rows and _alike(rows[-1][0], bound):
@@ -309,9 +309,9 @@ def _alike(one: PodsBound, other: PodsBound) -> bool:
 
 
 def _keeps(event: PodsBound, promise: Hold) -> bool:
-    """Whether the pods are what was promised, and where. On a device, each by itself.
+    """Whether the pods are what was promised, on the promised node. With a device: only for a single pod.
 
-    Without a device on record a pod has the promised one.
+    A pod without a device on record has the promised one.
     """
     if promise.node != event.node or promise.requests != event.requests:
         return False

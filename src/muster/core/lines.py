@@ -1,9 +1,9 @@
-"""Who lacks something, kept in the order in which it is served.
+"""Pending queues: gangs that lack something, in the order in which they are served.
 
-The order is kept, not made: a gang is put in its place when its state changes, and a cycle walks along
-(`order.py`). In the line of a queue, gangs that want the same stand in one *file*, each file in order, and
-the walk merges the files (`race.py`). So one refusal passes over all who want the same, and a cycle costs as
-much as there are different wants, however many wait.
+The order is maintained, not computed per cycle: a gang is inserted when its state changes, and a cycle walks
+along the order (`order.py`). In the line of a queue, gangs that want the same are in one *file*, each file in
+order, and the walk merges the files (`race.py`). So one refusal skips all gangs that want the same, and the
+cost of a cycle grows with the number of different wants, not of waiting gangs.
 """
 
 from bisect import bisect_left, insort
@@ -16,19 +16,19 @@ from muster.core.gangs import GangState
 from muster.core.placement import Want
 from muster.core.queues import Queues
 
-#: Rank or, in a queue of order fifo, age and id; no two of a line are equal.
+#: Rank or, in a queue of order fifo, age and id; no two keys of a line are equal.
 Key = tuple[Any, ...]  # Any: ranks and ages are never compared with each other
 
 
 @dataclass(slots=True, eq=False)
 class File:
-    """Gangs of one kind in their order, answered alike: whether they may start, and whether they fit."""
+    """Gangs of one kind in their order. Whether they may start, and whether they fit, has one answer."""
 
     want: Want | None
     entries: list[tuple[Key, GangState]] = field(default_factory=list)
 
 
-#: The next of a file: its entry, the position of that, the file.
+#: The next gang of a file: its entry, the position of the entry, the file.
 Head = tuple[tuple[Key, GangState], int, File]
 
 
@@ -36,7 +36,7 @@ class Line:
     """Gangs that lack something, in the order in which they are served."""
 
     def __init__(self, duration: Callable[[Gang], float] | None = None) -> None:
-        """`duration`: how long a gang runs, if answers depend on that, too."""
+        """`duration`: how long a gang runs, if answers depend on that as well."""
         self._duration = duration
         self.files: dict[Hashable, File] = {}
         self._standing: dict[GangId, tuple[Hashable, Key]] = {}
@@ -54,17 +54,17 @@ class Line:
 
     @property
     def first(self) -> Key:
-        """Of all who stand here; there must be somebody."""
+        """The least key of all gangs in this line, which must not be empty."""
         if self._first is None:
             self._first = min(file.entries[0][0] for file in self.files.values())
         return self._first
 
     def heads(self) -> "list[Head]":
-        """The first of each file."""
+        """The first gang of each file."""
         return [(file.entries[0], 0, file) for file in self.files.values()]
 
     def heads_of(self, gangs: Iterable[GangId]) -> "list[Head]":
-        """The first of these in each file."""
+        """The first of these gangs in each file."""
         first: dict[Hashable, Key] = {}
         for kind, key in [self._standing[gang] for gang in gangs if gang in self._standing]:
             first[kind] = min(key, first.get(kind, key))
@@ -76,13 +76,13 @@ class Line:
         return heads
 
     def key(self, gang: GangId) -> Key | None:
-        """Where it stands; None: not in this line."""
+        """The key of a gang; None: it is not in this line."""
         return self._standing[gang][1] if gang in self._standing else None
 
     def put(self, state: GangState, order: QueueOrder = QueueOrder.PRIORITY) -> bool:
-        """Where it belongs as it is now, wherever it stood. False if it stands there already."""
+        """Insert a gang by its present state, or move it. False if its position is unchanged."""
         kind = self._kind(state, order)
-        # Of equal length: while a queue's order changes, its gangs stand there with keys of either kind.
+        # Keys have equal length: while a queue's order changes, its gangs have keys of either kind.
         key: Key = (0, *state.rank[1:]) if order is QueueOrder.FIFO else state.rank
         if self._standing.get(state.id) == (kind, key):
             return False
@@ -109,12 +109,12 @@ class Line:
             del self.files[kind]
 
     def _kind(self, state: GangState, order: QueueOrder) -> Hashable:
-        """Gangs of one kind get one answer: if one does not start, nor does any that ranks below it.
+        """The kind of a gang. If a gang does not start, no gang of its kind with a lower rank does.
 
-        Whether it fits depends on what it wants alone; whether its queue allows it, on who asks; whether a
-        ResourceQuota does, on what is still to be charged to it; whether victims can be found, on its
-        priority too, which a queue of order fifo does not go by; whether it may pass somebody, on how long it
-        runs.
+        Whether it fits depends only on what it wants. Whether its queue allows it depends on its namespace
+        and user, and whether a ResourceQuota does on what is still to be charged. Whether victims can be
+        found depends on its priority too, which does not order a fifo queue. Whether it may backfill depends
+        on how long it runs.
         """
         gang = state.gang
         if not state.plain or gang is None:
@@ -123,7 +123,7 @@ class Line:
             [(s.name, s.namespace, s.uncreated, s.quotas) for s in gang.pod_sets if s.uncreated and s.quotas]
         )
         if charged and state.begun:
-            return state.id  # places that it holds have been charged already
+            return state.id  # places that it holds are charged already
         kind: tuple[Hashable, ...]
         kind = state.want, gang.namespace, gang.user, gang.preempts, state.begun, charged
         if order is QueueOrder.FIFO:
@@ -132,7 +132,7 @@ class Line:
 
 
 class Lines:
-    """Where every gang stands that lacks something: with those that have begun, or in its queue."""
+    """The line of every gang that lacks something: that of begun gangs, of gated gangs, or of its queue."""
 
     def __init__(self, queues: Queues, duration: Callable[[Gang], float] | None = None) -> None:
         """`duration`: as in `Line`."""
@@ -140,11 +140,11 @@ class Lines:
         self.begun, self.gated = Line(), Line()
         self.of_queue: dict[str, Line] = {}
         self._where: dict[GangId, Line] = {}
-        #: who has come into a line, or stands elsewhere in it, since the last walk
+        #: gangs that have entered a line, or moved within it, since the last walk
         self.newcomers: set[GangId] = set()
 
     def __len__(self) -> int:
-        """How many lack anything."""
+        """The number of gangs that lack something."""
         return len(self._where)
 
     def put(self, state: GangState) -> None:
@@ -175,7 +175,7 @@ class Lines:
 
 
 def first_claim(state: GangState) -> bool:
-    """It has begun and lacks something of it."""
+    """Whether the gang has begun and lacks what it has a claim to: its minimum, planned or held places."""
     if not state.begun:
         return False
     return state.waits or bool(state.planned) or any(not hold.told for hold in state.holds.values())

@@ -1,9 +1,9 @@
-"""What is known not to fit: wants that were tried in vain, until room is given.
+"""Wants that are known not to fit: wants that were tried in vain, until room is given back.
 
-As long as room is only taken, what did not fit does not fit. So a want is tried once, however many gangs have
-it and however many cycles pass, and the verdict of the trial is kept for the explanation. Three things make
-an answer void before room is given: where affinity or spread decides, a pod that comes can make room as
-well; an open verdict says only that nothing was found; and a search that was put off has its turn.
+While free room only shrinks, a want that did not fit does not fit. So a want is tried once, however many
+gangs have it and however many cycles pass, and the verdict of the trial is kept for the explanation. Three
+kinds of verdict can become void before room is given back. Where affinity or spread decides, a pod that
+starts can help. An open verdict says only that nothing was found. A postponed search is made later.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from muster.core.placement import Want
 class Misfits:
     def __init__(self, ledger: Ledger, fit: Fit) -> None:
         self._ledger, self._nodes, self._fit = ledger, ledger.nodes, fit
-        #: each with what was found out about it; None: no more than that
+        #: the verdict of each want; None: known not to fit, without a verdict
         self._verdicts: dict[Want, Verdict | None] = {}
-        #: how much had been given then
+        #: `Ledger.given` and `Nodes.capacity_revision` as of the verdicts
         self._room = (-1, -1)
         #: `Nodes.revision` after the last cycle
         self._as_of = -1
-        #: something has changed since the last cycle: on the nodes, or room was given within that cycle
+        #: the nodes have changed since the last cycle, or room was given back within that cycle
         self.changed = True
-        #: nothing that was found out before this cycle may be otherwise now
+        #: all verdicts from before this cycle are still valid
         self.stand = False
-        #: somebody has come who may be company for those who waited for it
+        #: a gang has started that may help others by affinity or spread
         self.company = False
 
     @property
@@ -35,7 +35,7 @@ class Misfits:
         return self._verdicts
 
     def begin(self) -> None:
-        """A new cycle: forget what may fit now."""
+        """Start a new cycle: forget wants that may fit now."""
         room = (self._ledger.given, self._nodes.capacity_revision)
         changed, behind = self._as_of != self._nodes.revision, self._fit.exact.behind
         self.changed = changed or room != self._room
@@ -54,7 +54,7 @@ class Misfits:
         self.company = False
 
     def end(self, *, started: bool) -> None:
-        """The cycle is over. `started`: somebody has been assigned places."""
+        """Finish the cycle. `started`: some gang has been assigned places."""
         self._as_of = self._nodes.revision
         self.company |= started and any(want.sociable for want in self._verdicts)
 
@@ -70,6 +70,6 @@ class Misfits:
         self._verdicts[want] = verdict
 
     def clear(self) -> None:
-        """Whatever did not fit may fit now."""
+        """Forget all wants: each of them may fit now."""
         self._verdicts.clear()
         self._room = (-1, -1)

@@ -1,9 +1,9 @@
-"""Who is next: of the files of one queue, and of several queues.
+"""Which gang is next: among the files of one queue, and among several queues.
 
-Both are kept as heaps of what comes first, so that the next costs a replacement, not a search. A gang is
-asked about when it becomes the head of its queue: one that is known not to start is passed over, with all of
-its file behind it. Where heads decide which queue is next, they are asked about again once a gang has
-started: a head that no longer fits must not hold back what is behind it.
+Both are heaps, so that taking the next costs a replacement, not a search. A gang is tested when it becomes
+the head of its queue: a gang that is known not to start is skipped, with all of its file behind it. Where
+heads decide which queue is next, they are tested again once a gang has started: a head that no longer fits
+must not hold back the gangs behind it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,19 +18,19 @@ from muster.core.queues.account import Account
 
 
 class Walk:
-    """A way along the gangs of one queue, from its files: next is the first of their heads.
+    """A cursor over the gangs of one queue, merged from its files: next is the first of their heads.
 
     In a fair queue the heads of each namespace are compared among themselves, and the next namespace is the
     one with the least share.
     """
 
     def __init__(self, account: Account, heads: list[Head], hopeless: Callable[[Head], bool]) -> None:
-        """`hopeless`: whether a head, and all of its file behind it, is passed over."""
+        """`hopeless`: whether a head, and all of its file behind it, is skipped."""
         self.account = account
         self._hopeless = hopeless
-        #: the head that was found last: not asked about again
+        #: the head that was found last: not tested again
         self._found: Head | None = None
-        #: of each namespace, in a fair queue
+        #: heads by namespace in a fair queue, else all under ""
         self._heads: dict[str, list[Head]] = {}
         if account.rules.order is QueueOrder.FAIR:
             for head in heads:
@@ -43,7 +43,7 @@ class Walk:
 
     @property
     def head(self) -> Head | None:
-        """Of whom it is the turn now; None: nobody is left."""
+        """The gang that is next; None: no gang is left."""
         while heads := self._next():
             head = heads[0]
             if head is self._found or not self._hopeless(head):
@@ -54,13 +54,13 @@ class Walk:
         return None
 
     def ask_again(self) -> bool:
-        """Ask about the head again. Returns whether there is another one now."""
+        """Test the head again. Return whether another gang is the head now."""
         before, self._found = self._found, None
         return self.head is not before
 
     @property
     def want(self) -> Want | None:
-        """What the head wants that was found last."""
+        """What the head that was found last wants."""
         return self._found[2].want if self._found is not None else None
 
     def next(self) -> None:
@@ -78,7 +78,7 @@ class Walk:
         return heappop(self._next())
 
     def _next(self) -> list[Head]:
-        """The heads of which the first is next; none if nobody is left."""
+        """The heap of heads whose first is next; empty if no gang is left."""
         if len(self._heads) == 1:
             (heads,) = self._heads.values()
             return heads
@@ -90,9 +90,9 @@ class Walk:
 class Race:
     """Which queue is next: at each level of the tree the one with the least key, down to a leaf.
 
-    A heap per level. Whoever takes a walk from here may change its head, and what its queues use, before
-    taking the next: then keys change only on the path of that walk, which costs one replacement per level. A
-    walk that is alone is first as long as it goes on.
+    There is a heap per level. The caller that takes a walk from here may change its head, and what its queues
+    use, before it takes the next. Then keys change only on the path of that walk, which costs one replacement
+    per level. A walk that is alone stays first until it has no head left.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class Race:
         starts: Callable[[], int] = lambda: 0,
         fits: Callable[[Want], bool] = lambda _: True,
     ) -> None:
-        """When `starts` has changed, heads are asked about again of which it is known that none `fits`."""
+        """When `starts` has changed, heads whose want is known not to fit (`fits`) are tested again."""
         self._root, self._walks, self._key = root, walks, key
         self._starts, self._fits = starts, fits
-        #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two are equal
+        #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two keys are equal
         self._heaps: dict[Account, list[tuple[Any, Account]]] = {}
 
     def __iter__(self) -> Iterator[Walk]:
@@ -132,7 +132,7 @@ class Race:
                 self._moved(first)
 
     def _lost(self, walks: Iterable[Walk]) -> bool:
-        """Whether any of these has another head now, as the one that it had does not fit any more."""
+        """Whether any of these walks has another head now because its head no longer fits."""
         by_want: dict[Want, list[Walk]] = {}
         for walk in walks:
             if (want := walk.want) is not None:
@@ -141,7 +141,7 @@ class Race:
         return any([walk.ask_again() for walk in gone])  # noqa: C419 (all of them are asked)
 
     def _moved(self, walk: Walk) -> None:
-        """The head of the first walk, or what its queues use, has changed."""
+        """Update the heaps after the head of the first walk, or what its queues use, has changed."""
         for child, parent in pairwise((*walk.account.path, self._root)):
             heap = self._heaps[parent]
             best = self._first(child)

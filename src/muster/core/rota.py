@@ -1,21 +1,20 @@
-"""Whose turn it is, where a cycle has work of some kind for a few wants only."""
+"""Search budget: which wants are served, where a cycle does some kind of work for a few wants only."""
 
 from muster.core.placement import Want
 
 
 class Rota:
-    """Which wants may have problems solved in this cycle: those that have been waiting for it, in order of
-    arrival, then those that ask first.
+    """Decides which wants are served in this cycle: waiting wants by arrival, then the first to ask.
 
-    Of n wants that ask in every cycle each has its turn at least every ⌈n / turns⌉ cycles. A want that does
-    not ask for a whole cycle loses its place in the order. So the order depends on what was asked and on
-    nothing else, in particular not on when an object that nothing refers to is freed.
+    Of n wants that ask in every cycle, each has its turn at least every ⌈n / turns⌉ cycles. A want that does
+    not ask for a whole cycle loses its position. So the order depends only on which wants asked, and in
+    particular not on when an unreferenced object is freed.
     """
 
     def __init__(self, turns: int) -> None:
         self._turns = self._left = turns
         self._now: set[Want] = set()
-        #: in order of arrival, and whether each has asked in this cycle
+        #: waiting wants in order of arrival, and whether each has asked in this cycle
         self._waiting: dict[Want, bool] = {}
 
     def next_cycle(self) -> None:

@@ -1,12 +1,12 @@
-"""What follows from the facts: brought up to date once per cycle, for the gangs that were touched.
+"""Accounting: what follows from the facts is updated once per cycle, for the gangs that were touched.
 
-Of each: what it lacks and where it stands in line for that, what its queue and its quotas are charged, when
-it ends, when it needs attention again. Whoever starts is settled at once as well, within the cycle, because
-the next gang's turn depends on what its queue uses then. A gang to which only promised pods have come
-lacks and uses what it did; only its end and its quotas are looked at.
+For each gang this is what it lacks and its position in the pending queue, what its queue and its quotas are
+charged, when it ends, and when it needs attention again. A gang that starts is accounted for at once, within
+the cycle, because the next gang's turn depends on what its queue uses then. A gang whose only news are pods
+that were promised lacks and uses the same as before; only its end and its quotas are updated.
 
-Holds end here, too. A place that a pod has left is held for its replacement for a while, and so is, once
-its gang stands, one that was promised with the start and not filled.
+Holds end here, too. A place that a pod has left is held for its replacement for a while. A place that was
+promised with the start and not filled is held as long, counted from when its gang stands.
 """
 
 from collections.abc import Iterable
@@ -38,13 +38,13 @@ class Settlement:
         self.now = 0.0
         #: how often a gang was accounted for, ever
         self.accounted = 0
-        #: touched gangs that have been accounted for, and nothing has changed about them since
+        #: touched gangs that have been accounted for and have not changed since
         self._accounted: set[GangId] = set()
-        #: `Presences.carried` as of which gangs know who keeps them off
+        #: `Presences.carried` up to which gangs know the anti-affinity that keeps them off nodes
         self._carried = 0
 
     def release(self, now: float) -> tuple[set[GangId], list[Release]]:
-        """Give back what is held no longer: gangs whose hold has run out just now, and promises that end."""
+        """Release holds that end now. Return gangs whose hold has just run out, and a Release per gang."""
         self.now = now
         lapsed: set[GangId] = set()
         releases = []
@@ -72,7 +72,7 @@ class Settlement:
         return lapsed, releases
 
     def touch_concerned(self) -> None:
-        """Anti-affinity may have turned up that keeps gangs off: what they want is not what it was."""
+        """Touch gangs that new anti-affinity of other pods keeps off nodes: their wants have changed."""
         carried = self._ledger.presences.carried
         if carried != self._carried:
             self._carried = carried
@@ -82,7 +82,7 @@ class Settlement:
                 state.carried = carried
 
     def settle(self) -> None:
-        """Bring all that has been touched up to date."""
+        """Update the accounts of all gangs that have been touched."""
         gangs, touched, kept = self._gangs, self._gangs.touched, self._gangs.kept
         touched |= self._preemption.settle(touched, kept) & gangs.keys()
         if not (touched or kept):
@@ -112,14 +112,14 @@ class Settlement:
         self._preemption.linger()
 
     def started(self, state: GangState, *, whole: bool) -> None:
-        """It has been given places in this cycle; `whole`: all that it lacked."""
+        """Account for a gang that got places in this cycle; `whole`: all that it lacked."""
         self._gangs.touched.add(state.id)
         self.account(state, satisfied=whole)
         if state.want is None and not self._preemption.departures:
             self._accounted.add(state.id)
 
     def evicted(self, gangs: Iterable[GangId]) -> None:
-        """They have lost places, or all they had, in this cycle."""
+        """Account for gangs that have lost some or all of their places in this cycle."""
         for gang in gangs:
             self._gangs.touched.add(gang)
             self._accounted.discard(gang)
@@ -127,12 +127,12 @@ class Settlement:
         self._preemption.linger()
 
     def account(self, state: GangState, *, satisfied: bool = False) -> None:
-        """What it lacks (nothing, if `satisfied`), when it ends, and what its queue uses, as it is now."""
+        """Update what a gang lacks (nothing, if `satisfied`), when it ends, and what its queue uses."""
         self.accounted += 1
         if not state.begun:
             state.bound = state.assigned = None
         elif state.started is None and (state.pods or state.holds):
-            state.assigned = self.now  # this cycle starts it, or nobody knows since when it is there
+            state.assigned = self.now  # this cycle starts it, or its start is unknown
         self._ends.note(state)
         if self._exclusion.settle(state):
             self._misfits.clear()
@@ -145,13 +145,13 @@ class Settlement:
         self._quotas.settle(state)
 
     def _account_for_pods(self, state: GangState) -> None:
-        """Pods have come where they were promised, and nothing else has happened to it."""
+        """Account for a gang of which only promised pods have been bound."""
         self.accounted += 1
         self._ends.note(state)
         self._quotas.settle(state)
 
     def _limit_holds(self, state: GangState, now: float) -> None:
-        """The start is over: places that were promised with it are held a while longer, not for ever."""
+        """End the unlimited holds of a completed start: they last `hold` seconds from now."""
         for place, promise in state.holds.items():
             if promise.told and promise.until is None:
                 state.holds[place] = promise._replace(until=now + self._hold)

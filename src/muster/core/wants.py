@@ -1,7 +1,7 @@
-"""What each gang lacks: a want, made of what it asks for and of the places that it has.
+"""What each gang lacks: a want, computed from what it asks for and the places that it has.
 
-Equal wants are one object, whoever has them: whether a want fits, what its queue says to it and why it waits
-are found out once for all gangs that want the same, and remembered by identity.
+Equal wants of different gangs are one object: whether a want fits, whether its queue admits it and why it
+waits are computed once for all gangs that want the same, and cached by identity.
 """
 
 from collections.abc import Collection, Sequence, Set
@@ -18,7 +18,7 @@ from muster.core.presences import Presences, selects
 
 #: A want, the indices of each part's vacant places, and what other pods see of each pod set's pods.
 _Lack = tuple[Want, tuple[Sequence[int], ...], dict[str, Presence]]
-#: Kinds of gangs of which it is remembered what they want.
+#: Kinds of gangs whose wants are cached.
 _KEPT: Final = 1024
 
 
@@ -27,12 +27,12 @@ class Wants:
 
     def __init__(self, presences: Presences) -> None:
         self._presences = presences
-        #: what is found out about a want refers to it, and so keeps it: when one that nothing refers to goes
-        #: makes no difference
+        #: weak: cached results about a want keep it alive, so it makes no difference when a want without them
+        #: is freed
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Want] = (
             WeakValueDictionary()
         )
-        #: of gangs that have nothing yet, by what they ask for, as of `Presences.carriers`
+        #: wants of gangs that have no places yet, by what they ask for, as of `Presences.carriers`
         self._whole: dict[tuple[object, ...], _Lack | None] = {}
         self._as_of: object = None
 
@@ -44,9 +44,9 @@ class Wants:
         return want
 
     def settle(self, state: GangState) -> None:
-        """Bring `state.want` and `state.vacant` up to date. No want: nothing is lacking, or it is gated.
+        """Update `state.want` and `state.vacant`. No want: the gang lacks nothing, or is gated.
 
-        A place whose hold is untold is vacant: it still wants its Assign.
+        A place whose hold is untold counts as vacant: it still needs its Assign.
         """
         state.want, state.vacant = None, ()
         gang = state.gang
@@ -64,7 +64,7 @@ class Wants:
             state.want, state.vacant, state.presences = lack
 
     def anew(self, claim: Claim) -> Claim:
-        """The same claim on the ledger as it is, in a trial: somebody may have come who keeps it off."""
+        """The same claim on the ledger as it is in a trial, where new pods' anti-affinity may keep it off."""
         parts = []
         for part in claim.want.parts:
             who = claim.presences[part.pod_set]
@@ -84,7 +84,7 @@ class Wants:
         return claim._replace(want=self.of(tuple(parts), claim.want.need, claim.want.rules), vacant=vacant)
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
-        """What a gang wants that has nothing yet, and so does every other of its kind."""
+        """What a gang without places wants, which is the same for every such gang of its kind."""
         if self._as_of != self._presences.carriers or len(self._whole) >= _KEPT:
             self._whole.clear()
             self._as_of = self._presences.carriers
@@ -122,7 +122,7 @@ class Wants:
         return want, tuple(v for _, _, v, _ in chosen), {p.name: who for p, who, _, _ in chosen}
 
     def newly_concerned(self, state: GangState) -> bool:
-        """Whether anti-affinity has turned up since `settle` that keeps pods of this gang off."""
+        """Whether new anti-affinity since `settle` keeps pods of this gang off nodes."""
         if state.want is None or state.carried == self._presences.carried:
             return False
         return any(
@@ -140,7 +140,7 @@ class Wants:
     def _without_lapsed(
         self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int
     ) -> tuple[list[Sequence[int]], list[int]]:
-        """Leave lapsed places out as long as the minimum can do without them."""
+        """`vacant` and `needs` without the lapsed places, if the minimum does not need them."""
         assert state.gang is not None
         if overall > 0 or any(needs):
             return vacant, needs
@@ -152,9 +152,9 @@ class Wants:
 
 
 def _rules(state: GangState, gang: Gang) -> Rules | None:
-    """What the gang asks of the topology. A gang that has begun is bound by its own places, like no other.
+    """What the gang requires of the topology, or None. A gang that has begun is bound by its own places.
 
-    Once a place is retired multiples no longer count: what is left of the gang is no multiple of anything.
+    Multiples are dropped once a place is retired, because what is left need not be a multiple.
     """
     if not (gang.gather or gang.exclusive):
         return None
