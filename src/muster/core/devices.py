@@ -3,15 +3,15 @@
 A pod asks for whole devices (`nvidia.com/gpu`), or for a share of one: so many thousandths of the resource
 `muster.dev/gpu-share`, of which each device has 1000. A device with a share on it is *open*: it is kept for
 shares until the last of them has ended, and is charged to its node as one whole device. So the row of
-`nvidia.com/gpu` in `Nodes` says how many devices are empty, and gangs without shares pay nothing for gangs
-with shares. What is free of `muster.dev/gpu-share` is no row of its own but read off
-here, as the thousandths of empty and open devices together: an upper bound of what shares can use. How many
-shares the devices really take is `slots`.
+`nvidia.com/gpu` in `Nodes` says how many devices are empty, whatever pods use the others, and gangs without
+shares pay nothing for gangs with shares. What is free of `muster.dev/gpu-share` has no row of its own. It is
+computed here, as the thousandths of empty and open devices together: an upper bound of what shares can use.
+How many shares the devices really take is `slots`.
 
 Devices of a node are numbered from 0 as they open. A number says which pods share a device; it is not the
 driver's number: empty devices are all alike, and the node itself keeps shared and whole ones apart. So
-nothing depends on which device breaks. If more are open or in whole use than a node has, the row reads -1 and the
-node takes neither pods with whole GPUs nor further shares.
+nothing depends on which device breaks. If more are open or in whole use than a node has, the row reads -1
+and the node takes neither pods with whole GPUs nor further shares.
 
 The amounts are kept by node name, as a column lasts only for one layout, and as a table (numbers × columns)
 for whole vectors of nodes at a time.

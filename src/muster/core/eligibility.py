@@ -5,11 +5,11 @@ every label of the selector, satisfies one term of the required node affinity an
 each volume, and has no NoSchedule or NoExecute taint that is not tolerated. Operators are Kubernetes' own
 (`labels.py`); a term without requirements matches no node.
 
-PreferNoSchedule taints and preferred node affinity keep nothing off; they rank nodes: those with fewer
-such taints first, then those that satisfy more weight.
+PreferNoSchedule taints and preferred node affinity keep no pod off; they rank nodes: nodes with fewer
+such taints first, then nodes that satisfy more weight.
 
-Masks are shared by all shapes of equal constraint and cost a pass over the nodes once; afterwards only
-nodes whose facts changed are looked at again.
+All shapes of equal constraint share one mask. It costs a pass over the nodes once; afterwards only nodes
+whose facts changed are evaluated again.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from muster.core.gang import Effect, NodeTerm, Operator, Shape, Taint, Toleratio
 from muster.core.labels import compares, holds
 from muster.core.nodes import Bools, Ints, Nodes
 
-#: Masks kept; the one unused for longest goes first.
+#: Masks kept; the least recently used is dropped first.
 _KEPT: Final = 1024
 
 _Constraint = tuple[
@@ -35,7 +35,7 @@ _Constraint = tuple[
     tuple[tuple[NodeTerm, ...], ...],
     tuple[tuple[int, NodeTerm], ...],
 ]
-#: What one PreferNoSchedule taint counts in a rank: more than all weights (at most 100 each) together.
+#: Weight of one PreferNoSchedule taint in a rank: more than all weights (at most 100 each) together.
 _TAINT: Final = 2**20
 
 
@@ -44,7 +44,7 @@ UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_S
 
 
 class Obstacle(IntFlag):
-    """What keeps pods off a node, whatever is free there. Several may."""
+    """What keeps pods off a node, whatever is free there; flags combine."""
 
     NONE = 0
     SELECTOR = 1
@@ -58,7 +58,7 @@ class Obstacle(IntFlag):
 
 @dataclass(slots=True)
 class Mask:
-    """Per node its obstacles (as bits) for one constraint, and whether there are none."""
+    """For one constraint, each node's obstacles (as bits), and whether it has none."""
 
     obstacles: npt.NDArray[np.uint8]
     eligible: Bools
@@ -82,7 +82,7 @@ class Eligibility:
         self._masks: dict[_Constraint, Mask] = {}
 
     def of(self, shape: Shape) -> Mask:
-        """The mask for pods of this shape, one cell per node. Read it, do not keep it."""
+        """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
         constraint = (shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred)
         mask = self._masks.pop(constraint, None)
         nodes = self._nodes
@@ -132,7 +132,7 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
 
 
 def rank(shape: Shape, node: NodeChanged) -> int:
-    """How little pods of this shape would like a node; lower is better."""
+    """The rank of a node for pods of this shape; lower is better."""
     found = 0
     if node.taints:
         found += _TAINT * sum(

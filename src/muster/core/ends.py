@@ -1,13 +1,13 @@
-"""When what runs is expected to end, and what it leaves then.
+"""Completions: when running gangs are expected to end, and what they free then.
 
-A gang counts from its first bound pod, or from its `Assign` as long as no pod is known to be bound. Two
-durations say how long it may last: its `limit`, after which it is ended by force, and its `estimate`, what
-its owner thinks. What is *expected* is the lesser of the two; what can be *promised* to others is the
-limit, and the estimate only where there is no limit. A gang with neither, and a pod of nobody's, ends at no
-time that could be counted on.
+A gang's time counts from its first bound pod, or from its `Assign` while no pod is known to be bound. Two
+durations say how long it may run: its `limit`, after which it is stopped by force, and its `estimate`, given
+by its owner. The *expected* duration is the lesser of the two. The duration that can be *promised* to other
+gangs is the limit, or the estimate if there is no limit. A gang with neither, and a pod without a gang, have
+no known end.
 
-A gang that outlives its time ends *any moment*: at each cycle's own time, which is what the head of the
-queue waits for then. All of a gang's places are taken to be free at its end, none before.
+A gang that outlives its time ends *any moment*: its end is the time of each cycle, and the head of the queue
+waits for that. All of a gang's places are assumed to be free at its end, none before.
 """
 
 from bisect import bisect_left, insort
@@ -37,35 +37,35 @@ _NOTHING_LIFTED: Final[Mapping[Charged, int]] = {}
 class Taken(NamedTuple):
     """What a gang's pods and promises take."""
 
-    #: equal pods on nodes that have a column: how many in all, and on each of these distinct columns
+    #: equal pods on nodes that have a column: their number in all, and on each of these distinct columns
     alike: list[tuple[tuple[Demand, Presence], int, Columns, npt.NDArray[np.int64]]]
-    #: those that share a GPU, one by one
+    #: pods that share a GPU, one by one
     shares: list[tuple[NodeName, Amounts, int, Presence]]
-    #: of `Nodes`, and of the gang: as long as both are the same, so is this
+    #: `Nodes.layout` and the stamp of the gang for which this is valid
     layout: int
     stamp: int
 
 
 @dataclass(slots=True)
 class Left:
-    """What those use who end by some time. Not to be written to."""
+    """What gangs that end by some time use. Read-only for callers."""
 
     #: rows of the ledger × columns
     amounts: Used
-    #: by row, on all nodes together: of that, what those use who end before
+    #: by row, on all nodes together: the part of it that gangs which end earlier use
     before: list[int]
-    #: who has shares of GPUs, of which amounts do not tell what they leave
+    #: gangs with shares of GPUs: `amounts` does not say what these free
     sharing: set[GangId] = field(default_factory=set)
 
 
 def expected(gang: Gang) -> float:
-    """Seconds that it is thought to run; infinite if nothing is said."""
+    """Seconds that a gang is expected to run; infinite if it has neither limit nor estimate."""
     estimate, limit = gang.estimate, gang.limit
     return min(inf if estimate is None else estimate, inf if limit is None else limit)
 
 
 def promised(gang: Gang) -> float:
-    """Seconds after which it is gone for certain, as far as its estimate is: infinite if nothing is said."""
+    """Seconds after which a gang has surely ended: its limit, or else its estimate; infinite: neither."""
     return gang.limit if gang.limit is not None else expected(gang)
 
 
@@ -78,25 +78,25 @@ class Ends:
         ledger: Ledger,
         duration: Callable[[Gang], float] = expected,
     ) -> None:
-        """`duration`: whether to go by what is expected or by what can be promised."""
+        """`duration`: `expected` or `promised`."""
         self.duration = duration
         self._pods, self._ledger, self._nodes = pods, ledger, ledger.nodes
-        #: end, start, id; those without an end come last, the oldest first
+        #: end, start, id; gangs without a known end are last, the oldest first
         self._ordered: list[tuple[float, float, GangId]] = []
         self._known: dict[GangId, tuple[float, float, GangId]] = {}
         self._states: dict[GangId, GangState] = {}
         self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
-        #: what `left_by` was asked for, its answer, what each leaves of that (and whether before), and who
-        #: has changed since
+        #: the arguments of the last `left_by`, its answer, the part of each gang in that (and whether it ends
+        #: earlier), and the gangs that have changed since
         self._asked: tuple[float, int, tuple[int, ...]] | None = None
         self._left = Left(np.zeros((0, 0), np.int64), [])
         self._leave: dict[GangId, tuple[Taken, bool]] = {}
         self._changed: set[GangId] = set()
 
     def note(self, state: GangState) -> None:
-        """A gang has changed."""
+        """Update the end of a gang that has changed."""
         taken = self._taken.get(state.id)
         if taken is not None and taken.stamp != state.stamp:
             del self._taken[state.id]
@@ -121,9 +121,9 @@ class Ends:
             self._states[state.id] = state
 
     def after(self, now: float, *, but: GangId | None = None) -> Iterator[tuple[float, GangState]]:
-        """When each gang ends, those that are overdue now; infinite for those of which nothing is known.
+        """When each gang ends, in order; `now` for overdue gangs, infinite for gangs without a known end.
 
-        `but`: a gang that waits for more places, and so not for its own end.
+        `but`: a gang to leave out, which waits for more places and so not for its own end.
         """
         states, ordered = self._states, iter(self._ordered)
         if but in states:
@@ -131,7 +131,7 @@ class Ends:
         return ((end if end > now else now, states[gang]) for end, _, gang in ordered)
 
     def left_by(self, at: float) -> Left | None:
-        """What those use who end by then, kept up to date for the time that was asked for last.
+        """What gangs that end by `at` use; cached and updated for the last `at`.
 
         None: shares of GPUs are among it.
         """
@@ -152,7 +152,7 @@ class Ends:
         return None if self._left.sharing else self._left
 
     def _count(self, gang: GangId, taken: Taken, before: bool, sign: int) -> None:
-        """Count a gang among those who end by then, and maybe `before`; or no longer (-1)."""
+        """Add a gang to the answer of `left_by` (`sign` 1) or remove it (-1); `before`: it ends earlier."""
         self._sum(taken, self._left.amounts, sign)
         if before:
             for (demand, _), pods, _, _ in taken.alike:
@@ -162,13 +162,13 @@ class Ends:
             (self._left.sharing.add if sign > 0 else self._left.sharing.discard)(gang)
 
     def forget_left(self) -> None:
-        """Nobody asks `left_by` for now."""
+        """Drop the answer of `left_by`, which is not needed for now."""
         self._asked = None
         self._leave.clear()
         self._changed.clear()
 
     def give(self, states: Iterable[GangState]) -> None:
-        """Take what these gangs use off the ledger, for a trial."""
+        """Give back to the ledger what these gangs use, for a trial."""
         together: dict[tuple[Demand, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
         ledger = self._ledger
         for state in states:
@@ -187,11 +187,11 @@ class Ends:
             ledger.take_at(columns, demand, -times, presence)
 
     def leave(self, state: GangState, used: Used) -> None:
-        """Take what this gang uses off these amounts, rows of the ledger × columns, in a trial."""
+        """Subtract what this gang uses from these amounts, rows of the ledger × columns, in a trial."""
         taken = self._of(state)
         self._sum(taken, used, -1)
         for share in taken.shares:
-            # What it takes besides its share depends on who else is on the device: the ledger knows.
+            # What it takes besides its share depends on the other pods on the device: the ledger knows.
             if (column := self._nodes.column.get(share[0])) is not None:
                 before = self._nodes.used[:, column].copy()
                 self._ledger.give(*share)
@@ -212,7 +212,7 @@ class Ends:
         return taken
 
     def _take(self, state: GangState, lifted: Mapping[Charged, int] = _NOTHING_LIFTED) -> Taken:
-        """What it takes, less what a trial has lifted already."""
+        """What a gang takes, less what a trial has lifted already."""
         column, demand = self._nodes.column, self._nodes.demand
         alike: dict[tuple[Demand, Presence], dict[int, int]] = {}
         shares: list[tuple[NodeName, Amounts, int, Presence]] = []
@@ -249,7 +249,7 @@ class Ends:
 
 
 def _runs(records: Iterable[_Record]) -> Iterator[tuple[_Record, int]]:
-    """Each record, and how often it comes in a row: pods that are equal share one."""
+    """Each record, and how often it repeats in a row: equal pods share one object."""
     for _, run in groupby(records, key=id):
         same = [*run]
         yield same[0], len(same)

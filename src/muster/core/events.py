@@ -1,4 +1,4 @@
-"""What the core is told. Each event states a fact about now; telling it twice changes nothing."""
+"""Events for the core. Each event states a fact about now; repeating it changes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from muster.core.gang import (
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node is there (new or changed). `capacity` is its allocatable; without `pods` it sets no limit."""
+    """A node was added or changed. `capacity` is its allocatable; without `pods`, pods are not limited."""
 
     name: NodeName
     capacity: Amounts
@@ -42,14 +42,14 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class GangSubmitted:
-    """A gang is there, or its demand, minimum, priority or gate changed. Its age stays the oldest told."""
+    """A gang was added, or its demand, minimum, priority or gate changed. Its oldest `submitted` counts."""
 
     gang: Gang
 
 
 @dataclass(frozen=True, slots=True)
 class GangRemoved:
-    """A gang is finished or gone: all it holds is given back."""
+    """A gang is finished or deleted: all it holds is released."""
 
     gang: GangId
 
@@ -58,7 +58,7 @@ class GangRemoved:
 class Presence(Hashed):
     """What a pod on a node means to other pods, besides the amounts that it takes.
 
-    A pod without a namespace is seen by nobody's affinity, anti-affinity or spread.
+    No pod's affinity, anti-affinity or spread selects a pod without a namespace.
     """
 
     namespace: str = ""
@@ -81,25 +81,25 @@ NOTHING: Final = Presence()
 class PodsBound:
     """Live pods, all the same, occupy a node: members at their places, or foreign pods (`gang` is None).
 
-    A pod counts where it really is, whatever node its place was promised, and whether or not the gang and the
+    A pod counts on its actual node, whatever node its place was promised, and whether or not the gang and the
     node are known yet. A member without a place (one of an earlier attempt) is charged to its gang and
     satisfies nothing; when it ends, the place that it filled before is held on its node. Of the resource
     `pods` a pod takes one, requested or not.
     """
 
-    #: and the place that each fills
+    #: the pods, and the place that each fills
     pods: Mapping[PodId, Place | None]
     node: NodeName
     requests: Amounts
     gang: GangId | None = None
     presence: Presence = NOTHING
-    #: since when, in seconds since the epoch; None = not known
+    #: since when the pods are bound, in seconds since the epoch; None = not known
     at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodsEnded:
-    """These pods occupy their nodes no longer. Their places stay held for replacements from `at` on."""
+    """These pods no longer occupy their nodes. Their places are held for replacements from `at` on."""
 
     pods: tuple[PodId, ...]
     at: float
@@ -107,9 +107,9 @@ class PodsEnded:
 
 @dataclass(frozen=True, slots=True)
 class PlacesRetired:
-    """All places, as of now, whose Job has no further pod to start: satisfied, and holding nothing.
+    """All places, as of now, whose Job has no further pod to start: they are satisfied, and hold nothing.
 
-    The set replaces what was told before: a Job that starts anew has its places back.
+    The set replaces the set of earlier events: a Job that starts again gets its places back.
     """
 
     gang: GangId
@@ -120,8 +120,8 @@ class PlacesRetired:
 class PlanFound:
     """An open plan of an earlier leader: its unfilled places are held as it says, if they still fit.
 
-    Answered by an `Assign` as usual; places that no longer fit are assigned anew. `victims` are leaving
-    for it: whole gangs, or some of their pods.
+    The scheduler answers with an `Assign` as usual; places that no longer fit are assigned again. `victims`
+    are leaving for it: whole gangs, or some of their pods.
     """
 
     gang: GangId
@@ -131,7 +131,7 @@ class PlanFound:
 
 @dataclass(frozen=True, slots=True)
 class PlacesLost:
-    """Binding these places failed: assign them anew, avoiding `excluded` nodes until `until`."""
+    """Binding these places failed: assign them again, avoiding `excluded` nodes until `until`."""
 
     gang: GangId
     places: frozenset[Place]
@@ -141,9 +141,9 @@ class PlacesLost:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """A gang's start failed and was undone: what it holds is given back and it backs off until `until`.
+    """A gang's start failed and was undone: what it holds is released and it backs off until `until`.
 
-    `until` = infinity means until the gang or a node changes. `excluded` says nothing: it is there so that
+    `until` = infinity means until the gang or a node changes. `excluded` is unused; it is kept so that
     older journals can be read.
     """
 
@@ -172,7 +172,7 @@ class QueueRemoved:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChanged:
-    """A namespace's ResourceQuota: what pods that are still to be created may ask for, all together.
+    """A namespace's ResourceQuota: what all pods that are still to be created may ask for in sum.
 
     `room` is hard minus used as the API server says, by the quota's own names (`requests.cpu`, `pods`).
     """
@@ -190,7 +190,7 @@ class QuotaRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BudgetChanged:
-    """A PodDisruptionBudget: of the namespace's pods that match, so many may be evicted now."""
+    """A PodDisruptionBudget: `allowed` of the namespace's matching pods may be evicted now."""
 
     namespace: str
     name: str

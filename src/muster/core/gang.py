@@ -20,10 +20,10 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Hashed:
-    """For a frozen dataclass that is a key of many tables: its hash is worked out once.
+    """Base of frozen dataclasses that are keys of many tables: their hash is computed once.
 
-    It is no field, so it is not compared, copied, pickled or written down. (A dataclass makes a hash of its
-    own unless its body names one: `__hash__ = Hashed.__hash__`.)
+    The hash is no field, so it is not compared, copied, pickled or written down. (A dataclass makes its
+    own hash unless its body names one: `__hash__ = Hashed.__hash__`.)
     """
 
     __slots__ = ("_hash",)
@@ -95,7 +95,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """Of a label, or of a node's name: `key operator values`, by Kubernetes' rules (core/labels.py)."""
+    """`key operator values` on a label, or a node's name, by Kubernetes' rules (core/labels.py)."""
 
     key: str
     operator: Operator
@@ -116,7 +116,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node itself. "" and 0.0.0.0 are every address, and collide with each of them."""
+    """A port of the node itself. "" and 0.0.0.0 stand for every address, and collide with each."""
 
     number: int
     protocol: str = "TCP"
@@ -145,7 +145,7 @@ class Spread:
     #: DoNotSchedule; else ScheduleAnyway, which only orders nodes
     required: bool = True
     min_domains: int = 1
-    #: whether domains of nodes that the pod may not use count: nodeAffinityPolicy, nodeTaintsPolicy = Honor
+    #: nodeAffinityPolicy, nodeTaintsPolicy = Honor: domains of nodes that the pod may not use do not count
     honor_affinity: bool = True
     honor_taints: bool = False
 
@@ -154,7 +154,7 @@ class Spread:
 class Shape(Hashed):
     """What one pod asks of a node. Pods of equal shape are interchangeable to the scheduler.
 
-    It is the key of every cache, so its hash is worked out once.
+    It is the key of every cache, so its hash is computed once.
     """
 
     requests: Amounts
@@ -190,15 +190,15 @@ class PodSet(Hashed):
     shape: Shape
     count: int
     min_count: int = 0
-    #: of its pods, as far as others' affinity and spread can see them
+    #: labels of its pods, as far as other pods' affinity and spread select by them
     labels: Labels = ()
-    #: of its pods, where it is not the gang's
+    #: namespace of its pods, where it is not the gang's
     namespace: str = ""
-    #: by index of the set, its place in the gang's own order: who sits next to whom. () = set after set
+    #: by index of the set, its rank in the gang's own order, which decides neighbours. () = set after set
     ranks: tuple[int, ...] = ()
-    #: places whose pod no API server has charged to a ResourceQuota yet
+    #: number of places whose pod the API server has not charged to a ResourceQuota yet
     uncreated: int = 0
-    #: by name of each ResourceQuota that counts for its pods: what it charges for one
+    #: each ResourceQuota that counts for its pods, by name, and what it charges for one pod
     quotas: tuple[tuple[str, Amounts], ...] = ()
 
     __hash__ = Hashed.__hash__
@@ -211,7 +211,7 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """All of a gang in one domain of a topology layer, or as near to it as goes.
+    """All of a gang in one domain of a topology layer, or as close to that as possible.
 
     Source: koordinator, apis/extension/network_topology.go.
     """
@@ -225,7 +225,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of the network topology: the node labels that name its domains, the first that is there."""
+    """A layer of the network topology: of the labels `keys`, the first that a node has names its domain."""
 
     name: str
     keys: tuple[str, ...]
@@ -305,24 +305,24 @@ class Gang:
     #: "" = not known
     user: str = ""
     gather: tuple[Gather, ...] = ()
-    #: the layer of which it has a domain to itself; "" = none
+    #: the layer in which it has a domain to itself; "" = none
     exclusive: str = ""
-    #: seconds after which it is ended by force, from its start; None = never
+    #: seconds after its start at which it is stopped by force; None = never
     limit: float | None = None
-    #: seconds it is thought to run; None = as its limit says
+    #: seconds it is expected to run; None = as its limit says
     estimate: float | None = None
     #: seconds between checkpoints, or when the last one was (seconds since the epoch)
     checkpoint_every: float | None = None
     checkpointed: float | None = None
     #: seconds lost by a restart besides lost work
     restart_cost: float = 0.0
-    #: seconds from its start in which it is no victim
+    #: seconds from its start in which it must not be preempted
     min_run_time: float = 0.0
     preemptible: bool = True
-    #: it may make others leave; False: preemptionPolicy Never
+    #: it may preempt other gangs; False: preemptionPolicy Never
     preempts: bool = True
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Of all its pods."""
+        """The namespaces of all its pods."""
         return frozenset(pod_set.namespace or self.namespace for pod_set in self.pod_sets) | {self.namespace}

@@ -1,7 +1,7 @@
-"""What of a pod's constraints no node satisfies: the label that none has, or a taint, in words.
+"""Which of a pod's constraints no node satisfies, in words: the label that no node has, or a taint.
 
-Only for shapes that match no node at all. A selector is named by the first of its labels that no node has,
-with the values that nodes do have, since the likeliest cause is a slip of the pen.
+This is only for shapes that match no node at all. A selector is described by the first of its labels that no
+node has, with the values that nodes do have, since the likeliest cause is a typing error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ from muster.core.eligibility import Obstacle, obstacle, untolerated
 from muster.core.events import NodeChanged
 from muster.core.gang import Shape
 
-#: Labels' values and taints that are named, at most.
+#: Values of labels, and taints, that are named, at most.
 SHOWN: Final = 3
 
 
 def mismatch(shape: Shape, nodes: Iterable[NodeChanged]) -> str:
-    """What keeps pods of this shape off these nodes, cordons and readiness apart."""
+    """What keeps pods of this shape off these nodes, apart from cordons and readiness."""
     facts = list(nodes)
     found = Obstacle.NONE
     for fact in facts:
