@@ -1,17 +1,17 @@
-"""What would start a gang that waits: changes that were tried, not guessed.
+"""Finds changes that would start a waiting gang, and confirms each by a dry run.
 
-A reason says what is wrong; a remedy says what would be right. Each is confirmed by a `Rehearsal` of the
-next cycle with the change made: the gang starts in it, after those before it have had their chance, and its
-queue, its namespace's quotas and everybody's reservations allow that. What is told therefore holds for the
-state that it is told of. The opposite is not claimed: a trial is greedy (`Claim.search`), so a change that
-only a search would find may be missing.
+A reason says what is wrong; a remedy says what would help. Each remedy is confirmed by a `Rehearsal` of the
+next cycle with the change made: the gang starts in it, after the gangs before it have been served, and its
+queue, its namespace's quotas and all reservations allow that. A remedy is therefore true for the state it was
+computed from. The list may be incomplete: a trial is greedy (`Claim.search`), so a change that only a search
+would find may be missing.
 
-Trials are bounded three times: a question asks at most a few of each kind, only the first `Config.remedies`
-gangs of each queue are asked about, and a cycle makes about `Config.trials` trials; who comes after that
-has his turn in the next one. What was found is kept until something changes.
+Trials are bounded in three ways: a question tries only a few changes of each kind, only the first
+`Config.remedies` gangs of each queue are examined, and a cycle makes about `Config.trials` trials; further
+gangs are examined in the next cycle. Results are kept until something changes.
 
-The same gangs are told when they are expected to start: at the time of their reservation, else when an
-`Outlook` says; or why nobody can tell.
+For the same gangs an expected start is found: the time of their reservation, else the estimate of an
+`Outlook`; or the reason why it is unknown.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -40,8 +40,8 @@ __all__ = ["Question", "Remedies"]
 
 _Search = Callable[[Question], Iterator[Remedy]]
 
-#: What helps where there is no room for it, in the order in which it is told: what the owner can change
-#: first, then what others would have to do.
+#: Remedies if there is no room for the gang, in the order in which they are reported: what the owner can
+#: change first, then what others would have to do.
 ROOM: Final[tuple[_Search, ...]] = (
     fewer_pods,
     smaller_pods,
@@ -49,9 +49,9 @@ ROOM: Final[tuple[_Search, ...]] = (
     blocker_ends,
     preempting,
 )
-#: What helps where its queue does not let it.
+#: Remedies if the gang's queue refuses it.
 QUEUE: Final[tuple[_Search, ...]] = (fewer_pods, smaller_pods, other_queue, blocker_ends)
-#: What helps, by reason. Against others nothing does that could be changed here.
+#: Remedies by reason. No change here helps against other reasons.
 KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
     Code.QUEUE_CLOSED: (other_queue,),
     Code.QUOTA_EXCEEDED: (*QUEUE, preempting),
@@ -63,7 +63,7 @@ KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
     Code.CONSTRAINT_UNSATISFIED: ROOM,
     Code.FRAGMENTED: ROOM,
 }
-#: Reasons that pass when others end.
+#: Reasons that may disappear when other gangs end.
 PASSING: Final = frozenset(
     {
         Code.QUOTA_EXCEEDED,
@@ -76,14 +76,14 @@ PASSING: Final = frozenset(
     }
 )
 
-#: How many times as much as in a cycle is tried for who is asked about on purpose.
+#: How many times as much as in a cycle is tried for a gang that is examined on request.
 PATIENCE: Final = 40
 
 _HELPED: Final = KINDS.keys() | PASSING
 
 
 class Remedies:
-    """Who is asked about in a cycle, and what was found."""
+    """Selects the gangs to examine in a cycle, and keeps what was found."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Remedies:
         reservations: Reservations,
         rehearsal: Rehearsal,
     ) -> None:
-        """`claim`: what a gang would be placed with; `admission`: what its queue would say to that."""
+        """`claim` returns what a gang would be placed with; `admission` tells if its queue admits that."""
         self._first, self._trials = first, trials
         self._claim, self._admission, self._rehearsal = claim, admission, rehearsal
         self._preemption, self._reservations = preemption, reservations
@@ -103,15 +103,15 @@ class Remedies:
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
         self._foresight = Foresight()
         self._as_of: Hashable = None
-        #: by queue those who are asked about in this cycle, in serving order
+        #: by queue the gangs that are examined in this cycle, in serving order
         self._asked: dict[str, dict[GangId, tuple[GangState, Code]]] = {}
         self._left = 0
         self._now = 0.0
-        #: somebody was not asked about, because too much had been tried in this cycle
+        #: whether a gang was not examined because this cycle's trials were used up
         self.behind = False
 
     def begin(self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float) -> None:
-        """A new cycle. Who waits, and why, in serving order."""
+        """Begin a cycle. `waiting`: the gangs that wait, and why, in serving order."""
         if self._as_of != self._rehearsal.as_of or (now != self._now and self._rehearsal.timed):
             self._known.clear()
             self._foresight = Foresight()
@@ -125,15 +125,15 @@ class Remedies:
                 asked[state.id] = state, explanation.code
 
     def end(self) -> None:
-        """All have been explained."""
+        """End the cycle: all gangs have been explained."""
         self._as_of = self._rehearsal.as_of
 
     def added(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case]
     ) -> Explanation:
-        """The explanation of a gang that waits, with its remedies and its expected start.
+        """Return a waiting gang's explanation with its remedies and its expected start added.
 
-        Gangs are told in serving order.
+        Call it for the gangs in serving order.
         """
         if state.gang is None or state.id not in (asked := self._asked[state.gang.queue]):
             return explanation
@@ -153,7 +153,7 @@ class Remedies:
     def asked(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Want], Case]
     ) -> Explanation:
-        """The same on request: whoever it is, and with more patience."""
+        """Return the explanation with remedies on request: for any gang, and with more trials."""
         if not _may_be_helped(state, explanation):
             return explanation
         only = [(state, explanation.code)]

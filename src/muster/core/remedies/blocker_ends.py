@@ -1,7 +1,7 @@
-"""When a gang ends: the smallest of those that hold what is lacking whose end would be enough.
+"""Remedy "when a gang ends": the smallest gang holding the lacking resource whose end would be enough.
 
-Only gangs that use enough of the lacking resource to make up for the shortage can be that gang, and where a
-ResourceQuota is full only those that are charged to it; few of them are tried, from the smallest on.
+Only gangs that use enough of the lacking resource to make up for the shortage qualify, and if a ResourceQuota
+is full only those that are charged to it. A few of them are tried, smallest first.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ TRIED: Final = 6
 
 
 def blocker_ends(question: Question) -> Iterator[Remedy]:
-    """At most one."""
+    """Yield at most one remedy."""
     for other in _candidates(question)[:TRIED]:
         if question.has_room(without=other) and question.starts_without(other):
             yield Remedy(f"when {other.id} ends", LATER)
@@ -27,7 +27,7 @@ def blocker_ends(question: Question) -> Iterator[Remedy]:
 
 
 def _candidates(question: Question) -> list[GangState]:
-    """Gangs on nodes that matter which use what is lacking in sum, the smallest first."""
+    """Return the gangs on usable nodes that use at least what is lacking in total, the smallest first."""
     case = question.case
     lacking: dict[str, int] = {}
     usable: Bools = np.zeros(len(case.cluster.nodes), np.bool_)

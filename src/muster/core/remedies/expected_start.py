@@ -1,7 +1,7 @@
-"""When a gang is expected to start, and what that rests on: its reservation, else an outlook.
+"""Finds when a gang is expected to start, and on what that is based: its reservation, else an outlook.
 
-It is expected, not promised: it holds if nobody who ranks higher comes and everybody ends as expected. Where
-it rests on ends that nobody knows, that is what is said, and so is that no end helps.
+The start is an estimate, not a promise: it holds if no gang of higher rank arrives and all gangs end as
+expected. If it depends on ends that are unknown, or if no end helps, the message says so.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from muster.core.remedies.question import Question
 #: Gangs that are named.
 NAMED: Final = 3
 NEVER: Final = "no room was found for it even once all others have ended"
-#: A part of the time that is left, by which an outlook may be off before it is told anew.
+#: The part of the remaining time by which an outlook may be off before a new one is reported.
 NEAR: Final = 0.1
 
-#: Who has to end, and the nodes on which each was.
+#: The gangs that have to end, and the nodes on which each was.
 _Ended = Sequence[tuple[GangId, frozenset[NodeName]]]
 
 
 def expected_start(question: Question) -> ExpectedStart | None:
-    """None: nothing was found out about it."""
+    """Return when the gang is expected to start; None if nothing was found out about it."""
     gangs, reservations = question.case.cluster.gangs, question.reservations
     reserved = reservations.of(question.state.id)
     if reserved is not None:
@@ -45,7 +45,7 @@ def expected_start(question: Question) -> ExpectedStart | None:
 
 
 def _unknown(question: Question, endless: Sequence[GangId]) -> str:
-    """Why nobody knows when these end. Those that are being deleted are left out if others are not."""
+    """Return why these gangs' ends are unknown. Those being deleted are left out if others are not."""
     gangs, pods = question.case.cluster.gangs, question.case.cluster.pods
     if staying := [gang for gang in endless if gang not in gangs or not departing(gangs[gang], pods)]:
         return f"{_named(staying)} {'gives' if len(staying) == 1 else 'give'} no run time"
@@ -53,7 +53,7 @@ def _unknown(question: Question, endless: Sequence[GangId]) -> str:
 
 
 def _helping(question: Question) -> list[GangId]:
-    """Whose end alone has been found to help. The end of all may not: some gangs need company."""
+    """Return the gangs whose end alone was found to help. The end of all may not: some gangs need company."""
     ends = question.foresight.ends
     return [gang for gang in sorted(ends) if ends[gang].get(question.state.id)]
 
@@ -64,9 +64,10 @@ def _endless(question: Question, gang: GangId) -> bool:
 
 
 def _as_told(question: Question, start: ExpectedStart, *, near: bool) -> ExpectedStart:
-    """What was told already, if it is as good: what is overdue begins any moment, now as before.
+    """Return the start that was reported last if it is as good as the new one; else the new one.
 
-    `near`: so is a time that is `NEAR` it. While somebody is overdue, an outlook moves on with the clock.
+    A start that is overdue in both may happen at any moment, so the last one stays. `near`: it also stays if
+    the new time is within `NEAR` of it, as an outlook moves on with the clock while a gang is overdue.
     """
     before, now = question.state.explanation, question.now
     told = before.expected_start if before is not None else None
@@ -78,7 +79,7 @@ def _as_told(question: Question, start: ExpectedStart, *, near: bool) -> Expecte
 
 
 def _basis(question: Question, ended: _Ended) -> str:
-    """Of all who end by then, those who are on the nodes that it gets."""
+    """Return the wording for the gangs in `ended`, which are on the nodes that the gang gets."""
     if not ended:
         return "after those that are before it"
     if len(ended) > 1:
@@ -92,13 +93,13 @@ def _basis(question: Question, ended: _Ended) -> str:
 
 
 def _named(gangs: Sequence[GangId]) -> str:
-    """The first of them: "a, b, c and 2 others"."""
+    """Return the first gangs as a phrase: "a, b, c and 2 others"."""
     more = len(gangs) - NAMED
     return _listed([*gangs[:NAMED], *([_others(more)] if more > 0 else [])])
 
 
 def _last(gangs: Sequence[GangId]) -> list[str]:
-    """Those that end last, in order: "2 others, a, b and c"."""
+    """Return the names of the gangs that end last, in order: "2 others, a, b and c"."""
     more = len(gangs) - NAMED
     return [*([_others(more)] if more > 0 else []), *gangs[-NAMED:]]
 

@@ -1,7 +1,7 @@
-"""With fewer pods: one set smaller, as many of it as fit beside the others; else all sets that come short.
+"""Remedy "with fewer pods": one set reduced to what fits beside the others; else all sets that do not fit.
 
-How far greedy placement got is tried first. It is nearly always the answer, so that the search above it (by
-halves, as what fits with n pods fits with fewer) rarely has to take a second step.
+The number that greedy placement reached is tried first. It is nearly always the answer, so that the search
+above it (a bisection, as what fits with n pods fits with fewer) rarely takes a second step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from muster.core.wording import bare, show
 
 
 def fewer_pods(question: Question) -> Iterator[Remedy]:
-    """At most one. Not for gangs that have begun: their size is what runs already."""
+    """Yield at most one remedy; none for gangs that have started: their size is what runs already."""
     if question.state.begun:
         return
     sets = question.case.pod_sets
@@ -37,7 +37,7 @@ def fewer_pods(question: Question) -> Iterator[Remedy]:
 
 
 def _sizes(question: Question, wanted: Mapping[str, int], told: PodSetExplanation) -> Iterator[int]:
-    """At first, of pods of one shape, as many as there are slots; beside reservations it may be fewer."""
+    """Yield sizes to try: first as many as there are slots; reservations may allow fewer."""
     if told.fits and question.want.fits_by_slots:
         yield told.fits
     if most := _most(question, wanted, told):
@@ -45,7 +45,7 @@ def _sizes(question: Question, wanted: Mapping[str, int], told: PodSetExplanatio
 
 
 def _most(question: Question, wanted: Mapping[str, int], told: PodSetExplanation) -> int:
-    """The largest number of pods of one set, below what is wanted, that fits; 0 if none does."""
+    """Return the largest number of pods of one set, below what is wanted, that fits; 0 if none does."""
 
     def fits(count: int) -> bool:
         return question.fits(_of_size(question.want, {**wanted, told.name: count}))
@@ -70,7 +70,7 @@ def _of_size(want: Want, counts: Mapping[str, int]) -> Want:
 
 
 def _edited(question: Question, wanted: Mapping[str, int], counts: Mapping[str, int]) -> Gang:
-    """With so many pods; of an elastic set with so small a minimum."""
+    """Return the gang with so many pods; an elastic set gets so small a minimum instead."""
     gang = question.gang
 
     def edited(pod_set: PodSet) -> PodSet:
@@ -91,7 +91,7 @@ def _edited(question: Question, wanted: Mapping[str, int], counts: Mapping[str, 
 
 
 def _change(question: Question, wanted: Mapping[str, int], counts: Mapping[str, int]) -> str:
-    """ "with 12 GPUs (3 × 4)", "with 3 instead of 4 pods of worker"."""
+    """Return the wording: "with 12 GPUs (3 × 4)", "with 3 instead of 4 pods of worker"."""
     sizes = {part.pod_set: part.count for part in question.want.parts}
     least = {name: "a minimum of " if wanted[name] < sizes[name] else "" for name in counts}
     if len(question.want.parts) > 1:

@@ -1,4 +1,4 @@
-"""In another queue: one that allows it what it wants, and then it fits."""
+"""Remedy "in another queue": a queue that admits the gang's demand, in which it then starts."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ TRIED: Final = 3
 
 
 def other_queue(question: Question) -> Iterator[Remedy]:
-    """At most one: the first by name. Not for gangs that have begun: they are charged where they are."""
+    """Yield at most one remedy: the first queue by name. None for started gangs: they are charged already."""
     if question.state.begun or not question.has_room():
         return
     for name in islice(question.admission.elsewhere(question.state), TRIED):

@@ -1,6 +1,7 @@
-"""By preemption: whom it would end if its policy were not Never (MayNotPreempt); or why nobody would do.
+"""Remedy "by preemption": the victims if the policy were not Never (MayNotPreempt); or why there are none.
 
-A gang that may preempt and waits has found no victims. Where somebody holds what it lacks, it is told why.
+A gang that may preempt and waits has found no victims. If other gangs hold what it lacks, the reason is
+given.
 """
 
 from collections.abc import Iterator

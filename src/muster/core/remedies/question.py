@@ -1,8 +1,8 @@
-"""One gang that waits, and the means to try changes without leaving a trace.
+"""One waiting gang, and the means to try changes without side effects.
 
-Changes are tried twice. `fits` asks whether there is room, on the ledger as it is, which is cheap enough to
-look for the largest number of pods by halves. `starts` rehearses the next cycle with the change made, and
-only what it confirms is told.
+Changes are tried twice. `fits` checks whether there is room, on the ledger as it is, which is cheap enough to
+find the largest number of pods by bisection. `starts` makes a dry run of the next cycle with the change, and
+only what it confirms is reported.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,44 +24,44 @@ from muster.core.remedies.rehearsal import Outlook, Rehearsal
 
 NOW: Final = "would start now"
 LATER: Final = "would start"
-#: Placements that one rehearsal may try, and one outlook from end to end.
+#: Placements that one dry run may try, and one whole outlook.
 MOST: Final = 25
-#: What a search for victims counts, in placements.
+#: The cost of a search for victims, in placements.
 VICTIMS: Final = 20
 FAR: Final = 50
 
 
 class Admission(Protocol):
-    """What queues and quotas say to a start: `muster.core.admission`."""
+    """Whether queues and quotas admit a start: `muster.core.admission`."""
 
     @property
     def rules(self) -> object:
-        """Something else after each change of rules."""
+        """A value that differs after each change of rules."""
         ...
 
     def allows(self, state: GangState, want: Want) -> bool: ...
 
     def admits(self, state: GangState) -> bool:
-        """Whether room is all that it lacks, be it below a hard cap."""
+        """Whether the gang lacks only room, possibly room below a hard cap."""
         ...
 
     def elsewhere(self, state: GangState) -> Iterator[str]:
-        """Other queues that would let it start, by name."""
+        """Yield other queues that would admit the gang, by name."""
         ...
 
 
 @dataclass
 class Foresight:
-    """What was found out for several gangs at once, as long as nothing changes."""
+    """Results for several gangs at once, valid as long as nothing changes."""
 
-    #: who starts if another ends, by that other
+    #: by a gang that ends: which gangs start then
     ends: dict[GangId, dict[GangId, bool]] = field(default_factory=dict)
     outlooks: dict[GangId, Outlook | None] = field(default_factory=dict)
 
 
 @dataclass
 class Question:
-    """What would start this gang? `claim` is what it would be placed with, `case` why that does not fit."""
+    """What would start one gang. `claim`: what it would be placed with; `case`: why that does not fit."""
 
     state: GangState
     gang: Gang
@@ -73,7 +73,7 @@ class Question:
     reservations: Reservations
     rehearsal: Rehearsal
     now: float
-    #: the gangs of its queue for which it is asked what the ends of others mean, in serving order
+    #: the gangs of its queue for which the effect of other gangs' ends is examined, in serving order
     asked: Sequence[GangState]
     foresight: Foresight
     #: how many times as much as usual may be tried
@@ -87,18 +87,18 @@ class Question:
 
     @property
     def short(self) -> list[tuple[Part, PodSetExplanation]]:
-        """The pod sets that do not get what they want."""
+        """Return the pod sets that do not get all the pods they want."""
         parts = {part.pod_set: part for part in self.want.parts}
         return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
 
     @property
     def short_of_quota(self) -> bool:
-        """A ResourceQuota has no room for its pods."""
+        """Whether a ResourceQuota has no room for the gang's pods."""
         quotas = self.case.cluster.quotas
         return quotas.concern(self.state) and quotas.exceeded(self.state, self.want) is not None
 
     def fits(self, want: Want) -> bool:
-        """Whether its queue lets it have this now, and there is room for it beside all reservations."""
+        """Whether the queue admits this want now, and there is room for it beside all reservations."""
         if not self.admission.allows(self.state, want):
             return False
         if self.reservations.refusal(self.state, want) is not None:
@@ -107,14 +107,14 @@ class Question:
             return self._placed(want, lambda claim: self.reservations.fit(self.state, claim))
 
     def has_room(self, without: GangState | None = None) -> bool:
-        """Whether there is room for what it wants, whatever its queue says and whoever has a reservation."""
+        """Whether there is room for the gang's want, regardless of its queue and of reservations."""
         with self._gone(without):
             return self._placed(self.want, self.case.cluster.fit.fit)
 
     def _placed(self, want: Want, fit: Callable[[Claim], object]) -> bool:
         self.trials += 1
         ledger = self.case.cluster.ledger
-        # No vacant places: which pod would go where is nobody's question, and costs most of a trial.
+        # No vacant places: which pod would be placed where is not needed, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(want.parts)
         mark = ledger.mark()
         placed = fit(self.claim._replace(want=want, vacant=nowhere, preferred={}, search=False))
@@ -122,13 +122,13 @@ class Question:
         return isinstance(placed, dict)
 
     def starts(self, gang: Gang) -> bool:
-        """Whether it starts in the next cycle as this gang (`Rehearsal.starts`)."""
+        """Whether the gang, edited to `gang`, starts in the next cycle (`Rehearsal.starts`)."""
         with self._counted():
             self.trials += 1
             return self.rehearsal.starts(self.state, gang, MOST * self.patience)
 
     def starts_without(self, other: GangState) -> bool:
-        """Whether it starts in the next cycle if another ends (`Rehearsal.starts_without`)."""
+        """Whether the gang starts in the next cycle if another ends (`Rehearsal.starts_without`)."""
         known = self.foresight.ends.setdefault(other.id, {})
         if self.state.id not in known:
             on = dropwhile(lambda each: each is not self.state, self.asked)
@@ -139,12 +139,12 @@ class Question:
         return known[self.state.id]
 
     def victims(self) -> Found | None:
-        """Whom it would end if it might (`Rehearsal.victims`)."""
+        """Return the victims that the gang would preempt if it might (`Rehearsal.victims`)."""
         self.trials += VICTIMS
         return self.rehearsal.victims(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
-        """When it starts if nobody comes (`Rehearsal.outlooks`)."""
+        """Return when the gang starts if no other gang arrives (`Rehearsal.outlooks`)."""
         known = self.foresight.outlooks
         if self.state.id not in known:
             asked = [
@@ -163,7 +163,7 @@ class Question:
 
     @contextmanager
     def _gone(self, other: GangState | None) -> Iterator[None]:
-        """With nothing of another gang on any node."""
+        """Run the block with no pod of the other gang on any node."""
         ledger = self.case.cluster.ledger
         mark = ledger.mark()
         if other is not None:

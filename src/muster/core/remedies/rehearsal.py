@@ -1,14 +1,13 @@
-"""A rehearsal: the next cycle as it would go if one thing were different, played for real and undone.
+"""A dry run of the next cycle with one change made: executed on the real state, then undone.
 
-What is said to start a gang must be true when the gang is served: after those before it have had their
-chance, with entitlements divided anew and reservations found anew. So the one thing is really changed (the
-gang is edited, another is ended), what follows from it is settled, and gangs take their `Turns` and are
-placed, up to the one that is asked about. Then the ledger is rolled back and every state that was touched is
-put back.
+A remedy must be true when the gang is served: after the gangs before it, with entitlements and reservations
+recomputed. So the change is really made (the gang is edited, another is ended), the accounts are updated, and
+gangs take their `Turns` and are placed, up to the one in question. Then the ledger is rolled back and every
+state that was changed is restored.
 
-Two things are not played: exact searches, and victims of those that come before. Where one of them could
-matter, or more than `most` placements would have to be tried, a rehearsal knows nothing, and says no. An
-*outlook* further ahead, from one end to the next, goes on without them: it is expected, not promised.
+A dry run omits two things: exact searches, and victims of the gangs in front. If one of them could matter, or
+more than `most` placements would have to be tried, the result is unknown, and the dry run answers no. An
+*outlook* further ahead, from one end to the next, continues without them: it is an estimate, not a promise.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -37,23 +36,23 @@ from muster.core.preemption.victims import Found
 from muster.core.settlement import Settlement
 from muster.core.starts import Starts
 
-#: Places of gangs in front that count as much as one more placement that is tried.
+#: So many places of gangs in front count as one more placement that is tried.
 PLACES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """When a gang would start. `at` is infinite if that takes ends of which nobody knows when they come.
+    """When a gang would start. `at` is infinite if that requires ends whose time is unknown.
 
-    So it is, too, if it has not started when all have ended: then nobody is `endless`.
+    It is also infinite if the gang has not started when all others have ended: then `endless` is empty.
     """
 
     at: float
-    #: who would have ended by then, in that order, and on which nodes each was
+    #: the gangs that would have ended by then, in that order, and the nodes of each
     ended: tuple[tuple[GangId, frozenset[NodeName]], ...]
     #: where the gang would be
     nodes: frozenset[NodeName] = frozenset()
-    #: what ends at no time that is known
+    #: the gangs whose end is unknown
     endless: tuple[GangId, ...] = ()
 
 
@@ -61,7 +60,7 @@ _Placed = dict[Place, int] | Verdict | Reservation | None
 
 
 class _Unsure(Exception):
-    """It depends on something that is not played."""
+    """Raised if the result depends on something that a dry run omits."""
 
 
 class Rehearsal:
@@ -77,7 +76,7 @@ class Rehearsal:
         settlement: Settlement,
         in_order: Callable[[Turns], Iterable[Turn]],
     ) -> None:
-        """`in_order`: the turns of a cycle as they are taken."""
+        """`in_order` sorts the turns of a cycle as they are taken."""
         self._ledger, self._slots, self._pods = cluster.ledger, cluster.slots, cluster.pods
         self._fit, self._ends, self._queues = cluster.fit, cluster.ends, cluster.queues
         self._quotas = cluster.quotas
@@ -85,38 +84,38 @@ class Rehearsal:
         self._admission, self._lines = admission, lines
         self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
         self._starts, self._settlement, self._in_order = starts, settlement, in_order
-        #: how many placements were tried, ever
+        #: how many placements were tried in total
         self.trials = 0
         self._last = 0
         self._saved: dict[GangId, tuple[GangState, dict[str, Any]]] = {}  # Any: a state's fields
-        #: what those want who are asked about
+        #: the wants of the gangs in question
         self._wanted: set[Want | None] = set()
-        #: whether it may end others, and whom it would end
+        #: whether the gang in question may preempt, and the victims it would preempt
         self._preempts = False
         self._found: Found | None = None
-        #: wants that did not fit in this rehearsal
+        #: wants that did not fit in this dry run
         self._tried: set[Want] = set()
-        #: room has been given: what did not fit in the last cycle may fit
+        #: whether room was freed: what did not fit in the last cycle may fit
         self._freed = False
-        #: so may victims be found where there were none: queues are entitled to something else
+        #: whether entitlements changed: victims may be found where there were none
         self._anew = False
-        #: who has been given places since reservations were made
+        #: gangs that were given places since reservations were made
         self._started: list[GangState] = []
-        #: only what is certain counts
+        #: whether only certain results count
         self._strict = True
 
     @property
     def as_of(self) -> tuple[Hashable, ...]:
-        """As long as it is the same, so is what a rehearsal says."""
+        """A version of the state: while it is the same, so are the results of dry runs."""
         return self._ledger.nodes.revision, self._settlement.accounted, self._admission.rules
 
     @property
     def timed(self) -> bool:
-        """What it says changes as time goes on, too: somebody has a reservation."""
+        """Whether results also change with time, because there are reservations."""
         return bool(self._reservations.made)
 
     def starts(self, state: GangState, gang: Gang, most: int) -> bool:
-        """Whether it would certainly start now as this `gang`."""
+        """Whether the gang, edited to `gang`, would certainly start now."""
         with self._undone(most, strict=True, freed=False):
             self._edit(state, gang)
             shares = [account.entitled for account in self._queues.accounts.values()]
@@ -129,9 +128,9 @@ class Rehearsal:
                 return False
 
     def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
-        """Which of those who are asked about would certainly start now if another ended.
+        """Return which of the gangs in `asked` would certainly start now if another ended.
 
-        `asked` in serving order; those for whom it would go another way than for the first are left out.
+        `asked` in serving order; gangs for which the dry run would differ from the first gang's are left out.
         """
         left, starting = {state.id: state for state in asked}, set[GangId]()
         if not self._leaves(other):
@@ -150,7 +149,7 @@ class Rehearsal:
         return {gang: gang in starting for gang in left}
 
     def victims(self, state: GangState, most: int) -> Found | None:
-        """Whom it would end now, and start, if it might preempt."""
+        """Return the victims with which the gang would start now if it might preempt; None if none."""
         if self._preemption.departures or state.gang is None:
             return None
         self._found, self._preempts = None, True
@@ -163,15 +162,15 @@ class Rehearsal:
     def outlooks(
         self, asked: Sequence[GangState], most: int, *, beyond: bool
     ) -> dict[GangId, Outlook | None]:
-        """When they start if everybody ends as expected and nobody comes; None: that is not found out.
+        """Return when gangs start if all gangs end as expected and none arrives; None: not found out.
 
-        `asked` in serving order. One future is played for all of them; those for whom it would be another one
-        than for the first are left out. `beyond`: in the end what gives no run time ends as well, to see
-        whether that would help; it takes as long as there are gangs.
+        `asked` in serving order. One future is simulated for all of them; gangs for which it would differ
+        from the first gang's are left out. `beyond`: finally gangs without a run time end as well, to see
+        whether that would help; its time grows with the number of gangs.
         """
         first = asked[0].id
         if asked[0].nodes:
-            asked = asked[:1]  # it does not wait for its own end, but those behind it do
+            asked = asked[:1]  # it does not wait for its own end, but gangs behind it do
         found: dict[GangId, Outlook | None] = {first: None}
         left = {state.id: state for state in asked}
         ended: list[tuple[GangId, frozenset[NodeName]]] = []
@@ -197,7 +196,7 @@ class Rehearsal:
                 self._settlement.now = now
                 self._queues.entitle()
                 self._tried.clear()
-                # They count on every end that is expected, and are as they were unless somebody has started.
+                # Reservations account for every expected end, and are unchanged unless a gang has started.
                 self._reservations.begin(now, unchanged=not self._started)
                 self._started.clear()
                 try:
@@ -208,12 +207,12 @@ class Rehearsal:
                 except _Unsure:
                     break
                 left = {gang: state for gang, state in left.items() if found.get(gang) is None}
-        if found[first] is None and first not in left:  # others came before it in a later turn
+        if found[first] is None and first not in left:  # a later turn removed it: gangs behind it came first
             return self.outlooks(asked[:1], most, beyond=beyond)
         return found
 
     def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
-        """The gangs that end next, all that end at one time, `but` one."""
+        """Return the next time at which gangs end, and all gangs that end then, except `but`."""
         first, ending = inf, list[GangState]()
         for end, state in self._ends.after(self._settlement.now, but=but):
             if ending and end > first:
@@ -223,7 +222,7 @@ class Rehearsal:
         return first, ending
 
     def _leaves(self, state: GangState) -> bool:
-        """Room of its pods is promised to somebody already, or room of others to it."""
+        """Whether room of its pods is promised to another gang already, or room of other gangs to it."""
         departures = self._preemption.departures
         return state.id in departures or not departures.leaving.keys().isdisjoint(state.pods)
 
@@ -231,7 +230,7 @@ class Rehearsal:
 
     @contextmanager
     def _undone(self, most: int, *, strict: bool, freed: bool) -> Iterator[None]:
-        """Whatever is changed in here is as it was afterwards."""
+        """Undo on exit all changes made inside the block."""
         self._last, self._strict, self._freed = self.trials + most, strict, freed
         now, mark = self._settlement.now, self._ledger.mark()
         with self._reservations.set_aside(), self._queues.set_aside(), self._quotas.set_aside():
@@ -241,9 +240,7 @@ class Rehearsal:
                 self._ledger.rollback(mark)
                 self._settlement.now = now
                 for state, values in self._saved.values():
-                    if (
-                        state.stamp != values["stamp"]
-                    ):  # what was remembered of it meanwhile is not what it is
+                    if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
                         values["stamp"] = state.stamp + 1
                     _put_back(state, values)
                     self._settlement.account(state)
@@ -254,7 +251,7 @@ class Rehearsal:
         self._queues.entitle()
 
     def _save(self, state: GangState) -> None:
-        """From here on the state is changed in copies."""
+        """Save the state before its first change; its containers are replaced by copies."""
         if state.id not in self._saved:
             values = {name: getattr(state, name) for name in _FIELDS}
             self._saved[state.id] = state, values
@@ -289,11 +286,11 @@ class Rehearsal:
     # -- the cycle
 
     def _play(self, asked: dict[GangId, GangState]) -> Iterator[tuple[GangId, Columns]]:
-        """Gangs take their turns until all who are asked about have had theirs: who of them starts, where.
+        """Serve gangs in turn until all in `asked` have been served; yield which of these start, and where.
 
-        What becomes of a gang does not depend on those behind it. So if somebody starts behind one who is
-        asked about and waits, he is taken back; and those after him, for whom he would have started, are
-        asked about no more.
+        A gang's result does not depend on the gangs behind it. So if a gang starts behind one in `asked` that
+        waits, the start is taken back. The remaining gangs in `asked`, for which it would have started, are
+        removed from `asked`.
         """
         to_come, one_waits = set(asked), False
         self._wanted = {state.want for state in asked.values()}
@@ -320,7 +317,7 @@ class Rehearsal:
     def _hopeless(self, state: GangState, want: Want | Full, over: bool) -> bool:
         """As `Starts.hopeless`."""
         if state.want in self._wanted:
-            return False  # one refusal passes over all of a kind, and one of them is to have his turn
+            return False  # else one refusal would skip the whole class, including the gang in question
         if isinstance(want, Full):
             return not self._may_end_others(state, want.want)
         if self._reservations.refusal(state, want) is not None:
@@ -333,7 +330,7 @@ class Rehearsal:
         return not self._is_misfit(want)
 
     def _is_misfit(self, want: Want) -> bool:
-        """Known not to fit, by what is not altered by this rehearsal."""
+        """Whether the want is known not to fit, from what this dry run does not change."""
         if want in self._tried:
             return True
         if self._freed:
@@ -350,9 +347,10 @@ class Rehearsal:
         return self._preemption.helps(state, want)
 
     def _place(self, turn: Turn, *, mine: bool, last: bool, keep: bool) -> Columns | None:
-        """As `Starts.place`, without what is not played: where it starts, if it does.
+        """Place the gang as `Starts.place` does, less what a dry run omits; return its columns if it starts.
 
-        `mine`: it is asked about; `last`: nobody behind it is; `keep`: it starts for those behind it, too.
+        `mine`: the gang is in question; `last`: no gang behind it is; `keep`: the start stays for gangs
+        behind.
         """
         state, want = turn.state, turn.offer.want
         departures = self._preemption.departures
@@ -366,10 +364,12 @@ class Rehearsal:
             self._unsure()
             return None
         if self._wants.newly_concerned(state):
-            raise _Unsure  # somebody who keeps it off has started here: it wants something else now
+            raise _Unsure  # a gang with anti-affinity to it has started here: its want differs now
         vacant = turn.offer.vacant
         if last and not (state.begun or self._preempts):
-            vacant = [()] * len(want.parts)  # that it starts is asked, not which place goes where
+            vacant = [()] * len(
+                want.parts
+            )  # only whether it starts matters, not which place is on which node
         claim = self._starts.claim(state, want)._replace(vacant=vacant, search=False)
         mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
         try:
@@ -399,7 +399,7 @@ class Rehearsal:
         return None
 
     def _placed(self, turn: Turn, claim: Claim, *, mine: bool, last: bool) -> _Placed:
-        """Where it fits; charged, unless it does not."""
+        """Return where the gang fits, charged; nothing is charged if it does not fit."""
         state, want = turn.state, turn.offer.want
         placed: _Placed = None
         if not (turn.offer.full or (state.plain and self._is_misfit(want))):

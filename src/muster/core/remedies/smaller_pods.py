@@ -1,4 +1,4 @@
-"""With smaller pods: twice as many of half the size, or four times as many of a quarter."""
+"""Remedy "with smaller pods": twice as many of half the size, or four times as many of a quarter."""
 
 from collections.abc import Container, Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ FACTORS: Final = (2, 4)
 
 
 def smaller_pods(question: Question) -> Iterator[Remedy]:
-    """At most one: the largest that fits. Only whole devices and whole CPUs count as pods of their own."""
+    """Yield at most one remedy: the largest pods that fit. Each pod keeps whole devices or whole CPUs."""
     if question.state.begun:
         return
     short = {part.pod_set for part, _ in question.short}
@@ -55,7 +55,7 @@ def _edited(question: Question, cut: Container[str], factor: int, more: int) -> 
 
 
 def _cut(part: Part, factor: int) -> Part | None:
-    """The part in pods of a fraction of the size; None if a pod cannot be cut so, or is optional."""
+    """Return the part in pods of a fraction of the size; None if a pod cannot be cut so, or is optional."""
     requests = _divided(part.shape.requests, factor)
     if requests is None or not part.need or part.shape.gpu_share:
         return None
@@ -64,7 +64,10 @@ def _cut(part: Part, factor: int) -> Part | None:
 
 
 def _divided(requests: Amounts, factor: int) -> Amounts | None:
-    """Devices divide without remainder, or there are whole CPUs to divide; the rest is rounded up."""
+    """Return divided requests: devices without remainder, or whole CPUs; the other amounts are rounded up.
+
+    None if they cannot be divided so.
+    """
     whole = [amount % factor == 0 for resource, amount in requests if "/" in resource]
     cpus = dict(requests).get("cpu", 0)
     if not (all(whole) if whole else cpus >= 1000 * factor):
@@ -73,7 +76,7 @@ def _divided(requests: Amounts, factor: int) -> Amounts | None:
 
 
 def _change(question: Question, old: Part, new: Part) -> str:
-    """ "8 × 2 GPUs instead of 4 × 4"."""
+    """Return the wording: "8 × 2 GPUs instead of 4 × 4"."""
     if old is new:
         return ""
     vector = question.case.cluster.slots.of(old.shape)

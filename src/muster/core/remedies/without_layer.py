@@ -1,4 +1,4 @@
-"""Without a layer: one rule about the network topology less, else none of them."""
+"""Remedy "without a layer": one rule about the network topology removed, else all of them."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from muster.core.remedies.question import NOW, Question
 
 
 def without_layer(question: Question) -> Iterator[Remedy]:
-    """At most one. A preference keeps nothing from starting, so only what is required is left out."""
+    """Yield at most one remedy. Preferences prevent no start, so only required rules are removed."""
     rules = question.want.rules
     if rules is None:
         return
