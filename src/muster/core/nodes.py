@@ -3,8 +3,8 @@
 Rows of this layout are what makes a decision cheap: "how many pods fit on each of 10,000 nodes" is one
 SIMD division per resource, about thirty times faster than over an array of node records. Columns stand
 in order of node name, so that the first of several equal nodes is always the one with the smallest
-name. New nodes are collected and merged in once per cycle (`settle`); that moves columns, so column
-numbers are good only until the next `settle`, and everything that lasts longer is kept by name.
+name. New nodes are collected and merged in once per cycle (`settle`). That moves columns, so column numbers
+are valid only until the next `settle`, and everything that lasts longer is kept by name.
 
 Units are the caller's integers (milli-CPU, bytes, pieces). A row is int32, and becomes int64 with the first
 capacity above 2^31-1: bytes are counted exactly, and rows of everything else stay half as wide and four
@@ -14,7 +14,7 @@ summed in int64; `free` is capacity minus used, and any amount below zero (a nod
 that was forced on it) reads -1: no room.
 
 The resource `pods` is implicit: every pod takes one, whatever it requests, and a node whose capacity
-does not name `pods` sets no limit. Any other resource that a node does not name, it has none of. Shares of
+does not name `pods` sets no limit. A node has none of any other resource that it does not name. Shares of
 GPUs are kept by device (`devices.py`); their row is only read.
 """
 
@@ -44,11 +44,11 @@ Demand = tuple[tuple[int, int], ...]
 PODS: Final = "pods"
 #: The most that an int32 row holds.
 UNLIMITED: Final = 2**31 - 1
-#: The most that a node is counted to have of anything; 64 TiB of bytes.
+#: The largest capacity that is counted of any resource; 64 TiB of bytes.
 LARGEST: Final = 2**46
-#: Distinct requests whose resolved form is remembered.
+#: Distinct requests whose resolved form is cached.
 _REMEMBERED: Final = 10_000
-#: So many changed nodes are caught up with one by one; more as a vector.
+#: Up to so many changed nodes are updated one by one; more as a vector.
 _FEW: Final = 16
 
 
@@ -56,9 +56,9 @@ class Nodes:
     """Capacity, use and facts of every node.
 
     `layout` changes when columns move. `changes` is a log of columns whose amounts or facts changed, one by
-    one or as arrays of distinct ones, and `fact_changes` of those whose facts (labels, taints, cordon,
-    readiness) did; caches keep a position in them and catch up when they are asked. `revision` counts
-    every change.
+    one or as arrays of distinct columns. `fact_changes` is a log of columns whose facts (labels, taints,
+    cordon, readiness) changed. Caches keep a position in these logs and catch up when they are read.
+    `revision` counts every change.
     """
 
     def __init__(self) -> None:
@@ -71,17 +71,17 @@ class Nodes:
         self.capacity_revision = 0
         self.changes: Log[int | Columns] = Log()
         self.fact_changes: Log[int] = Log()
-        #: what changed between two positions of the log, as asked for last
+        #: what changed between two positions of the log, as of the last call of `changed`
         self._changed: tuple[tuple[int, int], list[int] | Columns | None] = ((-1, -1), None)
         self._new: set[NodeName] = set()
-        #: use on nodes that have no column now: not merged in yet, removed, or not heard of yet
+        #: use on nodes that have no column now: not merged in yet, removed, or not known yet
         self._elsewhere: dict[NodeName, dict[str, int]] = {}
         self._resolved: dict[Amounts, Demand] = {}
-        #: row of GPU_SHARE, once anybody has asked for a share
+        #: row of GPU_SHARE, once a pod has asked for a share; -1 before
         self._shares = -1
         self._capacity: list[Row] = [np.zeros(0, np.int32)]
         self._free: list[Row] = [np.zeros(0, np.int32)]
-        #: by row, the most that it holds
+        #: by row, the largest amount that its type holds
         self._mosts = [UNLIMITED]
         self.used: Longs = np.zeros((1, 0), np.int64)
         self.devices = Devices(self)
@@ -97,7 +97,7 @@ class Nodes:
     # Facts
 
     def change(self, fact: NodeChanged) -> bool:
-        """Take a node's facts in. False if nothing changed."""
+        """Record a node's facts. False if nothing changed."""
         if self.facts.get(fact.name) == fact:
             return False
         self.facts[fact.name] = fact
@@ -110,7 +110,7 @@ class Nodes:
         return True
 
     def remove(self, name: NodeName) -> bool:
-        """Forget a node; what is charged to it is remembered in case it comes back."""
+        """Forget a node, but not its charges, in case it returns. False if it is not known."""
         if self.facts.pop(name, None) is None:
             return False
         self.revision += 1
@@ -121,7 +121,7 @@ class Nodes:
         return True
 
     def settle(self) -> None:
-        """Merge new nodes in. Columns move; those of removed nodes go."""
+        """Merge new nodes in. Columns move, and those of removed nodes are dropped."""
         if not self._new:
             return
         for name, column in self.column.items():
@@ -167,7 +167,7 @@ class Nodes:
             all_used[row, column] = used
             free = capacity[row].item(column) - used
             most = mosts[row]
-            # between two events less than nothing may be in use: a victim has gone, and then its beneficiary
+            # use may be negative between two events: a victim has ended, and then its beneficiary
             all_free[row][column] = free if 0 <= free <= most else min(max(free, -1), most)
         self.revision += 1
         self.changes.append(column)
@@ -194,9 +194,9 @@ class Nodes:
             del self._elsewhere[name]
 
     def changed(self, position: int) -> list[int] | Columns | None:
-        """Distinct columns that have changed since a position of the log: few of them as a list.
+        """Distinct columns that have changed since a position of the log: few as a list, more as an array.
 
-        None: nearly all have, or it is not known any more.
+        None: nearly all have changed, or the log no longer reaches back so far.
         """
         key = (position, self.changes.end)
         if self._changed[0] != key:  # the shapes of one gang fall behind, and catch up, together
@@ -229,7 +229,7 @@ class Nodes:
         return np.flatnonzero(once)
 
     def free(self, row: int) -> Row:
-        """Free amount of a resource per node; -1 where the node is overdrawn. Not to be written to."""
+        """Free amount of a resource per node; -1 where the node is overdrawn. Read-only for callers."""
         if row == self._shares:
             return self.devices.thousandths()
         return self._free[row]
@@ -249,7 +249,7 @@ class Nodes:
         return self._capacity[row]
 
     def capacities(self, columns: Columns) -> Longs:
-        """Rows × these columns: of every resource, all that these nodes have."""
+        """Rows × these columns: the capacity of these nodes for every resource."""
         capacities = np.array([capacity[columns] for capacity in self._capacity], np.int64)
         if self._shares >= 0:
             capacities[self._shares] = self.devices.capacity()[columns]
@@ -265,7 +265,7 @@ class Nodes:
         return next((amount for row, amount in demand if row == self._shares), 0)
 
     def device_rows(self, demand: Demand) -> list[int]:
-        """Rows of devices (resources with a domain, such as nvidia.com/gpu) that the demand leaves."""
+        """Rows of devices (resources with a domain, such as nvidia.com/gpu) that the demand does not use."""
         asked = {self._shares, *(row for row, _ in demand)}
         if self.share(demand):
             asked.add(self.devices.row)
@@ -275,7 +275,7 @@ class Nodes:
         return self._resource(row)
 
     def row(self, resource: str) -> int:
-        """The row of a resource, a new one if nobody has named it so far."""
+        """The row of a resource; a new row if the resource has not been named so far."""
         row = self.resources.setdefault(resource, len(self.resources))
         if row >= len(self._capacity):
             size = self.used.shape[1]
@@ -310,21 +310,21 @@ class Nodes:
 
 
 def quotient(amounts: Row, amount: int) -> Row:
-    """How often an amount above zero goes into each of these; it may be more than their type holds."""
+    """Each of these amounts divided by one above zero, which may exceed what their type holds."""
     if amount > UNLIMITED and amounts.dtype == np.int32:
         return np.zeros_like(amounts)
     return amounts // amount
 
 
 def owned(array: Array) -> Array:
-    """The same values, without the larger array that they may be a view of: a log keeps them."""
+    """The same values, not as a view, since a log would keep the larger array alive."""
     return array if array.base is None else array.copy()
 
 
 class Log(Generic[Entry]):
-    """What changed, in order. A reader that is too far behind starts afresh."""
+    """A log of changes, in order. A reader that is too far behind has to recompute everything."""
 
-    #: columns kept, an array counting as all of its own; a reader that has missed more recomputes
+    #: columns kept, an array counting as all of its columns; a reader that has missed more recomputes
     #: everything, which costs less
     BOUND: Final = 65_536
 
@@ -336,7 +336,7 @@ class Log(Generic[Entry]):
         self._columns = 0
 
     def append(self, entry: Entry, columns: int = 1) -> None:
-        """An entry that tells of so many columns."""
+        """Append an entry that covers `columns` columns."""
         self._entries.append(entry)
         self.end += 1
         self._columns += columns
@@ -348,7 +348,7 @@ class Log(Generic[Entry]):
         self._entries, self._columns = [], 0
 
     def since(self, position: int) -> list[Entry] | None:
-        """What changed since, possibly repeated; None if that is no longer known."""
+        """The entries since a position, possibly repeated; None if they are no longer kept."""
         if position < self._start:
             return None
         return self._entries[position - self._start :]

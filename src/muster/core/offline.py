@@ -1,4 +1,4 @@
-"""Whether a gang could ever start on given nodes: the scheduler's own answer for empty ones."""
+"""Whether a gang could ever start on given nodes: the scheduler's own answer for empty nodes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,10 +10,9 @@ from muster.core.scheduler import Scheduler
 
 
 def misfit(gang: Gang, events: Iterable[Event]) -> Explanation | None:
-    """Why the minimum of this gang would not start with nothing there but what these events tell; None if it
-    would.
+    """Why the minimum of this gang would not start if only these events had happened; None if it would.
 
-    A gate is looked past: it says that the gang is not complete yet, not that it is too large.
+    The gang's gate is ignored: it says that the gang is not complete yet, not that it is too large.
     """
     scheduler = Scheduler()
     for event in events:

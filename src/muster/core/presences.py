@@ -1,12 +1,11 @@
-"""Who is on which node, as other pods see it: labels, host ports, anti-affinity that holds against newcomers.
+"""Pods on nodes as other pods see them: labels, host ports, anti-affinity that holds against new pods.
 
-The ledger notes every pod here along with its charge, facts and trials alike, so that no constraint is ever
-checked against another account than the amounts. Noting is one entry in a log. Only questions that
-somebody asks ("how many pods that match this term does each node have?") are worked out, as one vector
-over the nodes each; a question asked again reads the entries that it has not seen. A cluster in which
-nobody asks pays for the log and nothing else.
+The ledger notes every pod here along with its charge, for facts and trials alike, so that constraints are
+always checked against the same account as the amounts. Noting is one entry in a log. Only questions that a
+caller asks ("how many pods that match this term does each node have?") are computed, each as one vector over
+the nodes; a repeated question reads only new entries. A cluster without such questions pays only for the log.
 
-Entries name columns, which are good until columns move; the account behind the log is by node name, and
+Entries name columns, which are valid until columns move. The account behind the log is by node name, and
 also keeps pods on nodes that have no column.
 """
 
@@ -23,12 +22,12 @@ from muster.core.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.labels import satisfied
 from muster.core.nodes import Columns, Ints, Nodes, owned
 
-#: Columns in the log before it is cleared, and with it whatever is only remembered. An array counts as all
-#: of its own.
+#: Columns in the log before it is cleared together with all cached answers. An array counts as all of its
+#: columns.
 BOUND: Final = 65_536
-#: Questions kept; the one unused for longest goes first. At 10,000 nodes and 50,000 pods one takes 90 kB.
+#: Questions kept; the least recently used is dropped first. At 10,000 nodes and 50,000 pods one takes 90 kB.
 _KEPT: Final = 256
-#: Addresses that stand for all of a node's.
+#: Addresses that stand for all addresses of a node.
 _ANY: Final = ("", "0.0.0.0")
 
 
@@ -65,7 +64,7 @@ class Using:
 
 
 def seen(presence: Presence) -> Presence:
-    """What other pods see of a pod: not the device that it is on."""
+    """What other pods see of a pod: all but its device."""
     return presence if presence.device is None else replace(presence, device=None)
 
 
@@ -73,7 +72,7 @@ Question = Matching | Carrying | Using
 
 
 def selects(term: PodTerm, presence: Presence) -> bool:
-    """Whether a term selects a pod: by namespace and labels; its key has no say."""
+    """Whether a term selects a pod by namespace and labels; the key of the term is ignored."""
     if not presence.namespace:
         return False
     if term.namespaces is not None and presence.namespace not in term.namespaces:
@@ -95,7 +94,7 @@ class _Answer:
     count: Ints
     layout: int = -1
     position: int = -1
-    #: by number of the presence, whether it answers: a byte each, as there may be as many as pods
+    #: by number of the presence, whether it answers: one byte each, as there may be as many as pods
     known: bytearray = field(default_factory=bytearray)
 
 
@@ -122,9 +121,9 @@ class Presences:
         self._carried = _Carried()
 
     def note(self, where: _Where, times: _Times, presence: Presence) -> Terms:
-        """`times` more (or fewer) of these pods on a node, by column or name, or on several distinct ones.
+        """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
 
-        Returns what they carry that was not known before, to be forgotten if they were there for a trial.
+        Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.
         """
         if self._names is not self._nodes.names or self._logged >= BOUND:
             self._begin_afresh()
@@ -143,12 +142,12 @@ class Presences:
         return tuple([term for term in presence.apart if self._carried.add(term)]) if presence.apart else ()
 
     def forget(self, terms: Terms) -> None:
-        """Nobody carries these after all: what was noted last is undone."""
+        """Forget anti-affinity that only a trial has added, as the last entries are undone."""
         for term in terms:
             self._carried.remove(term)
 
     def count(self, question: Question) -> Ints:
-        """How many pods that answer the question each column has, int32. Read it, do not keep it."""
+        """How many pods on each column answer the question, int32. Read it, do not keep it."""
         if self._names is not self._nodes.names:
             self._begin_afresh()
         answer = self._answers.pop(question, None) or _Answer(np.zeros(0, np.int32))
@@ -167,17 +166,17 @@ class Presences:
         return answer.count
 
     def keeping_off(self, presence: Presence) -> frozenset[PodTerm]:
-        """Required anti-affinity of pods that are, or lately were, on nodes and that selects this pod."""
+        """Required anti-affinity that selects this pod, of pods that are, or recently were, on nodes."""
         return self._carried.selecting(presence)
 
     @property
     def carried(self) -> int:
-        """Another when anti-affinity turns up that was not known; what it was once that is forgotten."""
+        """A number that changes with new anti-affinity, and changes back when that is forgotten."""
         return self._carried.as_of
 
     @property
     def carriers(self) -> object:
-        """Another whenever `keeping_off` may say something else."""
+        """A value that changes whenever an answer of `keeping_off` may change."""
         return self._carried, self._carried.as_of
 
     def _recount(self, answer: _Answer) -> None:
@@ -204,7 +203,7 @@ class Presences:
         self._folded = len(self._log)
 
     def _begin_afresh(self) -> None:
-        """Columns have moved, or the log is full: keep who is there, and nothing that is only remembered."""
+        """Columns have moved, or the log is full: keep the account of pods, and drop what is only cached."""
         self._fold()
         self._start += len(self._log)
         self._log, self._folded, self._logged = [], 0, 0
@@ -224,30 +223,30 @@ def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
 
 
 class _Carried:
-    """Required anti-affinity of pods on nodes, found by the labels of whom it may select.
+    """Required anti-affinity of pods on nodes, indexed by labels of the pods that it may select.
 
-    A term that wants a label is looked for only where the label is.
+    A term that requires a label is looked up only for pods with that label.
     """
 
     def __init__(self, terms: Mapping[PodTerm, int] | None = None, arrived: int = 0) -> None:
-        """`terms`, by number in the order of their arrival, of so many that have ever `arrived`."""
+        """`terms`, each with its number by order of arrival; `arrived`: how many have ever arrived."""
         self._terms: dict[PodTerm, int] = {}
         self._by_label: dict[tuple[str, str | None], dict[PodTerm, None]] = {}
         self._others: dict[PodTerm, None] = {}
         self._known: dict[Presence, frozenset[PodTerm]] = {}
         self._arrived = arrived
-        #: the number of the last one: all that arrived later is forgotten
+        #: the number of the last known term: all that arrived later are forgotten
         self.as_of = 0
         for term, number in (terms or {}).items():
             self._enter(term, number)
 
     def only(self, terms: Set[PodTerm]) -> "_Carried":
-        """Without all others."""
+        """A copy with only these terms."""
         kept = {term: number for term, number in self._terms.items() if term in terms}
         return _Carried(kept, self._arrived)
 
     def add(self, term: PodTerm) -> bool:
-        """Whether it was not known."""
+        """Add a term. Return whether it was not known."""
         if term in self._terms:
             return False
         self._arrived += 1
@@ -269,7 +268,7 @@ class _Carried:
             where[term] = None
 
     def _where(self, term: PodTerm) -> list[dict[PodTerm, None]]:
-        """By which labels it is found."""
+        """The tables in which a term is kept: by label, or that of all other terms."""
         wanted = _wanted(term.labels)
         return [self._by_label.setdefault(label, {}) for label in wanted] or [self._others]
 
@@ -290,7 +289,7 @@ class _Carried:
 
 
 def _wanted(requirements: Iterable[Requirement]) -> list[tuple[str, str | None]]:
-    """Labels of which whoever is selected has one; None as value: whatever it is. Empty: not known."""
+    """Labels of which every selected pod has at least one; value None: any value. Empty: not known."""
     for requirement in requirements:
         if requirement.operator is Operator.IN:
             return [(requirement.key, value) for value in requirement.values]

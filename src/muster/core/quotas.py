@@ -1,13 +1,13 @@
 """Namespaces' ResourceQuotas: what pods that are still to be created may ask for.
 
-The API server charges a quota when a pod is created, not when it is bound. So a gang whose pods are there has
-paid already, and is not checked again. One that is started first and then has its pods made (a suspended Job,
-a JobSet) would find out too late, with half of its pods refused. Its uncreated places are checked here,
-and once it has been given places, what they will be charged is kept for it until its pods are there and
-the API server's own count has them. Nothing keeps quota without holding places.
+The API server charges a quota when a pod is created, not when it is bound. So a gang whose pods exist is
+charged already, and is not checked again. A gang that is started before its pods are created (a suspended
+Job, a JobSet) would fail too late, with half of its pods refused. Its uncreated places are checked here. Once
+it has been given places, their future charge is kept for it until its pods exist and the API server's own
+count includes them. No gang keeps quota without holding places.
 
-Which quotas count for a pod, and what each charges, is worked out from its template before the core
-(`PodSet.quotas`); a quota that says nothing about pods is not told at all.
+Which quotas count for a pod, and what each charges, is computed from the pod's template before the core
+(`PodSet.quotas`); the core gets no event of a quota that does not limit pods.
 """
 
 from collections import Counter
@@ -32,11 +32,11 @@ class Quotas:
         self.changes = 0
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any quotas."""
         return bool(self._rooms)
 
     def change(self, name: Name, room: Amounts) -> bool:
-        """What the quota has left, as the API server says. False if nothing changed."""
+        """Record what the quota has left, as the API server reports. False if nothing changed."""
         if self._rooms.get(name) == dict(room):
             return False
         self._rooms[name] = dict(room)
@@ -48,7 +48,7 @@ class Quotas:
         return self._rooms.pop(name, None) is not None
 
     def settle(self, state: GangState) -> None:
-        """Bring up to date what is kept for a gang's pods that have places and are not there yet."""
+        """Update what is kept for a gang's pods that have places and are not created yet."""
         if not self._rooms and state.id not in self._of:
             return
         for name, amounts in self._of.pop(state.id, ()):
@@ -65,12 +65,12 @@ class Quotas:
             _add(self._promised.setdefault(name, {}), amounts, 1)
 
     def concern(self, state: GangState) -> bool:
-        """Whether any of its pods is still to be charged to a quota."""
+        """Whether any pod of the gang is still to be charged to a quota."""
         gang = state.gang
         return bool(self._rooms) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
 
     def exceeded(self, state: GangState, want: Want) -> str | None:
-        """Where the minimum of what is wanted would ask for more than is left."""
+        """A message about a quota that has less left than the minimum of `want` needs; None: no quota."""
         demand: dict[Name, dict[str, int]] = {}
         for name, amounts in self._minimum(state, want):
             _add(demand.setdefault(name, {}), amounts, 1)
@@ -89,7 +89,7 @@ class Quotas:
         return None
 
     def frees(self, other: GangState, state: GangState) -> bool:
-        """Whether pods of this other gang are charged to a quota that counts for pods of this one."""
+        """Whether pods of `other` are charged to a quota that counts for pods of `state`."""
         gang = state.gang
         assert gang is not None
         names = {_name(gang, pod_set, quota) for pod_set in gang.pod_sets for quota, _ in pod_set.quotas}
@@ -97,7 +97,7 @@ class Quotas:
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """What is given back in here (`give`) is taken again afterwards."""
+        """A context for a trial: at its end, what was given back in it (`give`) is taken again."""
         rooms = {name: dict(room) for name, room in self._rooms.items()}
         try:
             yield
@@ -105,13 +105,13 @@ class Quotas:
             self._rooms = rooms
 
     def give(self, state: GangState) -> None:
-        """What the pods that a gang has are charged is left again, in a trial."""
+        """Give back what the pods of a gang are charged, in a trial."""
         for name, amounts in _charged(state) if self._rooms else ():
             room = self._rooms.get(name, {})
             _add(room, tuple((resource, amount) for resource, amount in amounts if resource in room), 1)
 
     def charges(self, state: GangState) -> dict[str, dict[str, int]]:
-        """What one more place of each pod set costs, by resources of quotas (`room` names them alike)."""
+        """What one more place of each pod set is charged, by resources of quotas, named as by `room`."""
         gang = state.gang
         assert gang is not None
         return {
@@ -125,7 +125,7 @@ class Quotas:
         }
 
     def room(self, state: GangState) -> dict[str, int]:
-        """What the quotas that count for its pods have left."""
+        """What the quotas that count for the gang's pods have left."""
         gang = state.gang
         assert gang is not None
         names = {_name(gang, pod_set, quota) for pod_set in gang.pod_sets for quota, _ in pod_set.quotas}
@@ -136,7 +136,7 @@ class Quotas:
         }
 
     def _minimum(self, state: GangState, want: Want) -> Iterator[tuple[Name, Amounts]]:
-        """What the minimum is charged, its open rest made of the parts that are charged least often."""
+        """What the minimum is charged; its rest beyond the parts' minima uses uncharged pod sets first."""
         gang = state.gang
         assert gang is not None
         sets: Mapping[str, PodSet] = {pod_set.name: pod_set for pod_set in gang.pod_sets}
@@ -153,7 +153,7 @@ class Quotas:
 
 
 def _charged(state: GangState) -> Iterator[tuple[Name, Amounts]]:
-    """What the pods that a gang has on nodes are charged."""
+    """What the gang's pods on nodes are charged."""
     if state.gang is None:
         return
     places = (place or state.leaving.get(pod) for pod, place in state.pods.items())
@@ -173,7 +173,7 @@ def _told(name: Name, resource: str) -> str:
 
 
 def _held(state: GangState, pod_set: str) -> int:
-    """Places of a pod set that are promised to the gang and not filled."""
+    """The number of places of a pod set that are promised to the gang and not filled."""
     return sum(place.pod_set == pod_set and promise.told for place, promise in state.holds.items())
 
 
@@ -182,7 +182,7 @@ def _times(amounts: Amounts, count: int) -> Amounts:
 
 
 def _bare(resource: str, amount: int) -> str:
-    """An amount of what a quota calls requests.cpu, limits.memory or pods."""
+    """An amount of a quota's resource, such as requests.cpu, limits.memory or pods, as text."""
     return bare(resource.removeprefix("requests.").removeprefix("limits."), amount)
 
 

@@ -1,10 +1,10 @@
 """Slots: how many more pods of a shape each node takes now, and in which order nodes are filled.
 
 A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is
-next asked for, so a placement costs the shapes that are in use, not the number of nodes. At any time it
-equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one
-comparison. What order the nodes are in (`key`, lowest first, ties to the smallest name) is said by
-`packing.py`; whoever only counts (`room`) leaves the keys behind until somebody asks for them (`of`).
+next read, so the cost of a placement depends on the shapes in use, not on the number of nodes. At any time it
+equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one comparison.
+`packing.py` defines the order of nodes (`key`, lowest first, ties to the smallest name). A caller that only
+counts (`room`) does not update the keys; the next caller that needs them does (`of`).
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from muster.core.packing import NO_SLOT, Order, Pack
 
 __all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
 
-#: Shapes kept; the one unused for longest goes first. At 10,000 nodes one takes 80 kB.
+#: Shapes kept; the least recently used is dropped first. At 10,000 nodes one takes 80 kB.
 _KEPT: Final = 1024
 
 
@@ -39,16 +39,16 @@ class Vector:
     scarce: int = -1
     amount: int = 0
     size: float = 0.0
-    #: orders nodes before the key; None if it does not tell them apart
+    #: orders nodes before the key; None if it is the same for all
     rank: Ints | None = None
     total: int = 0
     layout: int = -1
-    #: in the log of changes: up to where slots have followed, and keys
+    #: positions in the log of changes up to which slots, and keys, are updated
     position: int = -1
     keyed: int = -1
     capacity_revision: int = -1
     devices: list[int] = field(default_factory=list)
-    #: what the order goes by besides the node itself
+    #: what keys depend on besides the node (`Order.basis`)
     basis: bool = False
 
 
@@ -59,19 +59,19 @@ class Slots:
         self._nodes = nodes
         self.eligibility = eligibility
         self._vectors: dict[Shape, Vector] = {}
-        #: the shape that was asked for last, and its vector
+        #: the shape that was read last, and its vector
         self._asked: Shape | None = None
         self._last: Vector | None = None
 
     def of(self, shape: Shape) -> Vector:
-        """The vector of this shape as of now. Read it before the ledger changes again."""
+        """The current vector of this shape. Read it before the ledger changes again."""
         vector = self.room(shape)
         if vector.keyed != vector.position:
             self._order_nodes(vector)
         return vector
 
     def room(self, shape: Shape) -> Vector:
-        """As `of`, for those who do not read the keys."""
+        """As `of`, for callers that do not read the keys."""
         vector = self._last
         if vector is None or self._asked is not shape:
             vector = self._vectors.pop(shape, None) or self._new(shape)
@@ -101,7 +101,7 @@ class Slots:
         vector.layout, vector.position = nodes.layout, nodes.changes.end
 
     def _reread(self, vector: Vector) -> bool:
-        """Read off facts and capacities what holds until they change. True: all slots and keys are void."""
+        """Update what depends on facts and capacities only. True: all slots and keys are void."""
         nodes = self._nodes
         mask = self.eligibility.of(vector.shape)
         vector.eligible, vector.rank = mask.eligible, mask.rank if mask.ranked else None
@@ -112,7 +112,7 @@ class Slots:
         return before != (vector.scarce, vector.devices, vector.basis)
 
     def _order_nodes(self, vector: Vector) -> None:
-        """Bring the keys to where the slots are, which is now."""
+        """Update the keys to the position of the slots, which are current."""
         changed = self._nodes.changed(vector.keyed) if vector.keyed >= 0 and self.order.local else None
         if changed is None:
             vector.key = self.order.keys(vector, None)
@@ -145,7 +145,7 @@ class Slots:
         return Vector(shape, demand, self._nodes.share(demand), none, none, none.astype(np.bool_))
 
     def _compute(self, vector: Vector, columns: Columns | None = None) -> None:
-        """All columns, or only these."""
+        """Compute the slots of all columns, or only of these."""
         nodes = self._nodes
         some = slice(None) if columns is None else columns
         eligible = vector.eligible[some]
@@ -164,7 +164,7 @@ class Slots:
             vector.slots[columns] = slots
 
     def _update(self, vector: Vector, column: int) -> None:
-        """The same for one column, without the fixed cost of array operations."""
+        """Compute the slots of one column, without the fixed cost of array operations."""
         nodes = self._nodes
         slots = UNLIMITED if vector.eligible.item(column) else 0
         for row, amount in vector.demand:
@@ -177,7 +177,9 @@ class Slots:
 
 
 def scarcest(nodes: Nodes, demand: Demand) -> tuple[int, int, float]:
-    """The row of which the demand asks the largest part of all capacity, how much, and that part.
+    """The scarce resource of a demand: its row, the amount asked for, and the part of all capacity.
+
+    It is the resource of which the demand asks for the largest part of all capacity.
 
     `pods` counts only if nothing else is asked; of equal parts the smallest name wins.
     """

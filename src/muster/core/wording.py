@@ -1,4 +1,4 @@
-"""Amounts of resources as people say them: "16 GPUs", "1.5 CPUs", "2 GiB memory"."""
+"""Amounts of resources in words: "16 GPUs", "1.5 CPUs", "2 GiB memory"."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ def show(resource: str, amount: int) -> str:
 
 
 def bare(resource: str, amount: int) -> str:
-    """The number alone, where the unit has just been said."""
+    """The number alone, for text that has just named the resource."""
     if resource in _THOUSANDTHS:
         return f"{amount / 1000:g}"
     if resource in _BYTES or resource.startswith("hugepages-"):
