@@ -1,1 +1,1 @@
-"""Objects → core events, core outcomes → status. One file per dialect of groups."""
+"""Translates objects into core events, and core outcomes into status. One file per dialect of groups."""

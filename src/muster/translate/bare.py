@@ -1,7 +1,7 @@
 """Pods without a group: each is a gang of one.
 
-Its bind is all the transaction it needs, so it has no Gang record (unless it has victims) and its
-`Group.source` is empty; the reason why it waits stands in its PodScheduled condition.
+The bind of the pod is the whole transaction, so the gang has no Gang record (unless it has victims) and its
+`Group.source` is empty; the pod's PodScheduled condition gives the reason why it waits.
 """
 
 from muster.api.base import ObjectMeta, controller_of, mark
@@ -19,7 +19,7 @@ from muster.translate.world import World
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """The gang of one pod. (That the pod is in no group is the registry's to know.)"""
+    """Returns the gang of one pod. (The registry has already decided that the pod is in no group.)"""
     pod = world.pods.get((key.namespace, key.name))
     if pod is None:
         return None
@@ -67,7 +67,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         source=Source(),
         owner=None,
         members={PodId(meta.uid): Member(pod, place)} if live(pod) else {},
-        # whatever comes after a pod that is being deleted is another pod, and another gang
+        # the successor of a pod that is being deleted is another pod, and another gang
         retired=frozenset() if live(pod) else frozenset({Place(MAIN, 0)}),
         finished=not live(pod) and not occupies(pod),
         controlled=controller_of(pod) is not None,
@@ -76,8 +76,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 
 def _named_gang(meta: ObjectMeta) -> Gate | None:
-    """Invalid, if it means to be one of many, but not in a way that could be read: alone it would start
-    without them."""
+    """Returns Invalid if the pod names a gang in a way that could not be read: it would start alone."""
     for key in BY_NAME:
         if gang := mark(meta, key):
             message = f"{key} is {gang[:80]!r}; write the gang's name in lower-case letters, digits, - and ."

@@ -1,9 +1,9 @@
-"""PodDisruptionBudgets: how many of the pods that each selects may be ended now.
+"""PodDisruptionBudgets: how many of the pods that each selects may be disrupted now.
 
-The disruption controller's own number is taken, where there is one. Where nobody keeps the status up to date
-(the embedded cluster has no such controller), it is counted from the pods that there are, by the same rules:
-of the pods that the selector matches so many must stay healthy. A percentage is rounded up. A budget that
-cannot be read allows nothing.
+The disruption controller's own number is used if it exists. If no controller keeps the status up to date
+(the embedded cluster has none), muster counts the existing pods by the same rules: of the pods that the
+selector matches so many must stay healthy. A percentage is rounded up. A budget that cannot be read allows
+nothing.
 
 Source: kubernetes, pkg/controller/disruption/disruption.go.
 """
@@ -21,7 +21,7 @@ from muster.translate.surroundings import requirements
 
 
 def budget_changed(budget: PodDisruptionBudget, pods: Iterable[Pod]) -> BudgetChanged | None:
-    """What it allows now; None: it selects nothing. `pods`: all of its namespace."""
+    """Returns what the budget allows now; None if it selects nothing. `pods`: all of its namespace."""
     if budget.spec.selector is None:
         return None
     meta = budget.metadata
@@ -36,7 +36,7 @@ def budget_changed(budget: PodDisruptionBudget, pods: Iterable[Pod]) -> BudgetCh
 
 
 def counts_itself(budget: PodDisruptionBudget) -> bool:
-    """Whether somebody keeps its status up to date."""
+    """Whether a controller keeps the budget's status up to date."""
     return budget.status.observed_generation > 0
 
 
@@ -52,7 +52,7 @@ def _allowed(budget: PodDisruptionBudget, where: tuple[Requirement, ...], pods: 
 
 
 def _amount(value: int | str, total: int) -> int:
-    """A number, or a percentage rounded up. Raises ValueError."""
+    """Returns a number, or a percentage of `total` rounded up. Raises ValueError."""
     if isinstance(value, int):
         return value
     percentage = natural(value.removesuffix("%")) if value.endswith("%") else None

@@ -1,8 +1,8 @@
-"""Host ports, pod affinity and topology spread of a pod spec → the core's words.
+"""Translates host ports, pod affinity and topology spread of a pod spec into the core's terms.
 
-Terms come out as they hold where the pod is: with the namespaces that they mean and the values that their
-matchLabelKeys stand for (`surroundings.py`). All functions raise ValueError, with what to write instead, for
-what Kubernetes has no meaning for.
+The terms are resolved for the pod's surroundings (`surroundings.py`): they name the namespaces that they
+select and the values that their matchLabelKeys stand for. All functions raise ValueError, with what to write
+instead, for values that have no meaning in Kubernetes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ from muster.api.core_v1 import PodAffinityTerm, PodSpec, TopologySpreadConstrain
 from muster.core.gang import HostPort, NodeTerm, Operator, PodTerm, Requirement, Spread
 from muster.translate.surroundings import Surroundings, node_term, pod_terms, requirements
 
-#: What selects nothing.
+#: A requirement that selects nothing.
 _NOTHING: Final = (Requirement("", Operator.IN, ()),)
 
 
 def ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Ports of the node itself; on the host's network every container port is one."""
+    """Returns the pod's ports on the node itself; on the host's network that is every container port."""
     lasting = [*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always")]
     found = {
         HostPort(number, port.protocol, port.host_ip)
@@ -30,7 +30,7 @@ def ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def preferred(spec: PodSpec) -> tuple[tuple[int, NodeTerm], ...]:
-    """Preferred node affinity: weights and terms."""
+    """Returns preferred node affinity: weights and terms."""
     affinity = spec.affinity and spec.affinity.node_affinity
     if not affinity:
         return ()
@@ -40,7 +40,7 @@ def preferred(spec: PodSpec) -> tuple[tuple[int, NodeTerm], ...]:
 def affinity(
     spec: PodSpec, around: Surroundings
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...], tuple[tuple[int, PodTerm], ...]]:
-    """Required affinity, required anti-affinity, and what is preferred (weight below zero: away from)."""
+    """Returns required affinity, required anti-affinity, and preferred terms (weight < 0: away from)."""
     if spec.affinity is None:
         return (), (), ()
     selected = iter(zip(pod_terms(spec), around.selected, strict=True))
@@ -66,7 +66,7 @@ def affinity(
 
 
 def _pod_term(term: PodAffinityTerm, selected: tuple[str, ...] | None, around: Surroundings) -> PodTerm:
-    """`selected`: the namespaces that its selector means; None = all of them."""
+    """Translates one term. `selected`: the namespaces that its selector selects; None = all of them."""
     if selected is None:
         namespaces = None
     elif term.namespaces or term.namespace_selector is not None:
@@ -80,7 +80,7 @@ def _pod_term(term: PodAffinityTerm, selected: tuple[str, ...] | None, around: S
 
 
 def spreads(spec: PodSpec, around: Surroundings) -> Iterator[Spread]:
-    """Topology spread constraints, hard and soft."""
+    """Yields topology spread constraints, hard and soft."""
     labels = dict(around.labels)
     for one in spec.topology_spread_constraints:
         required = _one_of(one.when_unsatisfiable, "whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"))
@@ -107,7 +107,7 @@ def spreads(spec: PodSpec, around: Surroundings) -> Iterator[Spread]:
 
 
 def _selects(selector: LabelSelector | None, more: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    """No selector selects nothing, an empty one everything."""
+    """Translates a label selector: none selects nothing, an empty one selects everything."""
     if selector is None:
         return _NOTHING
     return tuple(sorted({*requirements(selector), *more}, key=repr))

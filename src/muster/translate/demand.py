@@ -1,6 +1,6 @@
-"""What a Job asks for, from its template: so many places of one shape; and whether it is a gang at all.
+"""Computes a Job's demand from its template: so many places of one shape; and whether the Job is a gang.
 
-Shared by Jobs that are gangs of their own and by those that JobSets are made of.
+Used for Jobs that are gangs of their own and for the Jobs of JobSets.
 """
 
 from collections.abc import Sequence
@@ -24,36 +24,36 @@ from muster.translate.quotas import refusal as quota_refusal
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
-#: Places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
+#: Most places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
 MOST_PLACES: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one Job asks for: so many places of one shape."""
+    """The demand of one Job: so many places of one shape."""
 
     shape: Shape
     places: int
     priority: int = 0
-    #: Invalid: it must not be started at all
+    #: Invalid: the Job must not be started at all
     refusal: Gate | None = None
     #: scheduling gates in the template
     gates: str = ""
-    #: of its pods, as far as they are the same on all of them
+    #: labels of its pods that are the same on all of them
     labels: Labels = ()
-    #: by ResourceQuota that counts for its pods: what one is charged
+    #: by ResourceQuota that counts for its pods: the charge for one pod
     quotas: tuple[tuple[str, Amounts], ...] = ()
-    #: why the API server would not create them, whatever a quota has left
+    #: why the API server would not create its pods, whatever a quota has left
     forbidden: Gate | None = None
-    #: of the template
+    #: metadata of the template
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     preempts: bool = True
-    #: seconds after which the Job is ended, from its start
+    #: seconds from the Job's start after which it is ended
     limit: float | None = None
 
 
 def demand(spec: JobSpec, world: World, made: Made) -> Demand:
-    """The demand of a Job with this spec, whose pods will be `made` so."""
+    """Returns the demand of a Job with this spec, whose pods are created as `made` says."""
     places = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
     places = max(places, 0)
     try:
@@ -94,7 +94,7 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
 
 
 def _pod_group(template: PodTemplate) -> str:
-    """The PodGroup that the pods name, or stand for; "" without one."""
+    """Returns the PodGroup that the pods name or stand for; "" without one."""
     meta = template.metadata
     return next((name for _, name in pod_groups(meta.labels, meta.annotations)), "")
 
@@ -112,14 +112,15 @@ class Part:
 
 
 def job_spec(template: Object) -> JobSpec:
-    """The spec of a JobTemplate; raises InvalidObject."""
+    """Returns the spec of a JobTemplate; raises InvalidObject."""
     return convert(template.get("spec", {}), JobSpec, at=("spec",))
 
 
 def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -> bool:
-    """The object's own mark beats its namespace's; pods that name a PodGroup are that group's instead.
+    """Whether a Job or JobSet is to be a gang. Its own mark overrides its namespace's.
 
-    `templates` are pod templates as JSON: this is asked for every change of every pod.
+    A namespace's mark does not apply if the pods name a PodGroup: they belong to that group instead.
+    `templates` are pod templates as JSON, since this function runs for every change of every pod.
     """
     if world.schedulers is not None and not any(ours(_scheduler(one), world) for one in templates):
         return False
@@ -133,7 +134,7 @@ def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -
 
 
 def at(obj: Object, *path: str) -> Object:
-    """The object at this path; an empty one where there is none."""
+    """Returns the object at this path; an empty one if there is none."""
     for step in path:
         found = obj.get(step)
         if not isinstance(found, dict):

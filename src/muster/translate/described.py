@@ -1,9 +1,10 @@
 """Gangs without a PodGroup, which pods describe themselves: Koordinator's annotations, and its older labels.
 
-A pod that names its gang so says what a PodGroup would: how many of them must run together, and which other
-gangs are one with it. What the oldest of them says stands for the PodGroup (`Described`) as long as there is
-none of that name, and is read as one; younger ones have to say the same. Koordinator goes by the pod that it
-has seen first, and passes over what others say; who is the oldest does not depend on who looks, or when.
+A pod that names its gang in this way states what a PodGroup would: how many pods must run together, and which
+other gangs form one gang with it. While no PodGroup of that name exists, the description of the oldest such
+pod replaces it (`Described`), and is read as one; younger pods must state the same. Koordinator follows the
+pod that it has seen first, and ignores what others state; which pod is the oldest depends neither on the
+observer nor on the time.
 
 Source: koordinator, pkg/scheduler/plugins/coscheduling/core/gang.go (tryInitByPodConfig) and
 util/gang_helper.go.
@@ -18,21 +19,21 @@ from muster.api.scheduling import PodGroup, PodGroupSpec
 
 
 class Described(PodGroup, frozen=True):
-    """What a pod says of its gang."""
+    """A gang as a pod describes it."""
 
     #: the pod's name
     by: str = ""
-    #: its minimum, as it is written
+    #: the gang's minimum, as the pod writes it
     minimum: str = ""
 
 
 def gang_of(pod: Pod) -> str:
-    """The gang that a pod describes; "" if it describes none."""
+    """Returns the gang that a pod describes; "" if it describes none."""
     return described_gang(pod.metadata.labels, pod.metadata.annotations)
 
 
 def told_by(pod: Pod) -> Described:
-    """The gang as this pod, which describes one, describes it."""
+    """Returns the gang as this pod describes it; the pod must describe one."""
     meta, minimum = pod.metadata, minimum_of(pod.metadata)
     least = natural(minimum)
     return Described(
@@ -49,5 +50,5 @@ def told_by(pod: Pod) -> Described:
 
 
 def minimum_of(meta: ObjectMeta) -> str:
-    """How many pods of its gang must run together, as a pod says it; "" if it does not."""
+    """Returns how many pods of its gang must run together, as a pod states it; "" if it does not."""
     return next(filter(None, (mark(meta, key) for key in MIN_AVAILABLE)), "")

@@ -5,9 +5,9 @@ member of `Dialect`, and its lines in `_READ`, `group_of` and `keys_touched` her
 
 A pod belongs to the PodGroup that its label names, or to the gang that it describes itself
 (`described.py`); else to the JobSet or Job that controls it, if that
-is a gang; else it is a gang of one. A pod whose Job or JobSet has not been seen yet belongs to nobody:
-taking it for a gang of one would bind it alone a moment before its gang is known. (In a world that is
-whole there is nothing to wait for.)
+is a gang; else it is a gang of one. A pod whose Job or JobSet has not been seen yet belongs to no gang:
+treating it as a gang of one would bind it alone a moment before its gang is known. (A whole world has
+nothing to wait for.)
 """
 
 import logging
@@ -75,21 +75,21 @@ KIND_OF: Final[dict[Dialect, Kind[Any]]] = {  # Any: a table of kinds holds kind
     Dialect.POD: POD,
     **KINDS,
 }
-#: Characters of what is wrong with a gang that could not be read.
+#: Most characters of the refusal of a gang that could not be read.
 LONGEST_REFUSAL: Final = 500
 log = logging.getLogger(__name__)
 _POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in KINDS.items()}
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """The group as the world shows it now; None = there is no such gang (any more).
+    """Returns the group as the world shows it now; None if there is no such gang (any more).
 
     `before` is the last reading: members without an annotation keep the places they had in it. Its
-    gang's id may change when a namesake of another dialect comes or goes; the caller then removes the
-    old one from the core.
+    gang's id may change when a namesake of another dialect arrives or leaves; the caller then removes the
+    old id from the core.
 
-    Readers refuse what they find wrong, with its field (`Gate`). What one of them did not expect costs no
-    other gang anything: this one is Invalid.
+    Readers refuse what they find wrong, with its field (`Gate`). An unexpected error in a reader makes only
+    this gang Invalid.
     """
     try:
         return _read(key, world, before)
@@ -99,13 +99,13 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 
 def _unreadable(key: GroupKey, why: str) -> Group:
-    """A gang of which nothing is known but its name. Pods that it has on nodes are still charged to it."""
+    """Returns a gang of which only the name is known. Its pods on nodes are still charged to it."""
     kind = KIND_OF[key.dialect]
     return Group(
         gang=Gang(
             id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
             pod_sets=(),
-            min_count=1,  # a gang that wants nothing is not told why it waits
+            min_count=1,  # a gang with minimum 0 would get no reason why it waits
             submitted=0.0,
             gate=Gate(Code.INVALID, why),
             namespace=key.namespace,
@@ -131,17 +131,17 @@ def _read(key: GroupKey, world: World, before: Group | None) -> Group | None:
     group = _READ[key.dialect](key, world, before)
     if group is None or not any(_exists(namesake, world) for namesake in _namesakes(key, above=True)):
         return group
-    # `namespace/name` is the id of the first namesake by dialect; the others go by their record
+    # `namespace/name` is the id of the first namesake by dialect; the others use their record's name
     return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}")))
 
 
 def group_of(pod: Pod, world: World) -> GroupKey | None:
-    """The group of a pod; None = not ours to place, or its owner has not been seen yet."""
+    """Returns the group of a pod; None = not muster's to place, or its owner has not been seen yet."""
     meta = pod.metadata
     if not ours(pod.spec.scheduler_name, world):
         return None
     if world.schedulers is None and pod.spec.node_name and of_its_node(pod):
-        return None  # where no pod says whose it is, these are another scheduler's
+        return None  # if muster schedules every pod, these still belong to another scheduler
     for api_group, name in pod_groups(meta.labels, meta.annotations):
         return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
     alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
@@ -156,7 +156,7 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
 
 
 def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, world: World) -> set[GroupKey]:
-    """Groups to read again after `world` has taken in the change from `old` to `new`. Any: any kind."""
+    """Returns groups to read again after `world` took in the change from `old` to `new`. Any: any kind."""
     keys: set[GroupKey] = set()
     for obj in (old, new):
         if obj is not None:
@@ -190,23 +190,23 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
 
 
 def relabelled(old: Resource | None, new: Resource | None) -> bool:
-    """Whether a namespace came, went, or got other labels: selectors may mean others than before."""
+    """Whether a namespace was created, deleted or relabelled: selectors may then select others."""
     return old is None or new is None or old.metadata.labels != new.metadata.labels
 
 
 def pods_looking_at_namespaces(world: World) -> Iterator[Pod]:
-    """Pods on nodes whose constraints depend on which namespaces there are."""
+    """Yields pods on nodes whose constraints depend on which namespaces exist."""
     return (pod for pod in world.pods.values() if pod.spec.node_name and selects_namespaces(pod.spec))
 
 
 def volume_facts(obj: Resource) -> object:
-    """What of a claim, volume or class decides about pods."""
+    """Returns the fields of a claim, volume or class that affect pods."""
     deleted = obj.metadata.deletion_timestamp is not None
     return deleted, getattr(obj, "spec", None), getattr(obj, "volume_binding_mode", None)
 
 
 def _claims(obj: Resource | None) -> Iterator[tuple[str, str]]:
-    """Namespace and name of the claims that an object decides about; "" for any name."""
+    """Yields namespace and name of the claims that an object affects; "" for any name."""
     if isinstance(obj, PersistentVolumeClaim):
         yield obj.metadata.namespace, obj.metadata.name
     elif isinstance(obj, PersistentVolume) and obj.spec.claim_ref is not None:
@@ -220,7 +220,7 @@ def _claims_any(spec: PodSpec, namespace: str, claims: Collection[tuple[str, str
 
 
 def _looking(world: World, look: Callable[[PodSpec, str], bool]) -> Iterator[GroupKey]:
-    """The groups of pods and templates whose specs are such. A scan: what they look at rarely changes."""
+    """Yields groups of pods and templates whose specs `look` accepts. A scan: these objects rarely change."""
     for pod in world.pods.values():
         if look(pod.spec, pod.metadata.namespace):
             yield from _touched_by(POD, pod, world)
@@ -233,21 +233,21 @@ def _looking(world: World, look: Callable[[PodSpec, str], bool]) -> Iterator[Gro
 
 
 def _specs(templates: Iterable[Object]) -> Iterator[PodSpec]:
-    """Of templates that can be read; the others are refused whatever they say."""
+    """Yields the specs of templates that can be read; the others are refused in any case."""
     for template in templates:
         with suppress(InvalidObject):
             yield convert(template, PodTemplate).spec
 
 
 def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupKey]:  # Any: any kind
-    """The groups that read this object, apart from those that only its coming and going concerns."""
+    """Yields the groups that read this object, except those that only its creation or deletion concerns."""
     meta = obj.metadata
     if kind is POD:
         assert isinstance(obj, Pod)
         key = group_of(obj, world)
         if key is not None:
             yield key
-        # it may have been a gang of one until now
+        # the pod may have been a gang of one until now
         yield GroupKey(Dialect.POD, meta.namespace, meta.name)
         if described.gang_of(obj):
             yield from _touched_by(POD_GROUP_SIGS, described.told_by(obj), world)
@@ -272,7 +272,7 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
 
 
 def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
-    """Whether all of a Job's owners have been seen, and the gang that its pods belong to."""
+    """Returns whether all of a Job's owners have been seen, and the gang that its pods belong to."""
     meta = parent.metadata
     controller = controller_of(parent)
     if controller is None or controller.kind != JOBSET.kind:
@@ -284,7 +284,7 @@ def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
 
 
 def _groups(obj: Resource, world: World) -> list[GroupKey]:
-    """The gangs that a Job or JobSet is."""
+    """Returns the gangs that a Job or JobSet forms."""
     if isinstance(obj, JobSet):
         return jobset.keys(obj, world)
     assert isinstance(obj, Job)
@@ -293,7 +293,7 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
 
 
 def _same_marks(old: Resource, new: Resource) -> bool:
-    """Whether a Job or JobSet still says of its independent pods what it said before."""
+    """Whether a Job's or JobSet's marks for its independent pods are unchanged."""
     return all(
         mark(old.metadata, key) == mark(new.metadata, key)
         for key in (names.QUEUE, names.HOLD, names.PRIORITY)
@@ -301,7 +301,7 @@ def _same_marks(old: Resource, new: Resource) -> bool:
 
 
 def _of_pods(kind: Kind[Any], obj: Resource | None, world: World) -> Iterator[GroupKey]:  # Any: Job, JobSet
-    """The keys of all pods below a Job or JobSet, as members and as gangs of one."""
+    """Yields the keys of all pods below a Job or JobSet, as members and as gangs of one."""
     assert obj is not None, "a change has an object"
     jobs = [obj] if kind is JOB else world.jobs_of(obj.metadata.uid)
     for one in jobs:
@@ -318,7 +318,7 @@ def _gang_by_default(namespace: Resource | None) -> bool:
 
 
 def _layers(topology: Resource | None) -> object:
-    """What of a ClusterNetworkTopology is read; its status changes with every node."""
+    """Returns the fields of a ClusterNetworkTopology that are read; its status changes with every node."""
     return topology.spec if isinstance(topology, ClusterNetworkTopology) else None
 
 
@@ -329,14 +329,14 @@ def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:
 
 
 def _everything(world: World) -> Iterator[GroupKey]:
-    """Every key that there can be. A scan: namespaces and priority classes hardly ever change."""
+    """Yields every possible key. A scan: namespaces and priority classes hardly ever change."""
     for kind, objects in ((JOBSET, world.jobsets), (JOB, world.jobs), (POD, world.pods)):
         for obj in objects.values():
             yield from _touched_by(kind, obj, world)
 
 
 def _namesakes(key: GroupKey, *, above: bool) -> Iterator[GroupKey]:
-    """Keys of other dialects that would have the same id: those before it in rank, or after it."""
+    """Yields keys of other dialects with the same id: those before it in rank (`above`), or after it."""
     if not key.stage:
         rank = _RANK.index(key.dialect)
         for dialect in _RANK[:rank] if above else _RANK[rank + 1 :]:
@@ -344,7 +344,7 @@ def _namesakes(key: GroupKey, *, above: bool) -> Iterator[GroupKey]:
 
 
 def _exists(key: GroupKey, world: World) -> bool:
-    """Whether there is such a gang."""
+    """Whether this gang exists."""
     name = (key.namespace, key.name)
     if key.dialect is Dialect.JOBSET:
         return (found := world.jobsets.get(name)) is not None and key in jobset.keys(found, world)

@@ -1,7 +1,7 @@
-"""How the pods of Jobs fill the places of a gang, and which places are retired.
+"""Fills the places of a gang with the pods of Jobs, and determines which places are retired.
 
 A place is retired once its Job has no further pod to start for it: then it is satisfied and holds
-nothing. Pods that have ended or are being deleted give their places up; the latter keep their nodes.
+nothing. Pods that have ended or are being deleted give up their places; the latter keep their nodes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from muster.translate.pods import completion_index, live, occupies, scheduling_g
 
 @dataclass(slots=True)
 class Filled:
-    """Places as they are taken, Job by Job."""
+    """Places as they are filled, Job by Job."""
 
     members: dict[PodId, Member] = field(default_factory=dict)
     leaving: dict[PodId, Pod] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Filled:
         self.retired.update(Place(pod_set, index) for index in free if index not in wanted)
 
     def leave(self, pods: Iterable[Pod]) -> None:
-        """Pods of a Job that is being replaced: they keep their nodes, not their places."""
+        """Records pods of a Job that is being replaced: they keep their nodes, but not their places."""
         self.leaving.update((PodId(pod.metadata.uid), pod) for pod in pods if occupies(pod))
 
 
@@ -65,11 +65,11 @@ def _by_age(pod: Pod) -> tuple[float, str]:
 
 
 def _still_wanted(job: Job, block: Block, free: Sequence[int]) -> Iterator[int]:
-    """Of the free places, those that the Job has another pod to start for, as `fill` would place it."""
+    """Yields the free places for which the Job has another pod to start, as `fill` would place it."""
     if job_succeeded(job):
         return
     if job.spec.completions is None:
-        # a work queue: no further pod once one of them has found it empty
+        # a work queue: no further pod starts once one pod has found it empty
         if not job.status.succeeded:
             yield from free
         return
@@ -95,5 +95,5 @@ def job_finished(job: Job) -> bool:
 
 
 def job_succeeded(job: Job) -> bool:
-    """Nothing more will be started because it has succeeded. (A failed Job's JobSet may start it anew.)"""
+    """Whether nothing more starts because the Job has succeeded. (A JobSet may re-create a failed Job.)"""
     return any(is_true(job.status.conditions, type_) for type_ in ("Complete", "SuccessCriteriaMet"))

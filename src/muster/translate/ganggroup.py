@@ -1,10 +1,9 @@
-"""GangGroups: several of Koordinator's gangs that are one, since each names all of them.
+"""GangGroups: several of Koordinator's gangs that form one gang, since each names all of them.
 
 The annotation `…/groups` is a JSON list of `namespace/name`. The first of them in order is the gang's
 *home*: the gang is read, recorded and named there, in that namespace. All PodGroups of one GangGroup must
-say the same, and all must be there, or the gang does not start: half of a list is no agreement. Of a gang
-without a PodGroup its pods say it (`described.py`).
-
+state the same list, and all must exist, or the gang does not start: half of a list is no agreement. If a gang
+has no PodGroup, its pods state the list (`described.py`).
 Source: koordinator, apis/extension/coscheduling.go; docs/proposals/scheduling/20220901-gangGroup.md.
 """
 
@@ -23,12 +22,12 @@ _DECODE: Final = msgspec.json.Decoder(list[str]).decode
 
 
 def home(group: PodGroup) -> Name:
-    """The PodGroup at which the gang is read: itself, unless it names others."""
+    """Returns the PodGroup at which the gang is read: itself, unless it names others."""
     return named(group)[0]
 
 
 def named(group: PodGroup) -> tuple[Name, ...]:
-    """The PodGroups of its GangGroup in order; itself alone if it names none, or none that can be read."""
+    """Returns the PodGroups of its GangGroup in order; only itself if it names none, or none readable."""
     own = (group.metadata.namespace, group.metadata.name)
     text = group.metadata.annotations.get(GROUPS, "")
     names = _read(text) if text else ()
@@ -36,7 +35,7 @@ def named(group: PodGroup) -> tuple[Name, ...]:
 
 
 def error(group: PodGroup) -> str:
-    """What is wrong with the list; "" if nothing is."""
+    """Returns what is wrong with the list; "" if nothing is."""
     text = group.metadata.annotations.get(GROUPS, "")
     own = f"{group.metadata.namespace}/{group.metadata.name}"
     if not text or tuple(own.split("/")) in _read(text):
@@ -47,14 +46,14 @@ def error(group: PodGroup) -> str:
 
 
 def agree(group: PodGroup, pod: ObjectMeta) -> bool:
-    """Whether a pod says nothing of a GangGroup, or the same as its PodGroup, which is what counts."""
+    """Whether a pod names no GangGroup, or the same as its PodGroup, whose list counts."""
     text = pod.annotations.get(GROUPS, "")
     return not text or _read(text) == named(group)
 
 
 @lru_cache(maxsize=1024)
 def _read(text: str) -> tuple[Name, ...]:
-    """Nothing if any of it cannot be read."""
+    """Parses the list; returns an empty tuple if any part of it cannot be read."""
     try:
         found = {tuple(name.split("/")) for name in _DECODE(text)}
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What every dialect of groups is translated into: a gang, its members, and who can be suspended."""
+"""The result of every dialect of groups: a gang, its members, and the owner that can be suspended."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +18,13 @@ class Owner:
     uid: str
     resource_version: str
     suspended: bool
-    #: created suspended for us (`muster.dev/admission: gang`): ours to unsuspend
+    #: created suspended for muster (`muster.dev/admission: gang`): muster may unsuspend it
     admission: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A live pod of a gang. Without a place it waits until one is free."""
+    """A live pod of a gang. A member without a place waits until one is free."""
 
     pod: Pod
     place: Place | None
@@ -44,14 +44,14 @@ class Group:
     #: places whose Job has no further pod to start
     retired: frozenset[Place]
     finished: bool
-    #: pods can be re-created by their controller: they may be evicted
+    #: a controller re-creates the pods: they may be evicted
     controlled: bool
-    #: members without a controller may be deleted and made anew: all of them say so, or their group does
+    #: members without a controller may be deleted and re-created: all of them say so, or their group does
     recreate: bool = field(default=False, kw_only=True)
-    #: by pod set, the group object that it is of, where that is not the source
+    #: by pod set, the group object that it belongs to, if that is not the source
     set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)
-    #: what is taken otherwise than it is written
+    #: what muster interprets otherwise than it is written
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
-    #: pods on a node that hold no place any more, because they are being deleted or belong to an
+    #: pods on a node that no longer hold a place, because they are being deleted or belong to an
     #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone
     leaving: dict[PodId, Pod] = field(default_factory=dict)

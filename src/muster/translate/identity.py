@@ -1,10 +1,10 @@
-"""How groups and gangs are named: the key that they are read by, the core's id, the record's name."""
+"""Names groups and gangs: the key by which a group is read, the core's id, the record's name."""
 
 import hashlib
 from enum import Enum
 from typing import Final, NamedTuple
 
-#: A Gang's plans are named after it; this leaves them room within the 253 characters of a name.
+#: A Gang's plans are named after it; this leaves room for them within the 253 characters of a name.
 _LONGEST_RECORD: Final = 230
 
 
@@ -19,7 +19,7 @@ class Dialect(Enum):
 
 
 class GroupKey(NamedTuple):
-    """What a group is read by. `stage` is the replicatedJob of a JobSet with an order, else ""."""
+    """The key by which a group is read. `stage` is the replicatedJob of a JobSet with an order, else ""."""
 
     dialect: Dialect
     namespace: str
@@ -28,10 +28,10 @@ class GroupKey(NamedTuple):
 
     @property
     def record(self) -> str:
-        """Name of the Gang record: `<dialect>-<group>[.<stage>]`, too long ones cut and told apart.
+        """Returns the name of the Gang record: `<dialect>-<group>[.<stage>]`; a long one is cut and hashed.
 
-        Neither a JobSet's name nor a replicatedJob's has a dot, so that stage `b` of JobSet `a` is not
-        taken for the JobSet `a-b`.
+        Neither a JobSet's name nor a replicatedJob's has a dot, so that stage `b` of JobSet `a` does not
+        collide with the JobSet `a-b`.
         """
         name = f"{self.dialect.value}-{self.name}"
         if self.stage:

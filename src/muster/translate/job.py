@@ -1,7 +1,7 @@
-"""Jobs (`batch/v1`) as gangs, and what makes a gang of any object with `spec.suspend`.
+"""Reads Jobs (`batch/v1`) as gangs, and assembles the gang of any object with `spec.suspend`.
 
 A Job has p = min(parallelism, completions) places. Its demand is known from its template, before
-there is any pod.
+any pod exists.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ MAIN: Final = "main"
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """A Job that is a gang: asked for by `muster.dev/gang`, on itself or on its namespace."""
+    """Reads a Job that is a gang: requested by `muster.dev/gang`, on itself or on its namespace."""
     job = world.jobs.get((key.namespace, key.name))
     if job is None or not is_gang(job, world):
         return None
@@ -55,7 +55,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 
 def is_gang(job: Job, world: World) -> bool:
-    """Whether a Job is a gang of its own. A Job of a JobSet follows the JobSet."""
+    """Whether a Job is a gang of its own. A Job of a JobSet belongs to the JobSet's gang."""
     controller = controller_of(job)
     if controller is not None and controller.kind == JOBSET.kind:
         return False
@@ -63,7 +63,7 @@ def is_gang(job: Job, world: World) -> bool:
 
 
 def _added(job: Job) -> dict[str, str]:
-    """The labels that the Job controller adds to its pods."""
+    """Returns the labels that the Job controller adds to its pods."""
     return {
         JOB_NAME: job.metadata.name,
         LEGACY_JOB_NAME: job.metadata.name,
@@ -98,10 +98,10 @@ def assemble(
     order: Gate | None = None,
     limit: float | None = None,
 ) -> Group:
-    """The gang of a Job, a JobSet or one stage of it.
+    """Returns the gang of a Job, a JobSet or one stage of it.
 
-    `order`: another stage comes first. `limit`: seconds after which the whole of it is ended, if its Jobs
-    are not ended before.
+    `order`: the gate if another stage starts first. `limit`: seconds after which the whole gang is ended, if
+    its Jobs are not ended before.
     """
     meta = source.metadata
     total = sum(part.count for part in parts.values())
@@ -123,7 +123,7 @@ def assemble(
     uncreated = _uncreated(parts, filled)
     forbidden = (parts[name].demand.forbidden for name, count in uncreated.items() if count)
     gate = gate or next(filter(None, forbidden), None)
-    # a gang that could not be planned anyway must not cost arrays of that size
+    # a gang that cannot be planned anyway must not cost arrays of that size
     sets = {name: part for name, part in parts.items() if part.count} if total <= MOST_PLACES else {}
     gang = Gang(
         id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
@@ -139,7 +139,7 @@ def assemble(
             )
             for name, part in sets.items()
         ),
-        # a gang that wants nothing is not told why it waits
+        # a gang with minimum 0 would get no reason why it waits
         min_count=sum(part.count for part in sets.values())
         or int(gate is not None and gate.code is Code.INVALID),
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
@@ -185,7 +185,7 @@ def _suspended(owner: Owner | None, suspended: bool) -> Gate | None:
 
 
 def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | None:
-    """Gates on its pods, or on the template of pods that are not there yet."""
+    """Returns the gate for scheduling gates on its pods, or on the template of pods that do not exist yet."""
     gates, where = filled.gates, ""
     if suspended and not gates:
         gates, where = {part.demand.gates for part in parts.values()} - {""}, " from its template"
@@ -196,14 +196,14 @@ def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | No
 
 
 def _uncreated(parts: Mapping[str, Part], filled: Filled) -> dict[str, int]:
-    """By pod set the places whose pod is still to be created."""
+    """Returns, by pod set, the number of places whose pod is still to be created."""
     there = Counter(m.place.pod_set for m in filled.members.values() if m.place is not None)
     retired = Counter(place.pod_set for place in filled.retired)
     return {name: max(part.count - there[name] - retired[name], 0) for name, part in parts.items()}
 
 
 def _missing(total: int, filled: Filled) -> Gate | None:
-    """Before the first pod is bound, all must be there; later, places wait for their replacements."""
+    """Gates the gang until all its pods exist. Once one is bound, places wait for their replacements."""
     if any(member.pod.spec.node_name for member in filled.members.values()):
         return None
     placed = sum(member.place is not None for member in filled.members.values())

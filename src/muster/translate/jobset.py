@@ -1,9 +1,9 @@
-"""JobSets (`jobset.x-k8s.io/v1alpha2`): one gang, or one per stage where Jobs start in an order.
+"""Reads JobSets (`jobset.x-k8s.io/v1alpha2`): one gang, or one per stage if Jobs start in an order.
 
 A replicatedJob is a pod set; the place of slot s of its job j is j·p + s. With dependsOn or InOrder the
-replicatedJobs do not run together, so a gang over all of them would wait for itself: each becomes a
-stage, a gang of its own (as KEP-969 has it). A restart replaces the Jobs; pods of the old ones keep their
-nodes until they are gone, but their places belong to the new ones at once.
+replicatedJobs do not run together, so a gang of all of them would wait for itself: each becomes a
+stage, a gang of its own (as in KEP-969). A restart replaces the Jobs; pods of the old Jobs keep their
+nodes until they are gone, but their places belong to the new Jobs at once.
 """
 
 from datetime import datetime
@@ -55,7 +55,7 @@ from muster.translate.world import World
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """A JobSet that is a gang, or one stage of it."""
+    """Reads a JobSet that is a gang, or one stage of it."""
     jobset = world.jobsets.get((key.namespace, key.name))
     if jobset is None or key not in keys(jobset, world):
         return None
@@ -95,7 +95,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 
 def keys(jobset: JobSet, world: World) -> list[GroupKey]:
-    """The groups that a JobSet is: none, one, or one per stage."""
+    """Returns the groups that a JobSet forms: none, one, or one per stage."""
     if not asks_for_gang(jobset.metadata, templates(jobset), world):
         return []
     whole = GroupKey(Dialect.JOBSET, jobset.metadata.namespace, jobset.metadata.name)
@@ -105,7 +105,7 @@ def keys(jobset: JobSet, world: World) -> list[GroupKey]:
 
 
 def key_of(jobset: JobSet, job: Job, world: World) -> GroupKey | None:
-    """The group that the pods of one of its Jobs belong to; None if the JobSet is no gang."""
+    """Returns the group that the pods of one of its Jobs belong to; None if the JobSet is no gang."""
     found = keys(jobset, world)
     if found and staged(jobset):
         stage = job.metadata.labels.get(REPLICATED_JOB_NAME, "")
@@ -114,7 +114,7 @@ def key_of(jobset: JobSet, job: Job, world: World) -> GroupKey | None:
 
 
 def staged(jobset: JobSet) -> bool:
-    """Whether its Jobs start in an order."""
+    """Whether the JobSet's Jobs start in an order."""
     spec = jobset.spec
     return spec.startup_policy.startup_policy_order == "InOrder" or any(
         replicated.depends_on for replicated in spec.replicated_jobs
@@ -128,15 +128,15 @@ def jobset_finished(jobset: JobSet) -> bool:
 
 
 def templates(jobset: JobSet) -> list[Object]:
-    """The pod templates, as JSON."""
+    """Returns the pod templates, as JSON."""
     return [at(replicated.template, "spec", "template") for replicated in jobset.spec.replicated_jobs]
 
 
 def _left(jobset: JobSet, filled: Filled) -> float | None:
-    """What is left of the deadline for the pods that run now, or for those that start next.
+    """Returns what is left of the deadline for the pods that run now, or for those that start next.
 
-    Its clock runs over restarts: what has passed before these pods were bound is no longer theirs. A value
-    that cannot be read is refused elsewhere.
+    The deadline's clock runs across restarts: time that passed before these pods were bound is used up. A
+    value that cannot be read is refused elsewhere.
     """
     deadline, said = mark(jobset.metadata, names.DEADLINE), jobset.metadata.annotations
     if deadline is None:
@@ -165,7 +165,7 @@ def _demand(jobset: JobSet, replicated: ReplicatedJob, world: World) -> Demand:
 
 
 def _added(jobset: JobSet, replicated: ReplicatedJob) -> dict[str, str]:
-    """The labels that the JobSet controller adds to all pods of a replicatedJob alike."""
+    """Returns the labels that the JobSet controller adds to all pods of a replicatedJob alike."""
     jobs = jobset.spec.replicated_jobs
     return {
         JOBSET_NAME: jobset.metadata.name,
@@ -180,7 +180,7 @@ def _added(jobset: JobSet, replicated: ReplicatedJob) -> dict[str, str]:
     }
 
 
-#: What it adds besides: of each Job, pod or attempt its own.
+#: Labels that it adds besides, with values that differ by Job, pod or attempt.
 _VARYING: Final = frozenset(
     {
         COMPLETION_INDEX,
@@ -200,7 +200,7 @@ _VARYING: Final = frozenset(
 
 
 def _replaced(job: Job, jobset: JobSet) -> bool:
-    """Whether the JobSet has begun to restart this Job: it is being deleted, or of an earlier attempt."""
+    """Whether the JobSet has started to restart this Job: it is being deleted, or of an earlier attempt."""
     if job.metadata.deletion_timestamp is not None or _number(job, RESTART_ATTEMPT) < jobset.status.restarts:
         return True
     name = job.metadata.labels.get(REPLICATED_JOB_NAME, "")
@@ -216,7 +216,7 @@ def _number(job: Job, label: str) -> int:
 
 
 def _order(jobset: JobSet, stage: str) -> Gate | None:
-    """MembersMissing for a stage whose Jobs are not started before those of another."""
+    """Returns MembersMissing for a stage whose Jobs start only after those of another."""
     if not stage:
         return None
     replicated = jobset.spec.replicated_jobs
@@ -241,7 +241,7 @@ def _order(jobset: JobSet, stage: str) -> Gate | None:
 
 
 def _first(jobset: JobSet) -> str:
-    """The stage with whose places the JobSet is started or resumed: the first with anything left to do."""
+    """Returns the stage whose places start or resume the JobSet: the first with anything left to do."""
     done = {group.name: group.succeeded for group in jobset.status.replicated_jobs_status}
     stages = jobset.spec.replicated_jobs
     return next((one.name for one in stages if done.get(one.name, 0) < one.replicas), stages[0].name)

@@ -1,9 +1,9 @@
-"""A ClusterNetworkTopology → the layers that the core is told of, or what is wrong with it.
+"""Translates a ClusterNetworkTopology into the core's layers, or into what is wrong with it.
 
 Each entry names its parent, so a list in any order can be a chain, from the widest layer to the one above
-the nodes; anything else (two children of one layer, a cycle, a parent that is not there) is no tree
-that nodes could hang in, and is refused as a whole: half a topology would place gangs where nobody
-wants them. The layers of the cluster and of the nodes are always there and need not be written.
+the nodes. Anything else (two children of one layer, a cycle, a parent that does not exist) is not a tree
+of nodes, and is refused as a whole: half a topology would place gangs where their users do not
+want them. The layers of the cluster and of the nodes always exist and need not be written.
 """
 
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, TopologyLaye
 from muster.core.gang import Layer
 from muster.core.topology import CLUSTER, NODE, Topology
 
-#: Domains that are listed in a status: 300 kB or so.
+#: Most domains that are listed in a status: about 300 kB.
 MOST_DETAILS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    #: from the widest to the narrowest
+    #: layers from the widest to the narrowest
     chain: tuple[Layer, ...] = ()
-    #: why there are none; "" if nothing is wrong
+    #: why there are no layers; "" if nothing is wrong
     error: str = ""
 
 
 def layers(topology: ClusterNetworkTopology | None) -> Layers:
-    """The layers of a ClusterNetworkTopology; none without one."""
+    """Returns the layers of a ClusterNetworkTopology; none without one."""
     if topology is None:
         return Layers()
     entries = topology.spec.network_topology_spec
@@ -48,7 +48,7 @@ def layers(topology: ClusterNetworkTopology | None) -> Layers:
 
 
 def _chain(by_name: dict[str, TopologyLayer]) -> Layers:
-    """From the nodes up: every layer has at most one other right below it."""
+    """Chains the layers from the nodes up: every layer has at most one other directly below it."""
     below: dict[str, str] = {}
     for name, entry in by_name.items():
         parent = entry.parent_topology_layer or CLUSTER
@@ -76,8 +76,10 @@ def _chain(by_name: dict[str, TopologyLayer]) -> Layers:
 
 
 def detail(tree: Topology) -> list[Object]:
-    """`status.detailStatus`: the domains from the cluster down, each before those within it; nodes are not
-    listed, nor those domains that many of them would be too much for one object."""
+    """Returns `status.detailStatus`: the domains from the cluster down, each before those within it.
+
+    Nodes are not listed, nor domains beyond `MOST_DETAILS`, which would be too much for one object.
+    """
     tree.refresh()
     found: list[Object] = []
     if tree.levels:

@@ -1,7 +1,7 @@
-"""What people write under `muster.dev` on a job object, a group, a namespace or a pod.
+"""Reads the `muster.dev` marks on a job object, a group, a namespace or a pod.
 
 Each mark may be a label or an annotation; a label wins. A value that cannot be read is refused, not
-guessed at.
+guessed.
 """
 
 from collections.abc import Iterable
@@ -14,19 +14,19 @@ from muster.core.devices import WHOLE
 from muster.core.gang import Code, Gate
 from muster.translate.world import World
 
-#: The queue of whatever names none.
+#: The queue of a gang that names none.
 DEFAULT_QUEUE: Final = "default"
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
 RECREATE: Final = "recreate"
-#: Shared devices of one node; a higher number on a pod is nothing that muster has written.
+#: Most shared devices of one node; muster never writes a higher number on a pod.
 MOST_DEVICES: Final = 256
 
 
 def queue(owners: Iterable[ObjectMeta], pods: Iterable[ObjectMeta]) -> tuple[str, Gate | None]:
-    """The queue of a gang: what the first of its owners says that says something, else what all its pods do.
+    """Returns the queue of a gang: from the first of its owners that names one, else what all its pods name.
 
-    Invalid, if pods of one gang name different queues. Whether the queue exists, the core knows.
+    Invalid if the pods of one gang name different queues. The core checks whether the queue exists.
     """
     for meta in owners:
         if named := mark(meta, names.QUEUE):
@@ -39,19 +39,19 @@ def queue(owners: Iterable[ObjectMeta], pods: Iterable[ObjectMeta]) -> tuple[str
 
 
 def own_gang(meta: ObjectMeta) -> bool | None:
-    """Whether an object asks to be a gang; None = it does not say. Any value but "false" asks for it."""
+    """Whether an object asks to be a gang; None = no mark. Any value but "false" asks for it."""
     value = mark(meta, names.GANG)
     return None if value is None else value != "false"
 
 
 def namespace_gang(namespace: str, world: World) -> bool:
-    """What a namespace says for the Jobs and JobSets in it that do not say."""
+    """Whether a namespace makes the Jobs and JobSets in it gangs that have no mark of their own."""
     found = world.namespaces.get(("", namespace))
     return found is not None and own_gang(found.metadata) is True
 
 
 def gpu_share(meta: ObjectMeta) -> int:
-    """Thousandths of one GPU that a pod asks for; 0 = none. Raises ValueError for what is no such number."""
+    """Returns the thousandths of one GPU that a pod requests; 0 = none. Raises ValueError for other text."""
     text = mark(meta, names.GPU_SHARE)
     if text is None:
         return 0
@@ -63,12 +63,12 @@ def gpu_share(meta: ObjectMeta) -> int:
 
 
 def gpu_device(meta: ObjectMeta) -> int | None:
-    """Which of its node's shared devices a pod is on, if that is on record."""
+    """Returns which of its node's shared devices a pod is on, if that is recorded."""
     return natural(meta.annotations.get(names.GPU_DEVICE), MOST_DEVICES - 1)
 
 
 def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
-    """Invalid, if a mark on the object, or on its pods themselves, cannot be honoured."""
+    """Returns Invalid if a mark on the object, or on its pods themselves, cannot be honoured."""
     if meta.unreadable:
         return Gate(Code.INVALID, f"cannot be read: {meta.unreadable}")
     gang = mark(meta, names.GANG)
@@ -85,7 +85,7 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
 
 
 def hold(meta: ObjectMeta) -> Gate | None:
-    """Gated, while the object is held or being deleted."""
+    """Returns Gated while the object is held or being deleted."""
     if mark(meta, names.HOLD) == "true":
         return Gate(Code.GATED, f"held by {names.HOLD}; `muster release` lets it start")
     if meta.deletion_timestamp is not None:

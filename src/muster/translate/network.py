@@ -1,8 +1,8 @@
-"""What a group asks of the network topology: Koordinator's annotations and `muster.dev/exclusive`.
+"""Reads a group's network topology rules: Koordinator's annotations and `muster.dev/exclusive`.
 
-They may stand on the group object or on its pods (or their template); what the group object says counts.
-Pods that say different things are refused: one gang is placed in one way. What names an unknown layer is
-refused too, unless it is only a preference, and then it is worth a warning (the Gang record's
+They may be on the group object or on its pods (or their template); the group object takes precedence.
+Pods with different rules are refused: one gang is placed in one way. A rule that names an unknown layer is
+refused too, unless it is only a preference; a preference causes a warning (the Gang record's
 `status.warnings`, and `muster why`).
 """
 
@@ -32,12 +32,12 @@ _DECODE: Final = msgspec.json.Decoder(NetworkTopologySpec).decode
 class Wish:
     gather: tuple[Gather, ...] = ()
     exclusive: str = ""
-    #: Invalid, if it cannot be honoured
+    #: Invalid if the rules cannot be honoured
     refusal: Gate | None = None
     warnings: tuple[str, ...] = ()
 
     def of(self, gang: Gang) -> Gang:
-        """The gang with these rules."""
+        """Returns the gang with these rules."""
         if not (self.gather or self.exclusive):
             return gang
         return replace(gang, gather=self.gather, exclusive=self.exclusive)
@@ -47,7 +47,7 @@ _NONE: Final = Wish()
 
 
 def wish(groups: Iterable[ObjectMeta], members: Iterable[ObjectMeta], world: World) -> Wish:
-    """What a gang asks for, of one group object or several; `members` are its pods or their templates."""
+    """Returns the rules of a gang, from one group object or several; `members`: its pods or templates."""
     own, theirs = {_texts(meta) for meta in groups}, {_texts(meta) for meta in members}
     found = []
     for i, key in enumerate((TOPOLOGY_SPEC, names.EXCLUSIVE)):
@@ -68,7 +68,7 @@ def _texts(meta: ObjectMeta) -> tuple[str, str]:
 def _read(spec: str, exclusive: str, world: World) -> Wish:
     try:
         gather = tuple(_rules(spec)) if spec else ()
-    except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors too
+    except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors too
         return Wish(refusal=Gate(Code.INVALID, f"{TOPOLOGY_SPEC}: {error}"))
     layers = world.layers
     found = resolve(gather, exclusive, layers.chain)
@@ -86,7 +86,7 @@ def _read(spec: str, exclusive: str, world: World) -> Wish:
 
 
 def _rules(text: str) -> Iterable[Gather]:
-    """Raises ValueError."""
+    """Parses the rules. Raises ValueError."""
     together = 1
     for position, rule in enumerate(_DECODE(text).gather_strategy):
         at = f"gatherStrategy[{position}]"
@@ -107,7 +107,7 @@ def _rules(text: str) -> Iterable[Gather]:
 
 
 def ranked(pod_set: PodSet, pods: Mapping[Place, Pod]) -> PodSet:
-    """The pod set in the order of its pods' indexes; one without an index comes last."""
+    """Returns the pod set in the order of its pods' indexes; pods without an index are last."""
     ranks = [_index(pods.get(Place(pod_set.name, index))) for index in range(pod_set.count)]
     return (
         pod_set

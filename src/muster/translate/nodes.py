@@ -1,4 +1,4 @@
-"""A Node object → what the core is told about it."""
+"""Translates a Node object into the event that reports it to the core."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ from muster.core.gang import Effect, NodeName, Taint
 
 
 def node_changed(node: Node) -> NodeChanged:
-    """Allocatable as capacity, rounded down. A node without a Ready condition is not ready.
+    """Returns the node's event: allocatable as capacity, rounded down.
 
-    A resource whose quantity cannot be read counts as absent: capacity is never made up. Taints by which
-    Kubernetes repeats that a node is cordoned or not ready are left out: a pod may start there once it is
-    not, whatever the pod tolerates.
+    A node without a Ready condition is not ready. A resource whose quantity cannot be read counts as absent:
+    muster never invents capacity. The event omits taints by which Kubernetes repeats that a node is cordoned
+    or not ready: a pod may start there once the node no longer is, whatever the pod tolerates.
     """
     amounts = []
     for resource, quantity in sorted(allocatable(node).items()):
@@ -42,7 +42,7 @@ def node_changed(node: Node) -> NodeChanged:
 
 
 def allocatable(node: Node) -> Quantities:
-    """What pods may use: all that the node has, if it states nothing else. The API server's default."""
+    """Returns what pods may use: the whole capacity, if the node states nothing else (API server default)."""
     return node.status.allocatable or node.status.capacity
 
 

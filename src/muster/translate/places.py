@@ -1,15 +1,14 @@
-"""Which pod fills which place.
+"""Decides which pod fills which place.
 
 A place is worth one running pod, not one particular pod: the second wave of a Job, and the
-replacement of a lost pod, take the places of those before them. A pod takes, in this order,
-
+replacement of a lost pod, take the places of their predecessors. A pod takes, in this order,
 1. the place that its annotation names (it was bound to it);
-2. the place it had in the last reading, so that a plan in the making is not shuffled under it;
+2. the place it had in the last reading, so that a plan under construction does not change;
 3. of its Job, the slot of its completion index, if that is below the number of slots;
-4. a place whose pod was lost, else the lowest that is free.
+4. a place whose pod was lost, else the lowest free place.
 
-Without 2 the rule would need no memory, and would still give bound pods the same places for ever; but
-waiting pods would move up whenever a lower place falls free, while binds to the old ones are under way.
+Without 2 the rule would need no memory, and bound pods would still always have the same places; but
+waiting pods would move up whenever a lower place becomes free, while binds to the old places are under way.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,20 +24,20 @@ from muster.translate.pods import completion_index
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Neighbouring places of one pod set, and the pods that want them, in the order of their claims."""
+    """Adjacent places of one pod set, and the pods that claim them, in the order of their claims."""
 
     pod_set: str
     start: int
     size: int
     pods: Sequence[Pod]
-    #: the pods are of one Job: they prefer the slot of their completion index
+    #: whether the pods are of one Job: they prefer the slot of their completion index
     slots: bool = False
-    #: places whose pod was lost: a newcomer takes one of these before any other
+    #: places whose pod was lost: a new pod takes one of these before any other
     lost: Collection[int] = ()
 
 
 def fill(block: Block, before: Group | None) -> dict[PodId, Place | None]:
-    """The place of each pod; None for those that found none free."""
+    """Returns the place of each pod; None for a pod that found none free."""
     free = set(range(block.start, block.start + block.size))
     found: dict[PodId, Place | None] = {}
 
@@ -65,7 +64,7 @@ def fill(block: Block, before: Group | None) -> dict[PodId, Place | None]:
 
 
 def planned(pod: Pod) -> Place | None:
-    """The place that `muster.dev/plan: <epoch>.<attempt>/<pod set>/<index>` names."""
+    """Returns the place that `muster.dev/plan: <epoch>.<attempt>/<pod set>/<index>` names."""
     match pod.metadata.annotations.get(names.PLAN, "").split("/"):
         case [_, pod_set, text] if (index := natural(text)) is not None:
             return Place(pod_set, index)

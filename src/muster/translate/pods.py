@@ -1,7 +1,7 @@
-"""Pods and pod templates → what the core is told: a shape, a refusal, what occupies which node.
+"""Translates pods and pod templates for the core: a shape, a refusal, and which pod occupies which node.
 
 What muster cannot honour yet is refused by name, never ignored. Thousands of pods of one template have one
-shape: what it depends on is packed into bytes, and the shape is remembered by them.
+shape: what the shape depends on is packed into bytes, which are the key of the cache.
 """
 
 import re
@@ -39,14 +39,14 @@ from muster.translate.requests import as_it_runs, requests
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
 
-#: Shapes remembered; a cluster has far fewer templates at work than pods.
+#: Most shapes in the cache; a cluster has far fewer templates at work than pods.
 _REMEMBERED: Final = 4096
 
 
 class Asked(NamedTuple):
-    """What a pod asks of a node, and why it must not be started now, if so.
+    """What a pod requests of a node, and why it must not start now, if so.
 
-    That is Invalid for what muster cannot honour, and Gated while a claim has no volume.
+    The refusal is Invalid if muster cannot honour the pod, and Gated while a claim has no volume.
     """
 
     shape: Shape
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 
 def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None = None) -> Asked:
-    """The shape of a pod, or of the pods `made` from a template. Equal ones give the identical shape."""
+    """Returns the shape of a pod, or of pods `made` from a template. Equal ones give one shape."""
     share: int | str
     try:
         share = gpu_share(pod.metadata)
@@ -70,18 +70,18 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
 
 
 def occupies(pod: Pod) -> bool:
-    """Whether a pod takes from its node: bound, and not ended. A pod being deleted still does."""
+    """Whether a pod uses resources of its node: bound, and not ended. A pod being deleted still does."""
     return bool(pod.spec.node_name) and not pod.terminal
 
 
 def of_its_node(pod: Pod) -> bool:
-    """Whether a pod belongs to one node, where it would be made again: a DaemonSet's, or a mirror pod."""
+    """Whether a pod belongs to one node, which would re-create it: a DaemonSet's, or a mirror pod."""
     controller = controller_of(pod)
     kind = controller.kind if controller is not None else ""
     return kind in ("DaemonSet", "Node") or _MIRROR in pod.metadata.annotations
 
 
-#: On the API server's image of a static pod, which only its kubelet can end.
+#: An annotation of the API server's image of a static pod, which only its kubelet can end.
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -94,14 +94,14 @@ def labels_of(labels: Mapping[str, str]) -> Labels:
     return _once(tuple(sorted(map(_once, labels.items()))))
 
 
-#: The first of equal tuples: labels, most of which pods of one template share.
+#: Returns the first of equal tuples: most labels are shared by the pods of one template.
 _once: Final = lru_cache(maxsize=2 * _REMEMBERED)(tuple)
 
 
 def pod_bound(
     pod: Pod, gang: GangId | None = None, place: Place | None = None, world: World | None = None
 ) -> PodsBound:
-    """The event of a pod that `occupies` its node; without a gang it is a foreign pod's."""
+    """Returns the event of a pod that `occupies` its node; without a gang it is a foreign pod."""
     shape = asked(as_it_runs(pod), world).shape
     return PodsBound(
         {PodId(pod.metadata.uid): place},
@@ -121,7 +121,7 @@ def pod_bound(
 
 
 def bound_at(pod: Pod) -> float | None:
-    """When it was bound, or what is known that is nearest to that, in seconds since the epoch."""
+    """Returns when the pod was bound, or the nearest known time, in seconds since the epoch."""
     scheduled = condition(pod.status.conditions, "PodScheduled")
     bound = scheduled.last_transition_time if scheduled is not None and scheduled.status == "True" else None
     at = bound or pod.status.start_time or pod.metadata.creation_timestamp
@@ -129,13 +129,13 @@ def bound_at(pod: Pod) -> float | None:
 
 
 def completion_index(pod: Pod) -> int | None:
-    """The index that an Indexed Job gave the pod."""
+    """Returns the index that an Indexed Job gave the pod."""
     meta = pod.metadata
     return natural(meta.annotations.get(COMPLETION_INDEX, meta.labels.get(COMPLETION_INDEX)))
 
 
 def scheduling_gates(spec: PodSpec) -> str:
-    """Names of the scheduling gates on a pod or a template; "" if it may be scheduled."""
+    """Returns the names of the scheduling gates on a pod or a template; "" if it may be scheduled."""
     return ", ".join(sorted(gate.name for gate in spec.scheduling_gates))
 
 
@@ -144,7 +144,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(PodSpec).decode
 
 
 def _what_counts(spec: PodSpec) -> PodSpec:
-    """The spec without what differs between pods of one template and has no say in where they can run."""
+    """Returns the spec without what differs between pods of a template and does not limit where they run."""
     return PodSpec(
         containers=[_what_counts_of(container) for container in spec.containers],
         init_containers=[_what_counts_of(container) for container in spec.init_containers],
@@ -172,7 +172,7 @@ def _what_counts_of(container: Container) -> Container:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
-    """`share` is a number of thousandths, or what is wrong with it."""
+    """Computes shape and refusal. `share`: a number of thousandths, or what is wrong with it."""
     spec = _DECODE(packed)
     shape = Shape(requests=())
     try:
@@ -255,7 +255,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 
 def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
-    """Each thing that a pod requires and that muster does not look at when it chooses a node."""
+    """Yields each requirement of a pod that muster does not consider when it chooses a node."""
     claims = {str(claim.get("name", "?")) for claim in spec.resource_claims}
     for container in (*spec.containers, *spec.init_containers):
         claims |= {str(claim.get("name", "?")) for claim in container.resources.claims}

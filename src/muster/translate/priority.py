@@ -1,7 +1,7 @@
-"""Priority classes, and what is said beside them → the number that a gang is ordered by; who may preempt.
+"""Translates priority classes and marks into the number that orders gangs, and who may preempt.
 
 Source: kubernetes, plugin/pkg/admission/priority. The API server does the same when a pod is created;
-for templates, and for pods that it has not touched, it is done here.
+for templates, and for pods that it has not processed, muster does it here.
 """
 
 import re
@@ -14,25 +14,25 @@ from muster.api.core_v1 import PodSpec
 from muster.core.gang import Code, Gate
 from muster.translate.world import World
 
-#: The classes that every cluster has, whether they are written out or not.
+#: The classes that every cluster has, whether or not their objects exist.
 SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 def priority(spec: PodSpec, world: World) -> int | Gate:
-    """The pod's own number, else its class's, else the global default's, else 0. Invalid: no such class."""
+    """Returns the pod's number, else its class's, else the global default's, else 0. Invalid: no class."""
     if spec.priority is not None:
         return spec.priority
     if not spec.priority_class_name:
-        # several defaults can exist for a moment; the API server takes the lowest
+        # several defaults can exist for a moment; the API server uses the lowest
         defaults = [found.value for found in world.priority_classes.values() if found.global_default]
         return min(defaults, default=0)
     return _of_class(spec.priority_class_name, world)
 
 
 def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
-    """What the first of these objects says with `muster.dev/priority`: a number, or a class. None: nothing.
+    """Returns the first `muster.dev/priority` of these objects: a number, or a class's. None: no mark.
 
-    It stands over the pods' own, which nobody can change once they are made.
+    It overrides the priority of the pods, which cannot be changed once they are created.
     """
     for meta in owners:
         text = mark(meta, names.PRIORITY)
@@ -42,7 +42,7 @@ def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
 
 
 def may_preempt(spec: PodSpec, world: World) -> bool:
-    """The pod's own policy, else its class's. Any but `Never` allows it, as in Kubernetes."""
+    """Whether the pod's policy, else its class's, allows preemption: any but `Never`, as in Kubernetes."""
     if spec.preemption_policy:
         return spec.preemption_policy != "Never"
     if spec.priority_class_name:
@@ -53,7 +53,7 @@ def may_preempt(spec: PodSpec, world: World) -> bool:
     return found is None or found.preemption_policy != "Never"
 
 
-#: As large as a priority may be; nine digits are some below it.
+#: A number within the limits of a priority: nine digits stay slightly below them.
 _NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 
 

@@ -1,12 +1,11 @@
-"""PodGroups, of scheduler-plugins and of Koordinator: gangs of whatever pods name them.
+"""Reads PodGroups, of scheduler-plugins and of Koordinator: gangs of all pods that name them.
 
-The demand is only known from the pods, so the gang waits until `minMember` of them are there. Pods of
+Only the pods state the demand, so the gang waits until `minMember` of them exist. Pods of
 equal shape form a pod set (`pod_sets.py`), and each pod has a place in it (`places.py`). Several PodGroups of
-one GangGroup are one gang, whose minima hold one by one.
-
-A gang that pods describe, without a PodGroup, is read as if there were one that says what they do
-(`translate/described.py`). A PodGroup that a pod names by label and that is not there (the object may be
-applied after the pods) is a gang that waits: MembersMissing.
+one GangGroup form one gang; each PodGroup's minimum holds separately.
+A gang that pods describe, without a PodGroup, is read as if a PodGroup with the same content existed
+(`translate/described.py`). If a pod names by label a PodGroup that does not exist (the object may be
+applied after the pods), its gang waits: MembersMissing.
 """
 
 from collections.abc import Iterable
@@ -29,7 +28,7 @@ from muster.translate.world import World
 
 
 def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """The gang of a PodGroup or a GangGroup, or of the pods that name a PodGroup that is not there."""
+    """Returns the gang of a PodGroup or a GangGroup, or of pods that name a PodGroup that does not exist."""
     kind = KINDS[key.dialect]
     here = key.namespace, key.name
     groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
@@ -39,7 +38,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     else:
         readings = [read_one(kind, here, world, before, several=False)]
         if here in world.pod_groups(kind) or readings[0].empty:
-            return None  # it is part of another gang, or there is nothing
+            return None  # part of another gang, or nothing to read
     members = {uid: member for one in readings for uid, member in one.members.items()}
     pods = [pod for one in readings for pod in one.pods.ready]
     topology = network.wish((group.metadata for group in groups), (pod.metadata for pod in pods), world)
@@ -67,7 +66,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
     own, runs = SILENT, [one.run for one in said_by]
     if len(groups) == 1:
         own = run(groups[0].metadata)
-    else:  # of several the most careful counts, as of pods
+    else:  # of several groups the most careful counts, as among pods
         runs += [run(group.metadata) for group in groups]
     return Group(
         gang=marked(topology.of(gang), own, runs),
@@ -84,7 +83,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         retired=frozenset(place for one in readings for place in one.places.retired),
         finished=all(one.finished for one in readings),
         controlled=bool(members) and all(controller_of(m.pod) is not None for m in members.values()),
-        # what is recorded for making pods anew is of one namespace
+        # the record for re-creating pods belongs to one namespace
         recreate=all(_may_be_recreated(one.group, one.members.values()) for one in readings)
         and all(one.name[0] == key.namespace for one in readings),
         leaving={uid: pod for one in readings for uid, pod in one.pods.leaving.items()},
@@ -99,7 +98,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
 
 
 def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKey:
-    """The gang of pods that name this PodGroup."""
+    """Returns the gang of the pods that name this PodGroup."""
     group = world.pod_groups(KINDS[dialect]).get((namespace, name))
     return GroupKey(dialect, *(ganggroup.home(group) if group is not None else (namespace, name)))
 
@@ -109,7 +108,7 @@ def _name(group: PodGroup) -> ganggroup.Name:
 
 
 def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool:
-    """Each member without a controller says so; one that says nothing is as its group says."""
+    """Whether each member without a controller says so; a member that says nothing follows its group."""
     default = mark(group.metadata, names.ON_PARTIAL) if group is not None else None
     return all(
         (mark(member.pod.metadata, names.ON_PARTIAL) or default) == marks.RECREATE
@@ -119,7 +118,7 @@ def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool
 
 
 def _submitted(group: PodGroup | None, pods: Pods) -> float:
-    """The group's age, or that of the oldest pod."""
+    """Returns the creation time of the group, or of the oldest pod."""
     if group is not None:
         created = [group.metadata.creation_timestamp]
     else:

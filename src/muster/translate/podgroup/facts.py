@@ -1,7 +1,7 @@
-"""What one pod of a PodGroup says of itself: read once per pod, however often its group is read.
+"""Reads what one pod of a PodGroup states: once per pod, however often its group is read.
 
-Nothing here looks at the group or at its other pods. What it looks at besides the pod (namespaces, claims,
-priority classes) empties the world's memory when it changes (`World.once`).
+Nothing here reads the group or its other pods. A change of anything else that is read (namespaces, claims,
+priority classes) clears the world's memory (`World.once`).
 """
 
 from typing import NamedTuple
@@ -18,18 +18,18 @@ from muster.translate.world import World
 
 class Facts(NamedTuple):
     shape: Shape
-    #: of its own labels, those that its terms look at
+    #: those of the pod's own labels that its terms select on
     own_labels: Labels
-    #: why it must not be started, apart from its group and quotas
+    #: why the pod must not start, apart from its group and quotas
     refusal: Gate | None
-    #: None if what it says cannot be honoured
+    #: None if the stated priority cannot be honoured
     priority: int | None
     preempts: bool
     run: Run
 
 
 def facts(pod: Pod, world: World) -> Facts:
-    """Read once for a pod as it is in the world now."""
+    """Returns the facts of a pod as it is in the world now; computed once."""
     return world.once(pod, _facts)
 
 

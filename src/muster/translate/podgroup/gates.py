@@ -1,4 +1,4 @@
-"""Why a gang of PodGroups must not start yet."""
+"""Determines why a gang of PodGroups must not start yet."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def gate_of(key: GroupKey, one: Reading, several: bool, world: World) -> Gate | 
 
 
 def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World) -> Gate | None:
-    """What is wrong with the lists of a GangGroup, or with what its PodGroups say besides."""
+    """Returns what is wrong with the lists of a GangGroup, or where its PodGroups contradict each other."""
     for group in groups:
         if why := ganggroup.error(group):
             return Gate(Code.INVALID, f"{_called(group)}: {why}")
@@ -87,7 +87,7 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
 
 
 def _quarrel(group: PodGroup, pod: ObjectMeta) -> str:
-    """What a pod says of its gang against what counts; "" if it does not."""
+    """Returns how a pod contradicts the statements that count for its gang; "" if it does not."""
     if not ganggroup.agree(group, pod):
         whose, there = f"PodGroup {group.key}", "it there"
         if isinstance(group, Described):
@@ -100,7 +100,7 @@ def _quarrel(group: PodGroup, pod: ObjectMeta) -> str:
 
 
 def _held(group: PodGroup | None, pods: Pods) -> Gate | None:
-    """By its PodGroup; by any of its pods, if there is none that could say so."""
+    """Returns the hold of the PodGroup, or, if pods describe the gang, of any of its pods."""
     if isinstance(group, Described):
         return next(filter(None, (marks.hold(pod.metadata) for pod in pods.ready)), None)
     return marks.hold(group.metadata) if group is not None else None

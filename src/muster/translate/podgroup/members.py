@@ -1,7 +1,7 @@
-"""The pods of one PodGroup by what they mean to it.
+"""Sorts the pods of one PodGroup by what they mean to it.
 
-A pod that has succeeded counts towards the minimum as one that runs does, and so does one that failed with
-nobody to make another.
+A pod that has succeeded counts towards the minimum like a running pod, and so does a failed pod
+that no controller replaces.
 """
 
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ from muster.translate.world import World
 
 @dataclass(slots=True)
 class Pods:
-    """The pods of a group by what they mean to it, in order of name."""
+    """The pods of a group, sorted by what they mean to it, each in order of name."""
 
     ready: list[Pod] = field(default_factory=list)
     gated: list[Pod] = field(default_factory=list)
-    #: succeeded, or failed with nobody to make another
+    #: succeeded, or failed without a controller that replaces them
     ended: list[Pod] = field(default_factory=list)
     leaving: dict[PodId, Pod] = field(default_factory=dict)
 

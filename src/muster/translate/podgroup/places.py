@@ -1,8 +1,8 @@
-"""The places of one PodGroup: a place per pod, kept open for the successor of one that was lost.
+"""The places of one PodGroup: a place per pod, kept open for the successor of a lost pod.
 
 A bound pod that is lost (deleted, or its node is gone) leaves its place to a successor of equal shape, as
-long as the group has fewer pods than its minimum. That there was such a place is known from the last
-reading alone: after a change of leader only the claim is left.
+long as the group has fewer pods than its minimum. Only the last reading shows that such a place existed:
+after a change of leader only the claim remains.
 """
 
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ class Places:
     pod_sets: list[PodSet] = field(default_factory=list)
     members: dict[PodId, Member] = field(default_factory=dict)
     retired: set[Place] = field(default_factory=set)
-    #: of the retired places, those that no pod has: a bound pod of a higher index still runs
+    #: how many retired places no pod has: a bound pod of a higher index still runs
     abandoned: int = 0
-    #: places whose pod was lost, and that wait for another
+    #: how many places whose pod was lost wait for another
     awaited: int = 0
 
 
 def places_of(pods: Pods, before: Group | None, lacking: int, world: World, prefix: str) -> Places:
-    """`lacking`: how many pods fewer there are than the minimum; `prefix`: what pod sets are called by."""
+    """Assigns places. `lacking`: how many pods the minimum lacks; `prefix`: of the pod sets' names."""
     by_shape: dict[tuple[Shape, Labels], list[Pod]] = {}
     for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
         said = facts(pod, world)
@@ -47,14 +47,14 @@ def places_of(pods: Pods, before: Group | None, lacking: int, world: World, pref
         name = pod_set_name(shape, looked_at)
         if name in taken_names:
             name = pod_set_name(shape, looked_at, namespaces=True)
-        while name in taken_names:  # of two terms the one that means all namespaces is named as without them
+        while name in taken_names:  # of two terms the one that means all namespaces has the plain name
             name += "x"
         taken_names.add(name)
         name = prefix + name.removeprefix(PODS)
         labels = common(alike) if alike else earlier[name].labels if name in earlier else looked_at
         gaps = lost.get(name, [])
         count = max(_count(name, alike), 1 + max(gaps, default=-1))
-        # those that run claim their places before those that have ended
+        # running pods claim their places before those that have ended
         block = Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal), lost=gaps)
         found = fill(block, before)
         uncreated, charges = proposed(alike, world)
@@ -74,7 +74,7 @@ def places_of(pods: Pods, before: Group | None, lacking: int, world: World, pref
 
 
 def _lost(pods: Pods, before: Group | None) -> dict[str, list[int]]:
-    """Places, by pod set, whose pod ran in the last reading and is no more, or was awaited then already."""
+    """Returns, by pod set, places whose pod ran in the last reading and is gone, or was awaited already."""
     if before is None or not any(pod.spec.node_name for pod in pods.ready):
         return {}
     here = {pod.metadata.uid for pod in (*pods.ready, *pods.ended)}
@@ -91,6 +91,6 @@ def _lost(pods: Pods, before: Group | None) -> dict[str, list[int]]:
 
 
 def _count(pod_set: str, pods: list[Pod]) -> int:
-    """One place per pod, and those up to the highest that is written on a bound pod."""
+    """Returns the number of places: one per pod, and up to the highest that is written on a bound pod."""
     written = (place.index for place in map(planned, pods) if place is not None and place.pod_set == pod_set)
     return max(len(pods), 1 + max((index for index in written if index < MOST_PLACES), default=-1))

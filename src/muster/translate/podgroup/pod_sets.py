@@ -1,8 +1,8 @@
 """The pod sets of bare pods: pods of equal shape, named after that shape for ever.
 
-The name is of the shape and not of a pod or a number: pods come and go, and the places that are written on
-bound pods must mean the same for ever. Pods that look at labels which they carry themselves (to spread, or to
-keep each other off) are alike only if they are alike in those.
+The name depends on the shape and not on a pod or a number: pods are created and deleted, and the places that
+are written on bound pods must keep their meaning for ever. Pods that select on labels which they carry
+themselves (to spread, or to avoid each other) are alike only if those labels are equal.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ PODS: Final = "pods"
 
 @lru_cache(maxsize=4096)
 def pod_set_name(shape: Shape, labels: Labels = (), *, namespaces: bool = False) -> str:
-    """The same for the same shape, for ever: it is written on bound pods.
+    """Returns the same name for the same shape, for ever: it is written on bound pods.
 
-    `labels` are those of its own that it looks at. The namespaces that its terms mean come and go, so they
-    only count where two sets of a gang differ in nothing else.
+    `labels` are those of the pod's own labels that it selects on. The namespaces that its terms select
+    change, so they only count if two sets of a gang differ in nothing else.
     """
     text = _told(shape if namespaces else _anywhere(shape)) + (repr(labels) if labels else "")
     return f"{PODS}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-#: Fields that stand in names since there were names; others only if they have not their default.
+#: Fields that names have always contained; other fields are in a name only if they are not the default.
 _ALWAYS: Final = {
     Shape: ("requests", "selector", "affinity", "tolerations"),
     Toleration: ("key", "value", "effect"),
@@ -38,7 +38,7 @@ _ALWAYS: Final = {
 
 
 def _told(value: object) -> str:
-    """As `repr` would, without fields that have their default: new ones change no name."""
+    """Formats a value like `repr`, without fields that have their default: new fields change no name."""
     if isinstance(value, tuple):
         inner = ", ".join(map(_told, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
@@ -63,7 +63,7 @@ def _anywhere(shape: Shape) -> Shape:
 
 
 def own_labels(shape: Shape, labels: Mapping[str, str]) -> Labels:
-    """Of a pod's own labels those that its terms look at."""
+    """Returns those of a pod's own labels that its terms select on."""
     terms = [term.labels for term in (*shape.near, *shape.apart, *(term for _, term in shape.drawn))]
     terms += [spread.labels for spread in shape.spread]
     keys = {requirement.key for requirements in terms for requirement in requirements}
@@ -71,7 +71,7 @@ def own_labels(shape: Shape, labels: Mapping[str, str]) -> Labels:
 
 
 def common(pods: Sequence[Pod]) -> Labels:
-    """The labels that are the same on all of these pods."""
+    """Returns the labels that are the same on all of these pods."""
     same = set(pods[0].metadata.labels.items())
     for pod in pods[1:]:
         same &= pod.metadata.labels.items()

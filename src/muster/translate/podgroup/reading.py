@@ -1,4 +1,4 @@
-"""One PodGroup as it is read: it may be one of several of a gang."""
+"""Reads one PodGroup, which may be one of several of a gang."""
 
 from dataclasses import dataclass, replace
 
@@ -23,15 +23,15 @@ KINDS: dict[Dialect, Kind[PodGroup]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One PodGroup: what there is of it."""
+    """The reading of one PodGroup."""
 
     name: ganggroup.Name
     group: PodGroup | None
     pods: Pods
     places: Places
-    #: its minMember, below 0 if that cannot be honoured; 0 only for one of several
+    #: its minMember, below 0 if it cannot be honoured; 0 only for one of several PodGroups
     wanted: int
-    #: one of several of a gang, whose minima hold one by one
+    #: whether it is one of several of a gang, whose minima hold separately
     several: bool
 
     @property
@@ -49,15 +49,16 @@ class Reading:
 
     @property
     def least(self) -> int:
-        """A place that nobody fills any more counts as satisfied and must not stand for a member.
+        """The minimum, plus the abandoned places.
 
-        Nor does a group whose minimum is refused stand without any.
+        An abandoned place counts as satisfied and must not replace a member. A group whose minimum is refused
+        needs at least one.
         """
         return (1 if self.wanted < 0 else self.wanted) + self.places.abandoned
 
     @property
     def pod_sets(self) -> list[PodSet]:
-        """Its minimum is that of its only pod set; with several sets it needs all their pods, if any."""
+        """The pod sets. A single one has the group's minimum; several need all their pods, if any."""
         sets = self.places.pod_sets
         if not self.several:
             return sets
@@ -83,7 +84,7 @@ def read_one(
     wanted = group.spec.min_member if group is not None else there
     if group is not None and not several and wanted == 0:
         wanted = 1  # no minimum: any of its pods may start without the others
-    # each of several PodGroups has its own pod sets, also of equal pods; "@" is in no name of Kubernetes
+    # each of several PodGroups has its own pod sets, even of equal pods; "@" is in no name of Kubernetes
     prefix = f"{name[1]}@{name[0]}" if several else PODS
     if several and before is not None:
         own = tuple(one for one in before.gang.pod_sets if one.name.rpartition("-")[0] == prefix)
