@@ -56,7 +56,7 @@ class GangRemoved:
 
 @dataclass(frozen=True, slots=True)
 class Presence(Hashed):
-    """What a pod on a node means to other pods, besides the amounts that it takes.
+    """What other pods see of a pod on a node, besides the amounts that it takes.
 
     No pod's affinity, anti-affinity or spread selects a pod without a namespace.
     """

@@ -1,4 +1,4 @@
-"""In which order gangs are served, and how much of what each wants it may have.
+"""The order in which gangs are served, and how much of what it wants each gang may have.
 
 1. Gangs that have started and still lack places: a half-started gang is completed before a new one starts.
    Gangs with an open plan of an earlier leader are first, since their places are theirs already; then gangs
@@ -10,8 +10,8 @@
    start within entitlement has been tried by then. What is still free is capacity that no waiting gang can
    use within entitlement, and is lent. A queue that would itself stay within its entitlement is first (the
    start carries over only a queue above or below it): it takes back what a sibling borrowed of it. Then
-   follow the queue whose last such start is longest ago (never: first), the least share after the start,
-   priority, and name; this order too is applied level by level.
+   follow, as tie-breakers, the queue whose last such start is longest ago (never: first), the least share
+   after the start, priority, and name. This order too is applied level by level.
 4. Gangs whose hold has just run out: all other gangs could use the freed places first. A gang that has
    nothing else is new to its queue again.
 
@@ -40,7 +40,7 @@ from muster.core.race import Race, Walk
 
 
 class Standing(Enum):
-    """The reason for which a gang is admitted to a turn."""
+    """The admission tier of a turn."""
 
     #: the gang has started and lacks places: nothing new starts
     BEGUN = "begun"

@@ -1,4 +1,4 @@
-"""In which order nodes are filled with pods of a shape: the one place where packing orders plug in.
+"""The order in which nodes are filled with pods of a shape: the one place where packing orders plug in.
 
 An order gives each node that takes the pod a key; the node of the lowest key is filled first, and of equal
 keys the smallest name. Keys are kept per shape and updated for the nodes that have changed (`slots.py`), so
@@ -101,7 +101,7 @@ class Order:
         return
 
     def settle(self) -> None:
-        """Prepare for a cycle, which begins; nodes and gangs are settled for it."""
+        """Prepare for a new cycle, in which nodes and gangs stay as they are now."""
         return
 
     def ground(self, columns: Columns | None, vectors: "Sequence[Vector]") -> "Ground | None":
@@ -293,7 +293,7 @@ class Ground:
     contended: Ints | None
 
     def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Row]) -> Longs:
-        """Thousandths of GPUs that a pod strands on each node, without CPU; below zero: puts to use.
+        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: puts to use.
 
         `cpu`, `gpu`: the rows of the two resources.
         """

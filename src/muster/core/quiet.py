@@ -1,11 +1,11 @@
 """Incremental cycles: nothing has happened that could start most waiting gangs, so these get no turn.
 
 The last cycle refused every gang that still waits: the gang did not fit, or its start would have delayed the
-one reservation. Both refusals stand while free room only shrinks and time passes, for every gang that ranks
-behind the gang with the reservation. Then only gangs that have arrived since get a turn. If room has been
-given back, gangs that may fit get a turn as well, provided that the reservation would be found again and its
-gang still does not fit. So such a cycle costs one step per gang that may start and one test per want, however
-many gangs wait.
+one reservation. Both refusals stand while free room only shrinks and time passes, whatever gangs arrive that
+rank behind the gang with the reservation. Then only gangs that have arrived since get a turn. If room has
+been given back, gangs that may fit get a turn as well, provided that the reservation would be found again and
+its gang still does not fit. So such a cycle costs one step per gang that may start and one test per want,
+however many gangs wait.
 
 All other causes that could change a refusal are ruled out for all gangs together, not gang by gang: room that
 departing victims will free; limits and shares of queues, and quotas; a possible victim of a waiting gang; a

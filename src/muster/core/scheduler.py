@@ -63,9 +63,9 @@ class Config:
     drain_after: float | None = 3600.0
     #: whether gangs that may backfill are served by rising duration, not in queue order
     shortest_first: bool = False
-    #: in which order nodes are filled
+    #: the order in which nodes are filled
     order: Callable[[Nodes, Eligibility], Order] = Pack
-    #: gangs of each queue that are told what would start them, and placements that a cycle tries for that
+    #: gangs of each queue for which a cycle finds what would start them, and placements that it tries for it
     remedies: int = 3
     trials: int = 100
 

@@ -1,4 +1,4 @@
-"""Slots: how many more pods of a shape each node takes now, and in which order nodes are filled.
+"""Slots: how many more pods of a shape each node takes now, and the order in which nodes are filled.
 
 A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is
 next read, so the cost of a placement depends on the shapes in use, not on the number of nodes. At any time it
