@@ -77,7 +77,7 @@ async def perform(client: Client, write: Write, clock: Clock) -> None:
 
 
 async def _create(client: Client, kind: AnyKind, namespace: str, body: Object) -> None:
-    with suppress(AlreadyExists):  # our own, if an answer was lost; its content is read from the mirror
+    with suppress(AlreadyExists):  # muster's own, if an answer was lost; its content is read from the mirror
         await client.create(kind, namespace, body)
 
 

@@ -1,4 +1,4 @@
-"""Translates priority classes and marks into the number that orders gangs, and who may preempt.
+"""Translates priority classes and marks into the number that orders gangs; decides which pods may preempt.
 
 Source: kubernetes, plugin/pkg/admission/priority. The API server does the same when a pod is created;
 for templates, and for pods that it has not processed, muster does it here.

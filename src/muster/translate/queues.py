@@ -1,4 +1,4 @@
-"""A Queue object → the rules that the core is told; and what the core knows of a queue → its status."""
+"""Translates a Queue object into the core's rules, and the core's state of a queue into its status."""
 
 from datetime import datetime
 from typing import Final
@@ -14,14 +14,14 @@ from muster.core.queues import Queues
 from muster.core.queues.account import Account
 from muster.names import GPU, GPU_SHARE
 
-#: Condition of a queue that takes part; False with a reason while it does not.
+#: Condition of a queue that is in use; False, with a reason, while it is not.
 READY: Final = "Ready"
 
 
 def queue_changed(queue: Queue) -> QueueChanged:
-    """What the API server has accepted is taken as it is; what it should not have, makes the queue unusable.
+    """Returns the queue's rules as accepted; what the API server should not accept makes it unusable.
 
-    A limit is rounded down, a guarantee up: neither is made larger or smaller than it was written.
+    A limit is rounded down, a guarantee up: neither becomes larger or smaller than it was written.
     """
     spec, faults = queue.spec, list[str]()
 
@@ -61,7 +61,7 @@ def queue_changed(queue: Queue) -> QueueChanged:
 
 
 def status_of(account: Account, queues: Queues) -> Object:
-    """`status` without its conditions."""
+    """Returns `status` without its conditions."""
     waiting = sum(other.waiting for other in queues.accounts.values() if account in other.path)
     return {
         "used": _quantities(account.used),
@@ -73,7 +73,7 @@ def status_of(account: Account, queues: Queues) -> Object:
 
 
 def conditions(account: Account, before: list[Condition], now: datetime) -> list[Condition]:
-    """Whether the queue takes part; the time is that of the last change."""
+    """Returns whether the queue is in use; the time is that of the last change."""
     status, reason = ("False", "Invalid") if account.fault else ("True", "Valid")
     known = condition(before, READY)
     since = known.last_transition_time if known is not None and known.status == status else None
@@ -81,7 +81,7 @@ def conditions(account: Account, before: list[Condition], now: datetime) -> list
 
 
 def _quantities(amounts: dict[str, int]) -> Object:
-    """As people write them. What nobody limits (pods of a node that names none) is left out."""
+    """Formats amounts as people write them, without unlimited `pods` (of a node that states no number)."""
     return {
         GPU if resource == GPU_SHARE else resource: quantity.thousandths(amount)
         if resource == GPU_SHARE

@@ -2,14 +2,14 @@
 
 The rules are the API server's. A quota counts for a pod if all of its scopes match it; then it charges what
 it names: `pods`, requests and limits of the pod as a whole, extended resources by `requests.<name>`. What it
-says about other objects (services, claims) is not asked here. A pod that does not state what a quota of CPU
-or memory charges would be refused by the API server, and so its gang is, with the field's name.
+states about other objects (services, claims) is ignored here. The API server would refuse a pod that does not
+state what a quota of CPU or memory charges; therefore muster refuses its gang, with the field's name.
 
-A pod that is there has been charged. One that is only proposed (`World.uncreated`) is still to be, as are
-those that a Job's controller has yet to make.
+A pod that exists has been charged. A pod that is only proposed (`World.uncreated`) is still to be charged,
+and so are those that a Job's controller has yet to create.
 
-What is used is read from the quota's status. Where nobody keeps that up to date (the embedded cluster has no
-quota controller), it is counted from the pods that there are.
+The amount used is read from the quota's status. If no controller keeps that up to date (the embedded cluster
+has no quota controller), muster counts it from the existing pods.
 
 Source: kubernetes, pkg/quota/v1/evaluator/core/pods.go.
 """
@@ -24,15 +24,15 @@ from muster.core.gang import Amounts, Code, Gate
 from muster.translate.requests import limits, requests
 from muster.translate.world import World
 
-#: What a quota may charge for pods of themselves; without a prefix it means requests.
+#: What a quota may charge for the pods' own resources; without a prefix it means requests.
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _PODS: Final = ("pods", "count/pods")
-#: Those must be stated by every pod that a quota of them counts for.
+#: Every pod that a quota of these counts for must state them.
 _REQUIRED: Final = ("cpu", "memory")
 
 
 def charged(quotas: Iterable[ResourceQuota], spec: PodSpec) -> tuple[tuple[str, Amounts], ...]:
-    """By quota that counts for such a pod: what it charges. Amounts as everywhere, rounded up."""
+    """Returns, by quota that counts for such a pod, what it charges: amounts as everywhere, rounded up."""
     found = []
     for quota in quotas:
         names = [name for name in sorted(quota.spec.hard) if _of_pods(name)]
@@ -42,16 +42,16 @@ def charged(quotas: Iterable[ResourceQuota], spec: PodSpec) -> tuple[tuple[str, 
 
 
 def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, Amounts], ...]]:
-    """Of pods that ask for the same, how many are only proposed, and what one is charged, by quota.
+    """Returns how many of these pods are only proposed, and the charge for one of them, by quota.
 
-    If proposed ones are charged differently (for their limits, or by quotas of a scope), it is as the
-    dearest. If none is, the first stands for all.
+    The pods ask for the same. If the proposed ones are charged differently (for their limits, or by quotas of
+    a scope), the highest charge counts. If none is proposed, the first pod stands for all.
     """
     pods = [*pods]
     uncreated = [pod for pod in pods if pod.metadata.uid in world.uncreated] if world.uncreated else []
     dearest: dict[str, dict[str, int]] = {}
     for pod in uncreated or pods[:1]:
-        with suppress(ValueError):  # said where its shape is read
+        with suppress(ValueError):  # reported where its shape is read
             for name, amounts in charged(world.quotas_in(pod.metadata.namespace), pod.spec):
                 known = dearest.setdefault(name, {})
                 known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
@@ -60,14 +60,14 @@ def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, A
 
 
 def forbidden(pod: Pod, world: World) -> Gate | None:
-    """Why the API server would not create this pod, if it is only proposed."""
+    """Returns why the API server would not create this pod, if the pod is only proposed."""
     if pod.metadata.uid not in world.uncreated:
         return None
     return refusal(world.quotas_in(pod.metadata.namespace), pod.spec)
 
 
 def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:
-    """Why the API server would not create such a pod, whatever is left; or why muster cannot tell."""
+    """Returns why the API server would not create such a pod, whatever is left; or why muster cannot tell."""
     for quota in quotas:
         name = quota.metadata.name
         if unknown := [scope for scope in _scopes(quota) if scope not in _SCOPES]:
@@ -84,7 +84,7 @@ def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:
 
 
 def room(quota: ResourceQuota, pods: Iterable[Pod]) -> Amounts:
-    """What it has left; of a resource that cannot be read, nothing. `pods`: all of its namespace."""
+    """Returns what the quota has left; 0 of a resource that cannot be read. `pods`: all of its namespace."""
     left = []
     for name, text in sorted(quota.spec.hard.items()):
         if not _of_pods(name):
@@ -100,12 +100,12 @@ def room(quota: ResourceQuota, pods: Iterable[Pod]) -> Amounts:
 
 
 def counts_itself(quota: ResourceQuota) -> bool:
-    """Whether somebody keeps its status up to date."""
+    """Whether a controller keeps the quota's status up to date."""
     return all(name in quota.status.used for name in quota.spec.hard if _of_pods(name))
 
 
 def matches(quota: ResourceQuota, spec: PodSpec) -> bool:
-    """Whether all of its scopes match the pod."""
+    """Whether all of the quota's scopes match the pod."""
     plain = all(_SCOPES[scope](spec) for scope in quota.spec.scopes if scope in _SCOPES)
     selector = quota.spec.scope_selector.match_expressions if quota.spec.scope_selector is not None else []
     return plain and all(_selected(requirement, spec) for requirement in selector)
@@ -146,7 +146,7 @@ _SCOPES: Final[dict[str, Callable[[PodSpec], bool]]] = {
 
 
 def _used(quota: ResourceQuota, name: str, pods: Iterable[Pod]) -> int:
-    """A pod whose amounts cannot be read is charged none."""
+    """Counts the amount used. A pod whose amounts cannot be read is charged nothing."""
     used = 0
     for pod in pods:
         if not pod.terminal and matches(quota, pod.spec):
@@ -172,6 +172,6 @@ def _of_pods(name: str) -> bool:
 
 
 def _unit(name: str) -> str:
-    """The resource that a quota's name is about."""
+    """Returns the resource that a quota's name is about."""
     prefix, _, resource = name.partition(".")
     return resource if prefix in ("requests", "limits") else name

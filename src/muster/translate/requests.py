@@ -1,8 +1,7 @@
-"""What a pod takes from its node, by resource.
+"""Computes what a pod uses of its node, by resource.
 
-While a pod is resized in place, it takes the most of what it asks for, what its node has set aside for it,
-and what it still has; of a resize that its node can never grant, what it asks for does not count (KEP-1287).
-
+While a pod is resized in place, it uses the maximum of what it requests, what its node has allocated for it,
+and what it still has; the request of a resize that its node can never grant does not count (KEP-1287).
 Source: KEP-753 (sidecars), KEP-688 (overhead), KEP-2837 (pod-level resources), as in
 kubernetes/component-helpers, resource/helpers.go. Amounts stay exact until the end, where the sum
 is rounded up once. One `pods` per pod is not part of it: the core counts pods itself.
@@ -33,14 +32,14 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def requests(spec: PodSpec) -> Amounts:
-    """Integer units (milli-CPU, bytes, pieces), rounded up. Raises ValueError for what is no quantity."""
+    """Returns integers (milli-CPU, bytes, pieces), rounded up. Raises ValueError for an invalid quantity."""
     total = _plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead))
     amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
 
 
 def as_it_runs(pod: Pod) -> Pod:
-    """The pod with requests for what it takes where it runs; the same one, unless it is being resized."""
+    """Returns the pod with requests for what it uses now; the same object unless it is being resized."""
     status, spec = pod.status, pod.spec
     pending = condition(status.conditions, "PodResizePending")
     granted = pending is None or pending.status != "True" or pending.reason != "Infeasible"
@@ -54,14 +53,14 @@ def as_it_runs(pod: Pod) -> Pod:
 
 
 def limits(spec: PodSpec) -> Amounts:
-    """The same of limits: a container that states none adds none. Pod-level limits replace the sum."""
+    """Returns the sum of limits: a container without one adds nothing. Pod-level limits replace the sum."""
     total = _plus({**_of_containers(spec, _limited), **_read(spec.resources.limits)}, _read(spec.overhead))
     amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
 
 
 def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum] | None = None) -> _Sum:
-    """The most that is ever running at once: an init container with the sidecars before it, or the rest."""
+    """Returns the peak use: of an init container with the sidecars before it, or of all the rest together."""
     own_of = own_of or _defaulted
     sidecars: _Sum = {}
     peak: _Sum = {}
@@ -75,7 +74,7 @@ def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum]
 
 
 def _running(containers: list[Container], statuses: list[ContainerStatus], granted: bool) -> list[Container]:
-    """The containers with requests for what they take; the same list, if that is what they ask for."""
+    """Returns the containers with requests for what they use; the same list if that is what they request."""
     if not any(status.allocated_resources or status.resources for status in statuses):
         return containers
     known = {status.name: status for status in statuses}
@@ -91,7 +90,7 @@ def _running(containers: list[Container], statuses: list[ContainerStatus], grant
 def _held(
     asked: ResourceRequirements, status: ContainerStatus | PodStatus, granted: bool
 ) -> ResourceRequirements:
-    """`asked`, if it is what the node says, too."""
+    """Returns the maximum of `asked` and what the node reports; `asked` itself if the two are equal."""
     has = status.resources.requests if status.resources is not None else {}
     told = [amounts for amounts in (has, status.allocated_resources) if amounts]
     wanted = {**asked.limits, **asked.requests}
@@ -102,7 +101,7 @@ def _held(
         for amounts in (*([wanted] if granted else []), *told):
             most = _most(most, _read(amounts))
     except ValueError:
-        return asked  # no quantity: it says nothing
+        return asked  # not a quantity: it states nothing
     return msgspec.structs.replace(asked, requests={name: _text(most[name]) for name in sorted(most)})
 
 
@@ -111,9 +110,9 @@ def _text(amount: Fraction) -> str:
 
 
 def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:
-    """What the pod states as a whole replaces the sum over its containers.
+    """Returns the sum, with the containers' part replaced where the pod states a resource as a whole.
 
-    A limit without a request stands for the request only where no container asks for the resource.
+    A limit without a request replaces the request only if no container requests the resource.
     """
     limits, stated = _read(spec.resources.limits), _read(spec.resources.requests)
     whole = {**limits, **containers, **stated}
@@ -136,7 +135,7 @@ def _limited(resources: ResourceRequirements) -> _Sum:
 
 
 def _defaulted(resources: ResourceRequirements) -> _Sum:
-    """A limit is also the request where none is stated, as the API server defaults it."""
+    """Returns requests, with limits where no request is stated, as the API server defaults them."""
     return {**_read(resources.limits), **_read(resources.requests)}
 
 

@@ -1,10 +1,10 @@
-"""What people say about the run of a job: how long it takes, what ending it costs, whether it may be ended.
+"""Reads marks about the run of a job: how long it takes, what ending it costs, whether it may be preempted.
 
-The marks of docs/names.md, read from the job object or group, which speaks for all, or else from its pods or
-their templates. Where pods say different things, the most careful of them counts: no gang is
-ended because one pod of ten forgot to say no. A value that cannot be read is refused, not guessed at.
+The marks of docs/names.md are read from the job object or group, which overrides, or else from its pods or
+their templates. If pods say different things, the most careful value counts: no gang is preempted
+because one pod of ten lacks the mark. A value that cannot be read is refused, not guessed.
 
-A pod that Koordinator would never preempt is no victim here either, and so its whole gang is none, whatever
+A pod that Koordinator would never preempt is no victim here either. Then its whole gang is none, whatever
 its own object says.
 """
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one object says; None = nothing. Seconds, and seconds since the epoch."""
+    """The marks of one object; None = no mark. Seconds, and seconds since the epoch."""
 
     preemptible: bool | None = None
     min_run_time: float | None = None
@@ -33,7 +33,7 @@ class Run:
     checkpoint_every: float | None = None
     checkpointed: float | None = None
     estimate: float | None = None
-    #: by Koordinator's labels: never a victim
+    #: whether Koordinator's labels protect it: never a victim
     spared: bool | None = None
     refusal: Gate | None = None
 
@@ -42,7 +42,7 @@ SILENT = Run()
 
 
 def run(meta: ObjectMeta) -> Run:
-    """What this object says about its run."""
+    """Returns this object's marks about its run."""
     spared = any(meta.labels.get(key) == value for key, value in NOT_PREEMPTIBLE) or None
     if not any(key in found for found in (meta.labels, meta.annotations) for key in _KEYS):
         return Run(spared=True) if spared else SILENT
@@ -63,7 +63,7 @@ def run(meta: ObjectMeta) -> Run:
 
 
 def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
-    """The gang with what is said about its run: by its own object, else by its pods."""
+    """Returns the gang with the marks about its run: of its own object, else of its pods."""
     said = _over(own, _most_careful([one for one in pods if one != SILENT]))
     if said == SILENT:
         return gang
@@ -83,18 +83,18 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
 
 
 def pod_limit(pod: Pod) -> float | None:
-    """Seconds after which its place is free; none if a controller would put another pod there."""
+    """Returns the seconds after which the pod's place is free; None if a controller would fill it again."""
     return None if controller_of(pod) is not None else pod.spec.active_deadline_seconds
 
 
 def limit_of_all(limits: Iterable[float | None]) -> float | None:
-    """When all are gone, if each has a limit."""
+    """Returns the seconds after which all are gone; None unless each has a limit."""
     known = list(limits)
     return max((limit for limit in known if limit is not None), default=None) if None not in known else None
 
 
 def _over(own: Run, pods: Run) -> Run:
-    """`own` where it says something."""
+    """Merges two: `own` wins where it has a value."""
     if own == SILENT:
         return pods
     if pods == SILENT:
@@ -146,7 +146,7 @@ def _seconds(meta: ObjectMeta, key: str) -> float | None:
 
 
 def _checkpoint(text: str) -> tuple[float | None, float | None]:
-    """An interval, or the time of the last checkpoint."""
+    """Parses an interval, or the time of the last checkpoint."""
     try:
         return float(duration.parse(text)) or None, None
     except ValueError:

@@ -1,7 +1,7 @@
-"""Core outcomes → what people read: Gang records, and the PodScheduled condition of a gang of one.
+"""Translates core outcomes into what people read: Gang records, and PodScheduled of a gang of one.
 
-Everything here is bounded, because it is written into objects: a message, a blocker list or a reason
-that grew with the cluster would make the API server refuse the very thing that explains the trouble.
+Everything here is bounded, because it is written into objects: if a message, a blocker list or a reason
+grew with the cluster, the API server would refuse the very object that explains the problem.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ from muster.core.gang import GangId
 from muster.translate.group import Group
 
 LONGEST_MESSAGE: Final = 1024  # characters
-#: pod sets, blockers and remedies of an explanation, each
+#: most pod sets, blockers and remedies of an explanation, each
 MOST_LISTED: Final = 50
-#: what keeps pods off nodes, per pod set
+#: most entries for what keeps pods off nodes, per pod set
 MOST_LIMITS: Final = 20
-#: the last second that a date can name
+#: the last second that a date can express
 _LATEST: Final = 253_402_300_799.0
-#: pod sets of a record
+#: most pod sets of a record
 MOST_POD_SETS: Final = 500
 
 
 class Phase(Enum):
-    """Where a gang stands (docs/architecture.md, "Words")."""
+    """The phase of a gang (docs/architecture.md, "Words")."""
 
     WAITING = "Waiting"
     HELD = "Held"
@@ -42,9 +42,9 @@ class Phase(Enum):
 
 
 def gang_record(group: Group) -> Object:
-    """The body that creates the Gang record: with its finalizer, owned by its group object.
+    """Returns the body that creates the Gang record: with its finalizer, owned by its group object.
 
-    The owner reference does not block the owner's deletion: the finalizer goes only after the owner has.
+    The owner reference does not block the owner's deletion: the finalizer is removed only after the owner.
     """
     metadata: Object = {
         "name": group.record,
@@ -63,7 +63,7 @@ def gang_record(group: Group) -> Object:
 
 
 def gang_spec(group: Group) -> Object:
-    """`spec` of the Gang record; also the body of a merge patch, under "spec", when it has changed."""
+    """Returns `spec` of the Gang record; under "spec" it is also a merge patch when it has changed."""
     gang = group.gang
     return {
         "queue": gang.queue,
@@ -90,11 +90,11 @@ def gang_status(
     attempt: int | None = None,
     warnings: Sequence[str] = (),
 ) -> Object:
-    """Merge patch for `gangs/status`: phase, reason, explanation, expectedStart, warnings, and epoch and
-    attempt if given.
+    """Returns a merge patch for `gangs/status`.
 
-    Without an explanation, the one that is there is taken away. Nothing else is touched: counts and
-    conditions are the gang controller's.
+    It sets phase, reason, explanation, expectedStart and warnings, and epoch and attempt if given. Without an
+    explanation it removes the existing one. It changes nothing else: counts and conditions are the gang
+    controller's.
     """
     status: Object = {"phase": phase.value, "reason": None, "explanation": None, "expectedStart": None}
     if explanation is not None:
@@ -113,7 +113,7 @@ def gang_status(
 
 
 def preemption(by: GangId, at: float, work_lost: float, pods: int | None, *, reclaimed: bool) -> Object:
-    """An entry of a victim's `status.preemptions`. `pods`: so many of its surplus; None: the whole gang."""
+    """Returns an entry of a victim's `status.preemptions`. `pods`: how many of its surplus; None: all."""
     kind = "reclaim" if reclaimed else "preemption"
     lost = round(work_lost, 3)
     entry: Object = {"by": str(by), "at": _time(at), "lostResourceSeconds": lost, "kind": kind}
@@ -121,7 +121,7 @@ def preemption(by: GangId, at: float, work_lost: float, pods: int | None, *, rec
 
 
 def explained(explanation: Explanation) -> Object:
-    """An explanation as JSON (docs/names.md)."""
+    """Returns an explanation as JSON (docs/names.md)."""
     expected = explanation.expected_start
     return {
         "code": explanation.code.value,
@@ -151,7 +151,7 @@ def explained(explanation: Explanation) -> Object:
 
 
 def unschedulable(pod: Pod, explanation: Explanation, now: datetime) -> Object | None:
-    """Merge patch for `pods/status`: PodScheduled=False; None where the pod says so already.
+    """Returns a merge patch for `pods/status`: PodScheduled=False; None if the pod has that already.
 
     It is conditional on the pod's uid and resourceVersion, as a merge patch replaces the whole list of
     conditions. The reasons are Kubernetes' own: SchedulingGated, else Unschedulable.
@@ -175,7 +175,7 @@ def unschedulable(pod: Pod, explanation: Explanation, now: datetime) -> Object |
 
 
 def _owner(group: Group) -> Object | None:
-    """The group object, else the controller that all its pods have in common, else nobody."""
+    """Returns the group object, else the controller that all its pods have in common, else None."""
     source = group.source
     if source.uid:
         api_version, kind, name, uid = source.api_version, source.kind, source.name, source.uid

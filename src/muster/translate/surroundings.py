@@ -1,9 +1,9 @@
-"""What a pod's constraints mean where it is: namespaces, labels and volumes that its spec only refers to.
+"""Resolves what a pod's spec only refers to: namespaces, labels and volumes.
 
-A selector over namespaces means those that there are now, `matchLabelKeys` the pod's own values, a claim the
-volume that it is bound to. All of that is looked up here, so that the shape of a pod follows from its spec
-and its `Surroundings` alone, and pods of one template in one namespace still share one shape. When what
-was looked up changes, the groups that looked are read again (`dialects.py`).
+A selector over namespaces means those that exist now, `matchLabelKeys` the pod's own values, a claim the
+volume that it is bound to. All of these are resolved here, so that the shape of a pod follows from its spec
+and its `Surroundings` alone, and pods of one template in one namespace still share one shape. When an object
+that was looked up changes, the groups that depend on it are read again (`dialects.py`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,28 +26,28 @@ from muster.translate.world import World
 
 
 class Made(NamedTuple):
-    """What is known of the pods of a template before there are any."""
+    """What is known of the pods of a template before any exist."""
 
     namespace: str
-    #: that whoever makes them adds to the template's
+    #: labels that the pods' creator adds to the template's
     labels: Mapping[str, str] = {}
-    #: labels that differ between them, or are not known yet
+    #: labels that differ between the pods, or are not known yet
     varying: frozenset[str] = frozenset({COMPLETION_INDEX})
 
 
 class Surroundings(NamedTuple):
-    """All that decides about a pod's shape besides its spec. Hashable, and equal for equal pods."""
+    """Everything besides its spec that determines a pod's shape. Hashable, and equal for equal pods."""
 
     namespace: str = ""
     #: the labels that its matchLabelKeys and mismatchLabelKeys name
     labels: tuple[tuple[str, str], ...] = ()
-    #: labels of which nothing is known, if it looks at them
+    #: labels with unknown values, if its terms select on them
     varying: frozenset[str] = frozenset()
-    #: for each affinity term in order the namespaces that its selector means; None: all of them
+    #: for each affinity term in order the namespaces that its selector selects; None: all of them
     selected: tuple[tuple[str, ...] | None, ...] = ()
     #: for each claim the nodes where its volume can be used
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
-    #: why a claim keeps it from starting
+    #: why a claim prevents it from starting
     gate: Gate | None = None
 
 
@@ -55,7 +55,7 @@ NOWHERE: Final = Surroundings()
 
 
 def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None) -> Surroundings:
-    """Of a pod, or of the pods `made` from a template. Without a world, namespaces and claims are nothing."""
+    """Returns those of a pod, or of pods `made` from a template. Without a world, no namespaces or claims."""
     spec = pod.spec
     terms = [*pod_terms(spec)]
     claims = [*claim_names(spec)]
@@ -79,7 +79,7 @@ def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None)
 
 
 def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
-    """All terms of affinity and anti-affinity, required ones first."""
+    """Yields all terms of affinity and anti-affinity, required ones first."""
     affinity = spec.affinity
     if affinity is None:
         return
@@ -90,25 +90,25 @@ def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
 
 
 def claim_names(spec: PodSpec) -> Iterator[str]:
-    """The PersistentVolumeClaims that its volumes name."""
+    """Yields the names of the PersistentVolumeClaims that its volumes use."""
     for volume in spec.volumes:
         if name := claim_name(volume):
             yield name
 
 
 def claim_name(volume: Object) -> str:
-    """The claim that a volume names; "" if it is none of that sort."""
+    """Returns the claim that a volume uses; "" for other kinds of volume."""
     source = volume.get("persistentVolumeClaim")
     return str(source.get("claimName", "")) if isinstance(source, dict) else ""
 
 
 def selects_namespaces(spec: PodSpec) -> bool:
-    """Whether its shape depends on which namespaces there are."""
+    """Whether its shape depends on which namespaces exist."""
     return any(term.namespace_selector is not None for term in pod_terms(spec))
 
 
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:
-    """A label selector in the core's words. Raises ValueError for an operator that there is not."""
+    """Translates a label selector into the core's terms. Raises ValueError for an unknown operator."""
     found = [Requirement(key, Operator.IN, (value,)) for key, value in selector.match_labels.items()]
     for one in selector.match_expressions:
         if one.operator not in _OPERATORS:
@@ -146,7 +146,7 @@ def _keys(selector: LabelSelector | None) -> set[str]:
 
 
 def _namespaces(selector: LabelSelector | None, world: World | None) -> tuple[str, ...] | None:
-    """The namespaces that a selector means; none without a selector."""
+    """Returns the namespaces that a selector selects; none without a selector, None for all of them."""
     if selector is None:
         return ()
     if not selector.match_labels and not selector.match_expressions:
@@ -154,7 +154,7 @@ def _namespaces(selector: LabelSelector | None, world: World | None) -> tuple[st
     try:
         wanted = requirements(selector)
     except ValueError:
-        return ()  # said where the rest of the term is read
+        return ()  # reported where the rest of the term is read
     found = world.namespaces.values() if world is not None else ()
     return tuple(sorted(n.metadata.name for n in found if satisfied(wanted, n.metadata.labels)))
 
@@ -162,7 +162,7 @@ def _namespaces(selector: LabelSelector | None, world: World | None) -> tuple[st
 def _volumes(
     names: list[str], namespace: str, world: World | None
 ) -> tuple[tuple[tuple[NodeTerm, ...], ...], Gate | None]:
-    """Where the volumes of these claims can be used; and what there is to wait for, or not to be had."""
+    """Returns where the volumes of these claims can be used; and why the pod waits for or cannot have one."""
     if world is None:
         return (), None
     found: list[tuple[NodeTerm, ...]] = []

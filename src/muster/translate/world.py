@@ -1,9 +1,9 @@
-"""What the mirror has seen, with the indexes that reading a group needs.
+"""Holds what the mirror has seen, with the indexes that reading a group needs.
 
-The mirror puts objects in and takes them out; everything else in this package only reads. Every
+The mirror inserts and removes objects; everything else in this package only reads. Every
 index is keyed by what the objects say about themselves (controller uid, PodGroup label), so that
 objects may arrive in any order and an index never has to be repaired afterwards. A gang that pods describe
-without a PodGroup has one here nevertheless (`described.py`).
+without a PodGroup nevertheless has one here (`described.py`).
 """
 
 from bisect import bisect_left, insort
@@ -52,7 +52,7 @@ Name = tuple[str, str]
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 
-#: Kinds of groups and of what they are read from.
+#: Kinds of groups and of the objects that they are read from.
 KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many types
     NAMESPACE,
     PRIORITY_CLASS,
@@ -69,7 +69,7 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     POD_GROUP_SIGS,
     POD,
 )
-#: Of these, all that `World.once` may read besides the pod.
+#: Those of them that `World.once` may read besides the pod.
 _READ_BY_PODS: Final[tuple[Kind[Any], ...]] = (  # Any: as above
     NAMESPACE,
     PRIORITY_CLASS,
@@ -77,16 +77,16 @@ _READ_BY_PODS: Final[tuple[Kind[Any], ...]] = (  # Any: as above
     PERSISTENT_VOLUME,
     STORAGE_CLASS,
 )
-#: Of these, what a cluster may not show, or not know: then they are taken for none.
+#: Those of them that a cluster may not show, or not know: then muster assumes that none exist.
 OPTIONAL: tuple[Kind[Any], ...] = (LIMIT_RANGE, RUNTIME_CLASS)
 
 
 class World:
     """Objects by kind and name, and by what they belong to.
 
-    `schedulers` are the values of `spec.schedulerName` that make a pod ours; None means all pods,
-    as on the embedded cluster, where nobody else schedules. `whole`: what is not here does not exist, as
-    in a snapshot; else it may not have been seen yet.
+    `schedulers` are the values of `spec.schedulerName` that make a pod muster's; None means all pods,
+    as on the embedded cluster, where no other scheduler runs. `whole`: an object that is not here does not
+    exist, as in a snapshot; otherwise it may not have been seen yet.
     """
 
     def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
@@ -103,23 +103,23 @@ class World:
         self._pods_of: dict[str, dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
-        #: by gang that pods describe, these pods, the oldest first: when they were created, and their names
+        #: for each gang that pods describe, these pods, the oldest first: creation time and name
         self._describing: dict[Name, list[tuple[float, str]]] = {}
-        #: by pod and function, what `once` has read
+        #: by pod and function, the results of `once`
         self._read: dict[Name, dict[Callable[..., Any], Any]] = {}  # Any: whatever each returns
 
     def put(self, kind: Kind[R], obj: R) -> R | None:
-        """Takes in an object as it is now; returns it as it was, None if it is new."""
+        """Takes in an object in its current state; returns its previous state, None if it is new."""
         return self._replace(kind, (obj.metadata.namespace, obj.metadata.name), obj)
 
     def drop(self, kind: Kind[R], namespace: str, name: str) -> R | None:
-        """Forgets an object; returns it as it was, None if it was not known."""
+        """Forgets an object; returns its last state, None if it was not known."""
         return self._replace(kind, (namespace, name), None)
 
     def once(self, pod: Pod, read: "Callable[[Pod, World], T]") -> T:
-        """What `read` says of a pod, called again only when the pod or a kind of `_READ_BY_PODS` changes.
+        """Returns `read(pod, world)`, called again only when the pod or a kind of `_READ_BY_PODS` changes.
 
-        `read` must look at nothing else.
+        `read` must depend on nothing else.
         """
         name = pod.metadata.namespace, pod.metadata.name
         if self._objects[POD].get(name) is not pod:
@@ -131,11 +131,11 @@ class World:
         return known
 
     def quotas_in(self, namespace: str) -> list[ResourceQuota]:
-        """By name. Hardly any namespace has more than one or two."""
+        """Returns the namespace's quotas by name. Hardly any namespace has more than one or two."""
         return _by_name(self._quotas_in.get(namespace))
 
     def created(self, spec: PodSpec, namespace: str) -> PodSpec:
-        """The spec of a pod that is still to be made, as the API server will complete it."""
+        """Returns the spec of a pod that is still to be created, as the API server will complete it."""
         ranges = _by_name(self._ranges_in.get(namespace))
         name = spec.runtime_class_name
         runtime = self._objects[RUNTIME_CLASS].get(("", name)) if name else None
@@ -174,33 +174,35 @@ class World:
         return self._objects[POD]
 
     def pod_groups(self, kind: Kind[PodGroup]) -> Mapping[Name, PodGroup]:
-        """PodGroups of one of the two API groups; `Described` where there is none and pods say what it is."""
+        """Returns PodGroups of one API group; a `Described` where none exists and pods describe the gang."""
         return self._objects[kind]
 
     def described(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Described]:
-        """What the two oldest of the pods that describe this gang say of it: who counts, and who did, if the
-        first has just come."""
+        """Returns the descriptions of this gang by the two oldest of the pods that describe it.
+
+        The first counts; the second did, if the first has just arrived.
+        """
         oldest = self._describing.get((namespace, name), ())[:2] if kind is POD_GROUP_SIGS else ()
         return [described.told_by(self.pods[namespace, pod]) for _, pod in oldest]
 
     def jobs_of(self, uid: str) -> list[Job]:
-        """Jobs controlled by the object with this uid, by name."""
+        """Returns Jobs controlled by the object with this uid, by name."""
         return _by_name(self._jobs_of.get(uid))
 
     def pods_of(self, uid: str) -> list[Pod]:
-        """Pods controlled by the object with this uid, by name."""
+        """Returns pods controlled by the object with this uid, by name."""
         return _by_name(self._pods_of.get(uid))
 
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Pod]:
-        """Pods that name this PodGroup, whether it exists or not, by name."""
+        """Returns pods that name this PodGroup, whether or not it exists, by name."""
         return _by_name(self._pods_in.get((kind.group, namespace, name)))
 
     def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
-        """PodGroups whose GangGroup has this one among its own, by name; itself too, if it is there."""
+        """Returns PodGroups whose GangGroup includes this one, by name; also itself, if it exists."""
         return _by_name(self._naming.get((kind.group, namespace, name)))
 
     def owners_of(self, pod: Pod) -> Iterator[Resource]:
-        """The Job that controls a pod, and the JobSet that controls the Job, as far as they are there."""
+        """Yields the Job that controls a pod, and the JobSet that controls the Job, as far as they exist."""
         controller = controller_of(pod)
         job = self.jobs.get((pod.metadata.namespace, controller.name)) if controller is not None else None
         if job is None or controller is None or job.metadata.uid != controller.uid:
@@ -235,7 +237,7 @@ class World:
         return before
 
     def _note(self, pod: Resource | None, *, there: bool) -> set[Name]:
-        """Notes who describes which gang; returns the gang."""
+        """Notes which gang the pod describes, and returns that gang."""
         if not isinstance(pod, Pod) or not (gang := described.gang_of(pod)):
             return set()
         if self.schedulers is not None and pod.spec.scheduler_name not in self.schedulers:
@@ -250,7 +252,7 @@ class World:
         return {name}
 
     def _describe(self, gang: Name) -> None:
-        """What the oldest pod says stands for the PodGroup of this name as long as there is none."""
+        """Lets the oldest pod's description replace the PodGroup of this name while none exists."""
         pods = self._describing.get(gang)
         known = self._objects[POD_GROUP_SIGS].get(gang)
         if not pods and pods is not None:
@@ -267,7 +269,7 @@ class World:
                 del index[key]
 
     def _keys(self, kind: Kind[Any], obj: Resource) -> Iterator[tuple[dict[Any, dict[Name, Any]], Any]]:
-        """The indexes an object stands in, with its key in each. Any: one per type of key and object."""
+        """Yields the indexes that contain an object, with its keys. Any: one per type of key and object."""
         if kind is RESOURCE_QUOTA:
             yield self._quotas_in, obj.metadata.namespace
         if kind is LIMIT_RANGE:

@@ -53,7 +53,7 @@ def _wanted(job: Job, scale: Scale, tally: Tally) -> int:
 
 
 def _spare(job: Job, census: Census, tally: Tally) -> Scale:
-    """Separates surplus pods: those whose index needs none, or has a better one."""
+    """Separates surplus pods: those of an index that needs none or has a better one."""
     if job.spec.completion_mode != "Indexed":
         return Scale(keep=list(census.active))
     best: dict[int, Pod] = {}

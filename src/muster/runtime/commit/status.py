@@ -97,7 +97,7 @@ def _phase(view: GangView, group: Group, places: Places, memory: Memory) -> tupl
         return Phase.STANDING, view.explanation if more else None
     if places.filled and not group.controlled:
         return Phase.DEGRADED, view.explanation or degraded(group, places, memory)
-    if places.missing:  # perhaps only some of the lacking places are missing; the others are still taken
+    if places.missing:  # some of the lacking places, perhaps; the others may still be taken
         return Phase.HELD, view.explanation
     return Phase.WAITING, view.explanation
 
