@@ -133,7 +133,7 @@ class Facts:
         if promise.device is not None:
             event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
-        # Lapsed places are wanted again now, a plan is complete, or a victim may have one more pod.
+        # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
         more = state.lapsed or state.planned or self._preemption.departures
         (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)

@@ -6,8 +6,9 @@ one shape (the slots of a node do not depend on the order). For several shapes i
 exists, but never finds one that does not; larger pods are placed first, which keeps misses rare.
 
 Parts with constraints besides room (`constraints.py`) are placed the same way, with their own choice of
-nodes. For them a greedy failure proves nothing, so several ways are tried: other orders of the parts (a part
-may have affinity towards another part, which must be placed first), and other domains to gather in.
+nodes. For them the greedy method proves nothing in either direction, so several ways are tried: other orders
+of the parts (a part may have affinity towards another part, which must be placed first), and other domains to
+gather in.
 
 Order of claims: places with their own node (a replacement's held node, an open plan's node), then each pod
 set's own minimum, then the gang's minimum, then whatever else fits.
@@ -208,7 +209,7 @@ def short_of_slots(want: Want, slots: Slots) -> bool:
 
 
 def fill_in_some_way(trial: "Trial", want: Want, preferred: Mapping[Place, int]) -> bool:
-    """Place the minimum of a want with constraints, in at most `ATTEMPTS` ways. False: nothing is placed.
+    """Place the minimum of a want with constraints, in one of up to `ATTEMPTS` ways. False: none succeeds.
 
     Ways that leave all places on their own nodes are tried first: an open plan was made in one of them.
     """

@@ -154,7 +154,8 @@ class Wants:
 def _rules(state: GangState, gang: Gang) -> Rules | None:
     """What the gang requires of the topology, or None. A gang that has begun is bound by its own places.
 
-    Multiples are dropped once a place is retired, because what is left need not be a multiple.
+    So its rules equal those of no other gang. Multiples are dropped once a place is retired, because what is
+    left need not be a multiple.
     """
     if not (gang.gather or gang.exclusive):
         return None
