@@ -1,12 +1,12 @@
 """The node agent: all nodes of the embedded cluster, and the pods that are bound to them.
 
-One component serves all nodes. It writes the Node objects, watches pods, Services (for their names), JobSets
-(for how long names last), config maps and secrets, and gives each bound pod to a worker or, on a node with
-`runtime=none`, to the pretence. What it finds running at the start is adopted where its pod still exists, and
-ended and reported otherwise. Pods of a node that is there no longer are reported as ended, by the pretence.
+One agent serves all nodes. It writes the Node objects, and watches pods, Services (for their names), JobSets
+(for how long names last), config maps and secrets. It gives each bound pod to a worker or, on a node with
+`runtime=none`, to the fake runtime (`Pretence`). At the start, running containers are adopted if their pod
+still exists; otherwise they are ended and reported. The fake runtime reports pods of a removed node as ended.
 
-`run` until cancelled: cancelled, it leaves containers running, as a crash would, and the next agent on the
-same directory goes on with them. `shutdown` ends them and says so in the pods' status.
+`run` lasts until it is cancelled. Cancelled, it leaves containers running, as a crash would, and the next
+agent on the same directory takes them over. `shutdown` ends them and reports that in the pods' status.
 """
 
 import asyncio
@@ -48,18 +48,18 @@ from muster.names import DOMAIN, SHARED_VOLUME
 
 log = logging.getLogger(__name__)
 
-#: Label of a node: how it runs pods.
+#: Label of a node that says how it runs pods.
 RUNTIME: Final = f"{DOMAIN}/runtime"
 PRUNE_SECONDS: Final = 600.0
-#: how often the lock is tried for, and how long it is waited for in between
+#: how often the agent tries to get the lock, and the pause in between
 LOCK_TRIES: Final = 100
 LOCK_SECONDS: Final = 0.02
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-OPEN_FILES: Final = 65_536  # what the agent wants to be able to open: three per container
+OPEN_FILES: Final = 65_536  # most files that the agent opens, if permitted: three per container
 
 
 class NodeAgent:
-    """Nodes and their pods; `logs` is what the API server reads logs from."""
+    """Runs nodes and their pods; the API server reads logs from `logs`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class NodeAgent:
         isolation: Isolation | None = None,
         logs: Logs | None = None,
     ) -> None:
-        """`root` is MUSTER_HOME; only one agent may use it at a time. `isolation` is tried if not given."""
+        """`root` is MUSTER_HOME; only one agent may use it at a time. Without `isolation`, it is detected."""
         self._client = client
         self._clock = clock or SystemClock()
         self._nodes = {node.name: node for node in nodes}
@@ -79,7 +79,7 @@ class NodeAgent:
         base = self._root / "node"
         for directory in (base, base / "pods", base / "stage", base / "hosts"):
             directory.mkdir(parents=True, exist_ok=True)
-        base.chmod(0o700)  # secrets of pods are below
+        base.chmod(0o700)  # it contains secrets of pods
         self.logs = logs or Logs(root / "logs", clock)
         self.isolation = isolation or isolations.detect()
         self._names = Names(base / "hosts", self._clock.monotonic)
@@ -106,20 +106,20 @@ class NodeAgent:
         self._workers: dict[str, Attendant] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
-        #: the lock, and outputs that must not be lost before their worker reads them
+        #: descriptors of the lock, and of outputs that must not be lost before their worker reads them
         self._held: list[int] = []
         self._shared: set[str] = set()  # `namespace/name` of JobSets with a shared volume
-        #: set once nodes are written and what an earlier agent left is taken over
+        #: set once the nodes are written and the containers of an earlier agent are taken over
         self.ready = asyncio.Event()
         self._live = False  # whether pods may be started: everything else has been read
         self._closing = False
 
     def degradation(self) -> str | None:
-        """What pods lack on this machine, for the user; None if nothing."""
+        """A message for users on what pods lack on this machine; None if they lack nothing."""
         return self.isolation.degradation()
 
     async def run(self) -> None:
-        """Runs until cancelled; then containers go on without us."""
+        """Runs until cancelled; containers then continue without the agent."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._write_nodes()
@@ -156,9 +156,9 @@ class NodeAgent:
     # nodes
 
     async def _write_nodes(self) -> None:
-        """Brings our nodes to what `--nodes` says; those of an earlier start that are not ours any more go.
+        """Writes the nodes that `--nodes` describes, and deletes its other nodes of earlier starts.
 
-        What people have written on a node (a label, a taint, a cordon) stays. Resources are ours alone.
+        Users' changes to a node (a label, a taint, a cordon) stay. Only the agent writes resources.
         """
         there = {node.metadata.name: node for node in (await self._client.list(NODE, labels=RUNTIME)).items}
         for name in sorted(there.keys() - self._nodes.keys()):
@@ -254,13 +254,13 @@ class NodeAgent:
         error = task.exception()
         if error is not None:
             log.error("pod %s: it is no longer looked after", uid, exc_info=error)
-        # what has happened since the worker looked for the last time
+        # a version of the pod that is newer than the one that the worker saw last
         newest = self._pods.items.get(worker.pod.key) if worker is not None else None
         if newest is not None and newest.metadata.uid == uid and newest.terminal:
             self._attend(None, newest)
 
     async def _settle(self) -> None:
-        """The first look at everything: adopts what is known, ends what is not."""
+        """Takes over the containers found at the start: adopts those of known pods, ends the others."""
         self._names.settle()
         self._wrappers = processes.wrappers(self._place.root)
         known = {
@@ -318,9 +318,9 @@ class NodeAgent:
             self._end_shared(jobset.key)
 
     def _end_shared(self, key: str) -> None:
-        """A shared volume ends with its JobSet, once none of its pods uses it any more.
+        """Removes a JobSet's shared volume after the JobSet, once none of its pods uses the volume any more.
 
-        Its directory follows from namespace and name: what people write must not name what is deleted.
+        The directory derives from namespace and name: text that users write must not choose what is deleted.
         """
         jobset = self._jobsets.items.get(key)
         if jobset is not None and not jobset.status.terminal_state:
@@ -342,7 +342,10 @@ def _jobset_of(pod: Pod) -> str:
 
 
 async def _locked(path: Path) -> int:
-    """The lock of an agent that takes output; a wrapper that keeps its own meanwhile has it for a moment."""
+    """Gets the lock of the agent that reads containers' output; returns its descriptor.
+
+    A wrapper holds the lock for a moment while it keeps its container's last output itself.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(LOCK_TRIES):
         try:
@@ -350,11 +353,11 @@ async def _locked(path: Path) -> int:
             break
         except BlockingIOError:
             await asyncio.sleep(LOCK_SECONDS)
-    return descriptor  # without the lock output is kept in files, and found there
+    return descriptor  # without the lock, wrappers keep output in files, where it is found
 
 
 def _raise_open_files() -> int:
-    """Lets us open more files; returns the limit as it was, which containers get."""
+    """Raises this process's limit of open files; returns the earlier limit, which containers get."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,9 +1,9 @@
-"""Who looks after one pod for as long as it is here: a worker, and a new one where one has failed.
+"""The supervisor of one pod: it runs a worker for the pod, and replaces a worker that has failed.
 
-A worker that fails has met what nobody thought of. Its pod must neither stay as it was last written, for
-ever, nor lose what it has done: the failure is told in the pod's status, the containers go on, and
-a new worker takes them over as after a crash of muster, later and later while that fails too. A pod that is
-to end anyway is ended by the plainest means.
+A worker fails only by an unforeseen error. The pod's status must not stay unchanged for ever, and the pod's
+work must not be lost. The supervisor therefore writes the failure into the pod's status, the containers
+continue, and a new worker takes them over as after a crash of muster, with a growing delay while that fails,
+too. If the pod is to end anyway, the supervisor kills its processes without a worker.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ REASON: Final = "AgentError"
 
 
 class Attendant:
-    """Call `run` once, `update` with each newer version of the pod."""
+    """Supervises one pod. Call `run` once, and `update` with each newer version of the pod."""
 
     def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
-        """`wrappers` are processes of an earlier muster, by directory."""
+        """`wrappers` are wrapper processes of an earlier muster process, by directory."""
         self._place = place
         self._worker = PodWorker(place, pod, wrappers)
 
@@ -67,11 +67,11 @@ class Attendant:
         meta = self.pod.metadata
         message = f"the node agent failed and tries again: {type(error).__name__}: {error}"
         patch = {"metadata": {"uid": meta.uid}, "status": {"reason": REASON, "message": message}}
-        with contextlib.suppress(ApiError, Unanswered, Unreachable):  # the log has it
+        with contextlib.suppress(ApiError, Unanswered, Unreachable):  # the error has been logged
             await self._place.client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
 
     async def _told_to_end(self, seconds: float) -> bool:
-        """Whether the pod is to end, now or before that much time has passed."""
+        """Whether the pod has to end, now or within `seconds`."""
         sleep = asyncio.create_task(self._place.clock.sleep(seconds))
         ending = asyncio.create_task(self._worker.ending())
         try:
@@ -101,7 +101,7 @@ class Attendant:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What went wrong first in a group of tasks."""
+    """The first error in a group of tasks."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,12 +1,12 @@
-"""Which names the pods of a Kubernetes namespace have, kept in its hosts file.
+"""The DNS names of the pods of a Kubernetes namespace, kept in the namespace's hosts file.
 
 A pod's name exists from the moment the pod has an address, which is before its first process starts, until
-the pod object is deleted or its JobSet has finished; not when the pod ends. That is kinder than Kubernetes:
-a coordinator may end before a worker looks it up for the last time. Where two pods would have one name, as
-a pod that is slow to end and its replacement do, the newest has it.
+the pod object is deleted or its JobSet has finished. It outlasts the end of the pod, unlike in Kubernetes: a
+coordinator may end before a worker looks it up for the last time. If two pods would have the same name, as a
+pod that is slow to end and its replacement do, the newest has it.
 
-A Service's name leads to the pods that its selector matches, as the name of a headless one does: those that
-are ready and not being deleted, or with publishNotReadyAddresses all that have not ended.
+A Service's name resolves to the pods that its selector matches, as the name of a headless Service does: to
+those that are ready and not being deleted, or with publishNotReadyAddresses to all that have not ended.
 """
 
 import logging
@@ -26,7 +26,7 @@ _DOMAIN: Final = "svc.cluster.local"
 
 
 class Names:
-    """Feed it all changes of pods, Services and JobSets; `file` is the hosts file of a namespace's pods."""
+    """The hosts files of all namespaces. Call the methods for all changes of pods, Services and JobSets."""
 
     def __init__(self, directory: Path, now: Callable[[], float]) -> None:
         self._directory, self._now = directory, now
@@ -73,7 +73,7 @@ class Names:
                 self._forget(pod)
 
     def settle(self) -> None:
-        """All that exist have been told: what an earlier muster wrote of others goes."""
+        """Removes names of an earlier muster. Call it once all existing objects have been reported."""
         for path in self._directory.iterdir():
             self._table(path.name).drop_unclaimed()
 
@@ -89,12 +89,12 @@ class Names:
             self._list(pod, name, listed=False)
 
     def _name_all(self, namespace: str, host: str) -> None:
-        """Gives the names below `host` to those of its pods that have them."""
+        """Assigns the names of host `host` to the pods that hold them."""
         claims = sorted(self._pods.of_host(namespace, host), key=_seniority)
-        holders = {pod.spec.subdomain: pod for pod in claims}  # the last of each
+        holders = {pod.spec.subdomain: pod for pod in claims}  # the newest of each subdomain
         staying = [pod for pod in holders.values() if pod.metadata.deletion_timestamp is None]
         alone = min(staying or holders.values(), key=_seniority, default=None)
-        for pod in holders.values():  # first, so that no name is without an address meanwhile
+        for pod in holders.values():  # before the drops: no name is without an address
             if named := names_of(pod, alone=pod is alone):
                 self._set(pod, pod.metadata.uid, named)
         for pod in claims:
@@ -105,7 +105,7 @@ class Names:
         services = self._services[pod.metadata.namespace]
         selecting = services.of(pod)
         for name in services.of(known) if known is not None else ():
-            if name not in selecting:  # its labels have changed
+            if name not in selecting:  # the pod's labels have changed
                 self._list(pod, name, listed=False)
         for name in selecting:
             self._list(pod, name, listed=_listed(pod, services.by_name[name]))
@@ -132,7 +132,7 @@ class Names:
 
 
 def names_of(pod: Pod, *, alone: bool = True) -> list[str]:
-    """All names that lead to the pod, the full one first; `alone`: also its bare host name."""
+    """All names that resolve to the pod, the full one first; with `alone` also its bare host name."""
     host, sub = hostname_of(pod), pod.spec.subdomain
     below = _forms(f"{host}.{sub}", pod.metadata.namespace) if sub else []
     return [*below, host] if alone else below
@@ -143,17 +143,17 @@ def _forms(name: str, namespace: str) -> list[str]:
 
 
 def _claim(pod: Pod) -> tuple[str, bool]:
-    """What decides about a pod's names and may change."""
+    """The fields that determine a pod's names and may change."""
     return pod.status.pod_ip, pod.metadata.deletion_timestamp is None
 
 
 def _standing(pod: Pod) -> tuple[object, ...]:
-    """What decides about the Services that list it."""
+    """The fields that determine which Services list the pod."""
     return *_claim(pod), pod.terminal, is_true(pod.status.conditions, "Ready"), pod.metadata.labels
 
 
 def _seniority(pod: Pod) -> tuple[bool, float, str]:
-    """Those that are being deleted before the others, then the oldest first."""
+    """Sort key of pods: those that are being deleted before the others, then the oldest first."""
     meta = pod.metadata
     made = meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0
     return meta.deletion_timestamp is None, made, meta.uid
@@ -167,18 +167,18 @@ def _listed(pod: Pod, service: Service) -> bool:
 
 
 def _matches(service: Service, pod: Pod) -> bool:
-    """A Service without a selector has its addresses from somebody else."""
+    """Whether the selector matches. Without a selector it matches none: addresses have another source."""
     return bool(service.spec.selector) and service.spec.selector.items() <= pod.metadata.labels.items()
 
 
 def _jobset_of(pod: Pod) -> str:
-    """The key of its JobSet, "" if it has none."""
+    """The key of the pod's JobSet; "" if it has none."""
     name = pod.metadata.labels.get(JOBSET_NAME)
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 class _Pods:
-    """The pods that have names, in the ways in which they are looked for: key → pods by uid."""
+    """The pods that have names, indexed by the keys for lookups: key → pods by uid."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, Pod] = {}
@@ -211,14 +211,14 @@ class _Pods:
         return list(self._by.get(key, {}).values())
 
     def _keys(self, pod: Pod) -> list[str]:
-        """None of them changes in a pod's life."""
+        """The pod's index keys. They do not change during the pod's life."""
         namespace = pod.metadata.namespace
         keys = [f"namespace/{namespace}", f"host/{namespace}/{hostname_of(pod)}"]
         return [*keys, f"jobset/{jobset}"] if (jobset := _jobset_of(pod)) else keys
 
 
 class _Services:
-    """Those of one namespace, found by a label that they select."""
+    """The Services of one namespace, indexed by a label that they select."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Service] = {}
@@ -233,6 +233,6 @@ class _Services:
             self._by_label[min(service.spec.selector.items())].add(name)
 
     def of(self, pod: Pod) -> list[str]:
-        """The Services that select the pod, and may list it."""
+        """The Services that select the pod and may list it."""
         candidates = [name for item in pod.metadata.labels.items() for name in self._by_label.get(item, ())]
         return [name for name in sorted(candidates) if _matches(self.by_name[name], pod)]

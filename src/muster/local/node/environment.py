@@ -24,7 +24,7 @@ _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 class Unavailable(Exception):
-    """Something the container refers to is not there (yet); the message says what."""
+    """An object that the container refers to does not exist (yet); the message names it."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def caller_of(pod: Pod) -> Caller:
-    """Raises Unavailable if the annotation is not what it should be."""
+    """The caller from the pod's annotation. Raises Unavailable if the annotation is invalid."""
     text = pod.metadata.annotations.get(names.CALLER)
     if text is None:
         return Caller()
@@ -50,7 +50,7 @@ def caller_of(pod: Pod) -> Caller:
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """Where a container's references are looked up. Both return None for what is not there."""
+    """Lookup functions for a container's references. Both return None for an object that does not exist."""
 
     config_map: Callable[[str], ConfigMap | None]
     secret: Callable[[str], Secret | None]
@@ -75,7 +75,7 @@ def environment(pod: Pod, container: Container, caller: Caller, lookup: Lookup) 
 
 
 def hostname_of(pod: Pod) -> str:
-    """At most 63 characters, as the kernel's and DNS's limits are."""
+    """The pod's host name, cut to 63 characters, the limit of the kernel and of DNS."""
     return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
 
 
@@ -148,7 +148,7 @@ _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 def field(pod: Pod, path: str) -> str:
-    """What a fieldRef stands for. Raises Unavailable for a path that pods do not offer."""
+    """The value of a fieldRef. Raises Unavailable for a path that is not supported."""
     meta = pod.metadata
     simple = {
         "metadata.name": meta.name,
@@ -175,7 +175,7 @@ def field(pod: Pod, path: str) -> str:
 
 
 def resource(pod: Pod, container: Container, reference: Object, allocatable: Mapping[str, Any]) -> str:
-    """What a resourceFieldRef stands for, rounded up to its divisor."""
+    """The value of a resourceFieldRef, rounded up to its divisor."""
     named = reference.get("containerName")
     if named:
         found = [c for c in (*pod.spec.containers, *pod.spec.init_containers) if c.name == named]

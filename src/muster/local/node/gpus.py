@@ -1,9 +1,9 @@
-"""Which pod has which GPU of this machine; written down per pod, so that a restart knows it.
+"""Assigns this machine's GPUs to pods; the assignment is recorded per pod, so that a restart knows it.
 
-Containers ask for whole GPUs, and have them alone. Pods that share one carry the number that the scheduler
-gave to the shared device of their node (annotation `muster.dev/gpu-device`): those with the same number have
-the same GPU, which nobody has alone as long as one of them is there. So whole and shared never collide, as
-long as no more is asked for than there is, which is the scheduler's to see to.
+A container that requests whole GPUs has them exclusively. A pod that shares a GPU has the number that the
+scheduler gave to the shared device of its node (annotation `muster.dev/gpu-device`). Pods with the same
+number have the same GPU, which no container gets exclusively while one of them exists. Whole and shared GPUs
+therefore never collide, as long as pods request no more GPUs than there are, which the scheduler ensures.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _FILE: Final = "gpus.json"
 
 
 class _Record(msgspec.Struct):
-    """What one pod has. Nothing shared: `index` is ""."""
+    """The GPUs of one pod. If it shares none, `index` is ""."""
 
     whole: dict[str, list[str]] = {}  # by container
     node: str = ""
@@ -25,17 +25,17 @@ class _Record(msgspec.Struct):
 
 
 class Gpus:
-    """`real` are indices as the driver counts them; nodes in pretence have none to give."""
+    """Assigns GPUs. `real` are indices as the driver counts them; simulated nodes have no GPUs to assign."""
 
     def __init__(self, real: list[str], nodes: set[str], directory: Callable[[str], Path]) -> None:
-        """`nodes` are those that are this machine; `directory` is where a pod keeps its state."""
+        """`nodes` are the nodes that represent this machine; `directory` returns a pod's state directory."""
         self._real, self._nodes, self._directory = real, nodes, directory
         self._taken: dict[str, _Record] = {}  # by pod
 
     def take(self, pod_uid: str, container: str, node: str, count: int) -> list[str]:
-        """`count` GPUs for a container: the lowest that are free; fewer if there are no more.
+        """Assigns `count` GPUs to a container: the lowest free ones; fewer if no more are free.
 
-        A container that starts again gets what it had, and no two containers the same.
+        A container that restarts gets the GPUs that it had. No two containers get the same GPU.
         """
         if not self.has(node) or not count:
             return []
@@ -47,7 +47,7 @@ class Gpus:
         return own[:count]
 
     def share(self, pod_uid: str, node: str, device: int) -> str:
-        """The GPU that is this shared device of the node; "" if there is none left to be it."""
+        """The GPU that serves as this shared device of the node; "" if no GPU is free for it."""
         if not self.has(node):
             return ""
         record = self._taken.setdefault(pod_uid, self._recorded(pod_uid))
@@ -59,11 +59,11 @@ class Gpus:
         return record.index
 
     def has(self, node: str) -> bool:
-        """Whether this node has GPUs to give."""
+        """Whether this node has GPUs to assign."""
         return node in self._nodes and bool(self._real)
 
     def restore(self, pod_uid: str) -> None:
-        """Called for each pod found at the start, before any takes new ones."""
+        """Restores a pod's GPUs. Call it for each pod found at the start, before any pod takes new ones."""
         record = self._recorded(pod_uid)
         if record.whole or record.index:
             self._taken[pod_uid] = record

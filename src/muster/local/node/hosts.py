@@ -1,18 +1,18 @@
-"""The hosts file of a Kubernetes namespace, changed in place under the eyes of running pods.
+"""The hosts file of a Kubernetes namespace, changed in place while running pods read it.
 
-Each pod has the file bound over /etc/hosts. A bind mount holds on to the inode, so a new file renamed
-over the old one would never be seen; and a file rewritten in place would be seen half written. So the
-file is a table of records, and each change comes into force with **one byte**:
+Each pod has the file bound over /etc/hosts. A bind mount keeps the inode, so pods would never see a new file
+that is renamed over the old one; and they would see a file that is rewritten in place half written. The file
+is therefore a table of records, and each change takes effect with **one byte**:
 
 - A record is one line, padded with blanks to a multiple of 64 bytes, that never crosses a 4096-byte
   block: readers read whole blocks.
 - It is written as a comment, `#27.1.2.3 name …`; then its first byte is set to `1`.
 - It is removed by setting its first byte to `#`. Its room is used again for a record of the same size,
-  but not at once: a reader that was interrupted in the middle of the old one must be done with it.
+  but not at once: a reader that was interrupted in the middle of the old record must finish first.
 
-A reader therefore sees each record either whole or as a comment, whatever the moment; changing the names
-of one pod costs one short write however long the file is. The file is its own memory: after a restart
-of muster the records in it are read back, and the running pods go on seeing the same inode.
+A reader therefore sees each record either whole or as a comment, at any moment. Changing the names of one pod
+costs one short write, however long the file is. The file is the only storage: after a restart of muster its
+records are read back, and the running pods still see the same inode.
 """
 
 import os
@@ -42,10 +42,10 @@ class _Room:
 
 
 class HostsTable:
-    """One record per key, as in a dictionary."""
+    """The records of a hosts file: one per key, as in a dictionary."""
 
     def __init__(self, path: Path, now: Callable[[], float]) -> None:
-        """`now` tells monotonic seconds. Raises OSError."""
+        """`now` returns monotonic seconds. Raises OSError."""
         self.path = path
         self._now = now
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -56,7 +56,7 @@ class HostsTable:
             self.set(name, address, [name])
 
     def set(self, key: str, address: str, names: Iterable[str]) -> None:
-        """Raises OSError if the disk is full; the record is then as it was."""
+        """Sets the record of `key`. Raises OSError if the disk is full; the record is then unchanged."""
         line = " ".join([address, *names])
         old = self._records.get(key)
         if old is not None and old.line == line:
@@ -72,7 +72,7 @@ class HostsTable:
             self._remove(record)
 
     def drop_unclaimed(self) -> None:
-        """Removes what an earlier muster wrote and no key has claimed since."""
+        """Removes the records that an earlier muster wrote and no key has claimed since."""
         while self._unclaimed:
             self._remove(self._unclaimed.popitem()[1])
 
@@ -113,7 +113,7 @@ class HostsTable:
             raise OSError(f"{self.path}: short write")  # only a full disk does that
 
     def _read_back(self) -> tuple[dict[str, _Room], int]:
-        """The records of the file, and where it ends; what a crash left half written is room again."""
+        """The records of the file, and its end; a record that a crash left half written is free room."""
         records: dict[str, _Room] = {}
         offset = 0
         for raw in self.path.read_bytes().splitlines(keepends=True):

@@ -1,21 +1,21 @@
-"""How a container's process is set apart from the rest of the machine: namespaces, or only a session.
+"""Isolates a container's process from the rest of the machine: by namespaces, or only by a session.
 
 With namespaces a container has its own mount, UTS and PID namespace, and below root a user namespace
 in which the caller keeps the caller's own user id: files it writes are the caller's. util-linux does the
 work (`unshare`, `mount`, `setpriv`): no code of ours runs between fork and exec, and none stays in memory.
 
-Whether a machine permits that cannot be read off any setting (AppArmor, seccomp, sysctls and container
-engines all have a say), so one container is tried at the start. Where it fails, containers are sessions
-of their own, Python programs get the pod's names from a resolver shim (`muster.local.node.shim`), and
-`Isolation.degradation` says what is lost and how to lift it.
+No setting tells whether a machine permits namespaces (AppArmor, seccomp, sysctls and container engines all
+matter), so muster tries one container at the start. If that fails, containers are sessions of their own,
+Python programs get the pod's names from a resolver shim (`muster.local.node.shim`), and
+`Isolation.degradation` says what is missing and how to mend it.
 
 The wrapper is a shell script that stays as the parent of the command:
 
-1. sets up the namespaces' inside (hostname, hosts file, volumes); what fails is left in `error`;
-2. runs the command and writes its exit code to `exit`, so that a muster that was killed and started
-   again learns it;
-3. keeps the last output in a file if no muster is there to take it: what is in a FIFO goes with the last
-   process that holds it open. A live muster holds the lock that tells.
+1. It sets up the inside of the namespaces (hostname, hosts file, volumes); a failure is written to `error`.
+2. It runs the command and writes its exit code to `exit`, so that a muster that was killed and restarted
+   learns it.
+3. It keeps the last output in a file if no muster runs to read it: the content of a FIFO is lost with the
+   last process that holds it open. A running muster holds a lock, by which the wrapper knows.
 
 With a PID namespace the wrapper is process 1 of it: when it ends, the kernel ends all others. Unlike in a
 container engine the command itself is not process 1, so a signal that it does not handle ends it.
@@ -36,13 +36,13 @@ import msgspec
 from muster.local.node import marks, mounts
 from muster.local.node.mounts import Bind
 
-#: The variable that forces one of the two: "none" or "namespaces".
+#: The environment variable that forces one of the two ways: "none" or "namespaces".
 VARIABLE: Final = "MUSTER_ISOLATION"
-#: Exit code of a wrapper that could not set up what the container needs; `error` then says why.
+#: Exit code of a wrapper that could not set up the container; `error` then says why.
 SETUP_FAILED: Final = 125
 _TOOLS: Final = ("unshare", "mount", "hostname", "setpriv", "nsenter")
 _TRIAL_SECONDS: Final = 10.0
-#: What a wrapper's shell is called in its command line.
+#: The name of a wrapper's shell in its command line.
 WRAPPER: Final = "muster-pod"
 _SHELL: Final = "/bin/sh"
 #: Where the wrapper finds its tools; the container's own PATH is for its command.
@@ -50,21 +50,21 @@ _SYSTEM_PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a container sees: only the working directory takes effect without namespaces."""
+    """What a container sees. Without namespaces only the working directory takes effect."""
 
     hostname: str
     working_dir: str
     binds: Sequence[Bind] = ()
-    #: directories of the caller's own, in which mount points are made for real
+    #: directories of the caller, in which mount points are really created
     own: Sequence[str] = ()
     #: an empty directory
     stage: str = ""
-    #: file descriptors a process may open, as it was for muster's caller (soft limit)
+    #: soft limit of file descriptors that a process may open: the limit of muster's caller
     open_files: int = 0
 
 
 class Files(msgspec.Struct, frozen=True):
-    """Where a wrapper and muster tell each other things, one directory per start of a container."""
+    """The files by which a wrapper and muster communicate: one directory per start of a container."""
 
     directory: Path
 
@@ -95,22 +95,22 @@ class Files(msgspec.Struct, frozen=True):
 
     @property
     def rest(self) -> Path:
-        """What was still in the FIFO when the command ended while there was no muster."""
+        """The output that was still in the FIFO when the command ended while no muster was running."""
         return self.directory / "rest"
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """One of the two ways, as decided for this machine."""
+    """The way of isolation that was chosen for this machine."""
 
     namespaces: bool
-    #: whether a user namespace is needed for the others (all but root)
+    #: whether the other namespaces require a user namespace (for all users but root)
     user: bool = False
     #: why there are no namespaces
     reason: str = ""
 
     def degradation(self) -> str | None:
-        """What is weaker than on a machine with namespaces and how to lift it, or None."""
+        """What is weaker than on a machine with namespaces, and how to mend it; None if nothing is."""
         if self.namespaces:
             return None
         return (
@@ -141,7 +141,7 @@ class Isolation:
 
 
 def detect(environ: dict[str, str] | None = None) -> Isolation:
-    """Tries once whether this machine permits namespaces; `MUSTER_ISOLATION` overrides."""
+    """Tries once whether this machine permits namespaces; `MUSTER_ISOLATION` overrides the result."""
     wish = (os.environ if environ is None else environ).get(VARIABLE, "")
     if wish == "none":
         return Isolation(namespaces=False, reason=f"{VARIABLE}=none")
@@ -158,7 +158,7 @@ def detect(environ: dict[str, str] | None = None) -> Isolation:
 
 
 def _try(candidate: Isolation) -> str:
-    """Runs one container to the end; "" if all of it worked, else what did not."""
+    """Runs one container to the end; returns "" if everything worked, else what failed."""
     with tempfile.TemporaryDirectory(prefix="muster-trial-") as directory:
         files, lock = Files(Path(directory)), Path(directory, "lock")
         hosts = Path(directory, "hosts")
@@ -191,7 +191,10 @@ def _remedy() -> str:
 
 
 def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str:
-    """The wrapper. Redirections are on `true`, not `:`, whose failure would end the shell (full disk)."""
+    """The wrapper script.
+
+    Redirections are on `true`, not on `:`: if a redirection on `:` failed (full disk), the shell would end.
+    """
     q = shlex.quote
     steps = [f"cd {q(setup.working_dir)}"]
     run = '"$@" 9<&-'

@@ -1,11 +1,11 @@
-"""What containers write: taken from their FIFOs into bounded files, and read from there.
+"""Logs of containers: output is copied from FIFOs into bounded files, and read from there.
 
-A container's stdout and stderr are a FIFO that muster empties into files. That costs one copy, and buys
-what a file opened by the container itself cannot give: a full disk loses output (and says how much)
-instead of failing the program's `write`, and logs leave room on it for the store; the bound holds exactly,
-however fast a program writes; followers are woken instead of polling. The container's wrapper holds the
-FIFO open for reading too, so while muster is down a program that writes more than the pipe holds waits, and
-goes on when muster is back. What a program that ends meanwhile has left in the pipe, its wrapper keeps.
+A container's stdout and stderr are a FIFO that muster empties into files. That costs one copy. It has
+advantages over a file that the container itself opens: on a full disk output is lost (and the log says how
+much) instead of the program's `write` failing, and logs leave room for the store; the bound holds exactly,
+however fast a program writes; followers are woken instead of polling. The container's wrapper holds the FIFO
+open for reading, too. While muster is down, a program that writes more than the pipe holds therefore waits,
+and continues when muster is back. If the program ends meanwhile, its wrapper keeps the content of the pipe.
 
 Files: `<root>/logs/<namespace>_<pod>_<uid>/<container>/<restart>.log`, the newest; when it is full it becomes
 `.log.1`, `.log.1` becomes `.log.2`, and so on up to `KEEP`; beside each an index of times (`logtimes`). They
@@ -33,24 +33,24 @@ log = logging.getLogger(__name__)
 
 FILE_BYTES: Final = 10 * 2**20
 KEEP: Final = 9  # older files beside the newest: 100 MB per start of a container
-TOTAL_BYTES: Final = 2 * 2**30  # of all pods that are gone; the oldest go first
+TOTAL_BYTES: Final = 2 * 2**30  # logs of all removed pods; the oldest are removed first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
-#: Left free by logs, so that the cluster's store can still be written: at most this, or half of a small disk.
+#: Bytes that logs leave free, so that the cluster's store can still be written; on a small disk, half of it.
 RESERVE: Final = 32 * 2**20
-_LOOK: Final = 2**20  # bytes of output between two looks at how much is free
+_LOOK: Final = 2**20  # bytes of output between two checks of the free space
 CHUNK: Final = 2**16  # what a pipe holds
 _TAIL_BLOCK: Final = 2**16
 _LOST: Final = b"\n[muster: %d bytes of output lost: the disk was full]\n"
-#: What a reader sees in place of output that was removed before the reader came to it.
+#: Text that a reader gets in place of output that was removed before it was read.
 LATE: Final = b"\n[muster: output may be missing here: it was written faster than it was read]\n"
 _ENDED: Final = "ended"  # a file in a pod's directory
 
 
 class LogWriter:
-    """Empties one FIFO into one log as long as `close` is not called."""
+    """Empties one FIFO into one log until `close` is called."""
 
     def __init__(self, files: "Files", target: Path, clock: Clock, on_write: Callable[[], None]) -> None:
-        """Creates the FIFO if need be, and opens it. Raises OSError."""
+        """Creates the FIFO if necessary, and opens it. Raises OSError."""
         if not files.output.exists():
             os.mkfifo(files.output, 0o600)
         self._rest, self._target, self._clock, self._on_write = files.rest, target, clock, on_write
@@ -59,12 +59,12 @@ class LogWriter:
         self._times: Recorder | None = None
         self._size = 0
         self._lost = 0
-        self._granted = 0  # bytes that may be written before the next look at the disk
+        self._granted = 0  # bytes that may be written before the next check of the disk
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fifo, self._read)
 
     def close(self) -> None:
-        """Takes what is still in the FIFO, or was kept of it, and closes both ends."""
+        """Reads what is still in the FIFO, or what the wrapper kept of it, and closes both ends."""
         while self._read():
             pass
         with contextlib.suppress(OSError):
@@ -72,14 +72,14 @@ class LogWriter:
             self._rest.unlink()
         self._loop.remove_reader(self._fifo)
         os.close(self._fifo)
-        if self._lost and self._file >= 0:  # for these few bytes the reserve is there, too
+        if self._lost and self._file >= 0:  # these few bytes may use the reserve
             with contextlib.suppress(OSError):
                 os.write(self._file, _LOST % self._lost)
         self._close_file()
         self._on_write()
 
     def _read(self) -> bool:
-        """One chunk, so that a program which writes without end does not starve the others."""
+        """Reads one chunk only, so that a program that writes without end does not starve the others."""
         try:
             chunk = os.read(self._fifo, CHUNK)
         except BlockingIOError:
@@ -102,7 +102,7 @@ class LogWriter:
             self._lost += len(chunk) - written
 
     def _append(self, chunk: bytes) -> int:
-        """How many bytes of it could be written."""
+        """Appends `chunk` to the newest file; returns how many bytes could be written."""
         try:
             if self._times is not None and max(self._size, self._times.size) >= FILE_BYTES:
                 self._rotate()
@@ -120,7 +120,7 @@ class LogWriter:
             self._times.note(self._size, self._clock.now().timestamp())
             written = os.write(self._file, chunk)
             self._granted -= written
-        except OSError:  # whatever keeps a log from being written must not end the pod
+        except OSError:  # an error of the log must not end the pod
             return 0
         self._size += written
         return written
@@ -157,7 +157,7 @@ def _numbered(path: Path, number: int) -> Path:
 
 
 class Logs:
-    """All logs under one directory: writers for containers that run, readers for anybody."""
+    """All logs under one directory: writers for running containers, and readers."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
@@ -172,7 +172,7 @@ class Logs:
         return LogWriter(files, directory / f"{restart}.log", self._clock, lambda: self._wake(directory))
 
     def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
-        """No container of it will start any more: followers end."""
+        """Ends the followers of a pod. Call it once no container of the pod will start any more."""
         directory = self._of(namespace, pod, uid)
         with contextlib.suppress(OSError):
             (directory / _ENDED).touch()
@@ -190,16 +190,16 @@ class Logs:
     ) -> AsyncIterator[bytes]:
         """Output of the container's newest start (or the one before it). `how.since` is a time, or None.
 
-        A follower goes on through restarts until the pod has ended, and may come before it begins. One that
-        reads more slowly than the container writes holds nothing up: what was removed meanwhile it misses,
-        and is told so.
+        A follower continues through restarts until the pod has ended, and may start before the pod does. A
+        slow follower does not block the container: it misses output that is removed meanwhile, and gets a
+        line that says so.
         """
         directory = self._of(namespace, pod_name, pod_uid) / container
         restarts = _restarts(directory)
         if how.previous:
             restarts = restarts[:-1]
             if not restarts:
-                return  # it has started only once
+                return  # the container has started only once
         restart = restarts[-1] if restarts else 0
         position = _Position(directory / f"{restart}.log", how)
         try:
@@ -208,7 +208,7 @@ class Logs:
                 changed = self._changed.setdefault(directory, asyncio.Event())
                 for chunk in position.chunks():
                     yield chunk
-                    await asyncio.sleep(0)  # a large log must not keep the loop from others
+                    await asyncio.sleep(0)  # a large log must not starve other tasks
                 if not how.follow or how.previous:
                     return
                 newest = _restarts(directory)
@@ -227,7 +227,7 @@ class Logs:
         return directory in self._gone or (directory / _ENDED).exists()
 
     def containers(self, namespace: str, pod: str, uid: str) -> list[str]:
-        """The containers of a pod that have written something, also of one that is gone."""
+        """The containers of a pod that have written something; the pod may have been removed."""
         directory = self._of(namespace, pod, uid)
         return (
             sorted(path.name for path in directory.iterdir() if path.is_dir()) if directory.is_dir() else []
@@ -240,9 +240,9 @@ class Logs:
         return any(len(_restarts(directory / container)) > 1 for container in containers)
 
     def prune(self, now: float, living: set[str]) -> None:
-        """Removes logs of gone pods (by uid) that are too old, then the oldest while they are too many.
+        """Removes logs of removed pods that are too old, then the oldest while they take too many bytes.
 
-        `now` is in seconds since the epoch.
+        `now` is in seconds since the epoch. `living` has the uids of the pods that exist.
         """
         found = []
         for directory in self._directory.glob("*_*_*"):
@@ -257,7 +257,7 @@ class Logs:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def last_lines(self, namespace: str, pod: str, uid: str, container: str, restart: int) -> str:
-        """The end of a log, to look for what went wrong."""
+        """The last lines of a log, to find the cause of a failure."""
         path = self._of(namespace, pod, uid) / container / f"{restart}.log"
         try:
             with path.open("rb") as file:
@@ -294,9 +294,9 @@ class _Part:
 
 
 class _Position:
-    """How far a reader is in a log that may be rotated while it reads.
+    """The position of a reader in a log that may be rotated while it reads.
 
-    It holds the file open that it is in, so that a file which is removed meanwhile is read to its end.
+    The position holds its file open, so that a file that is removed meanwhile is read to its end.
     """
 
     def __init__(self, path: Path, how: LogOptions) -> None:
@@ -305,7 +305,7 @@ class _Position:
         self._part: _Part | None = None
         self._next: _Part | None = None
         self._tail, self._since, self._timestamps = how.tail, how.since, how.timestamps
-        self._within_line = False  # what was read last does not end a line
+        self._within_line = False  # the last bytes read do not end a line
         self._skips = False  # the rest of a line that began earlier
 
     def close(self) -> None:
@@ -314,7 +314,7 @@ class _Position:
                 part.close()
 
     def chunks(self) -> Iterator[bytes]:
-        """What has come since the last call."""
+        """The output written since the last call."""
         if self._part is None and not self._begin():
             return
         assert self._part is not None, "it has begun"
@@ -323,7 +323,7 @@ class _Position:
             late = self._next is None and self._look_for_next()
             if self._next is None:
                 return
-            yield from self._rest(self._part)  # what came before it was full
+            yield from self._rest(self._part)  # the output written before the file was full
             if late:
                 yield LATE
                 self._within_line = self._skips = False
@@ -360,7 +360,7 @@ class _Position:
         return begin + piece[:-1].replace(b"\n", b"\n" + time + b" ") + piece[-1:]
 
     def _look_for_next(self) -> bool:
-        """Opens the file after ours, if ours is not the newest. True if there may be others between."""
+        """Opens the file after the current one, if there is any. True if there may be others in between."""
         assert self._part is not None, "it has begun"
         files = self._files()
         inodes = [path.stat().st_ino for path in files]
@@ -375,12 +375,12 @@ class _Position:
         return _Part(path, self._timestamps)
 
     def _files(self) -> list[Path]:
-        """Oldest first."""
+        """The files of the log, oldest first."""
         return [path for number in range(KEEP, -1, -1) if (path := _numbered(self._path, number)).exists()]
 
 
 def _since(files: list[Path], begin: datetime) -> tuple[int, int]:
-    """Where what was written since that time begins: which file, and the offset in it. At worst the end."""
+    """The file and the offset at which output written since `begin` starts; the end if there is none."""
     end = (0, 0)
     for index, path in enumerate(files):
         part = _Part(path, times=True)
@@ -406,7 +406,7 @@ def _begins_line(files: list[Path], index: int, offset: int) -> bool:
 
 
 def _tail(files: list[Path], lines: int) -> tuple[int, int]:
-    """Where the last `lines` lines begin: which file, and the offset in it."""
+    """The file and the offset at which the last `lines` lines begin."""
     wanted = lines
     for index in range(len(files) - 1, -1, -1):
         with files[index].open("rb") as file:

@@ -1,12 +1,12 @@
-"""When a log was written: an index beside each of its files.
+"""The times at which a log was written: an index beside each of its files.
 
-An entry says from which offset on the file was written at which time. A line has the time at which the chunk
-was read in which it begins. Entries are at least 10 ms apart, so a program that writes fast costs at most a
-hundred of them a second, and take 8 bytes each: `time in 10 ms since 1970 << 24 | offset`.
+An entry says at which time the file was written from an offset on. The time of a line is the time at which
+the chunk in which the line begins was read. Entries are at least 10 ms apart, so a program that writes fast
+costs at most a hundred of them a second. An entry takes 8 bytes: `time in 10 ms since 1970 << 24 | offset`.
 
-An entry is written before the output that it is about. If muster is killed in between, or the output cannot
-be written, the next entry has the same offset and counts instead. A file without an index, made by an earlier
-muster, has one time: that at which it was last written.
+An entry is written before its output. If muster is killed in between, or the output cannot be written, the
+next entry has the same offset and counts instead. A file without an index, written by an earlier version of
+muster, has one time: that of its last write.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _BYTES: Final = 8
 
 
 def beside(log: Path) -> Path:
-    """The index of `0.log.1` is `0.times.1`."""
+    """The path of a log file's index: that of `0.log.1` is `0.times.1`."""
     start, _, number = log.name.partition(".log")
     return log.with_name(f"{start}.times{number}")
 
@@ -33,7 +33,7 @@ class Recorder:
     """Writes the index of the newest file."""
 
     def __init__(self, log: Path) -> None:
-        """Raises OSError."""
+        """Opens the index of `log`. Raises OSError."""
         path = beside(log)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self._file).st_size
@@ -50,7 +50,7 @@ class Recorder:
         os.close(self._file)
 
     def note(self, offset: int, now: float) -> None:
-        """What is written next, from `offset` on, is written `now`, in seconds since 1970. Raises OSError."""
+        """Records that output from `offset` on is written `now`, in seconds since 1970. Raises OSError."""
         tick = int(now * TICKS)
         if tick != self._last:
             self.size += os.write(self._file, array("Q", [tick << _SHIFT | offset]).tobytes())
@@ -61,7 +61,7 @@ class Times:
     """Reads the index of one file, as far as it has been written."""
 
     def __init__(self, log: BinaryIO, path: Path) -> None:
-        """`path` is the log's. If it is rotated in between, the times are not those of `log`."""
+        """`path` is the path of `log`. If the log is rotated in between, the times are not those of `log`."""
         self._log = log
         self._file: BinaryIO | None = None
         with contextlib.suppress(FileNotFoundError):
@@ -73,7 +73,7 @@ class Times:
             self._file.close()
 
     def since(self, begin: float) -> int | None:
-        """Where what was written since that time begins; None if nothing was. To be called first."""
+        """The offset of the output written since `begin`; None if there is none. Call it before `pieces`."""
         self._read_on()
         tick = int(begin * TICKS)
         found = (index for index, entry in enumerate(self._entries) if entry >> _SHIFT >= tick)
@@ -82,9 +82,9 @@ class Times:
         return 0 if not self._entries and os.fstat(self._log.fileno()).st_mtime >= begin else None
 
     def pieces(self, chunk: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
-        """Parts of a chunk that lies at `offset`, each with the time at which it was written (RFC 3339).
+        """The parts of the chunk at `offset`, each with the time at which it was written (RFC 3339).
 
-        To be called for chunks in their order.
+        Call it for chunks in their order.
         """
         self._read_on()
         end = offset + len(chunk)

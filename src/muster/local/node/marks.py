@@ -1,13 +1,13 @@
-"""What tells whose a process is, when neither its parent nor its session does any more.
+"""Marks that identify a container's processes when neither the parent nor the session does any more.
 
-All processes of one start of a container carry two marks, which the kernel hands on to whatever they fork:
+All processes of one start of a container have two marks, which they pass on to every process that they fork:
 
 - the environment variable `MUSTER_CONTAINER`, the directory of that start;
 - where there is no PID namespace to end them all, a limit of the resident set size. Linux has kept that limit
-  and ignored it since 2.4.30, so a number of ours in it changes nothing; but unlike the environment it
-  is never replaced by `exec`, and no daemon clears it. The number is a hash of the directory.
+  and ignored it since 2.4.30, so muster's number in it changes nothing. Unlike the environment, `exec` never
+  replaces it, and no daemon clears it. The number is a hash of the directory.
 
-So a daemon that forked twice, left the session and emptied its environment is found too, and also by a
+A daemon that forked twice, left the session and emptied its environment is therefore found, too, even by a
 muster that was started after the crash of the one that started the container.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NewType
 
 MARK: Final = "MUSTER_CONTAINER"
-#: A limit that says whose a process is, in KiB.
+#: A limit in KiB that identifies the container of a process.
 Tag = NewType("Tag", int)
 #: All tags are of this form: far above any memory, far below "unlimited".
 _FIRST: Final = 1 << 52
@@ -34,13 +34,13 @@ def tag(directory: str) -> Tag:
 
 
 def tagging(directory: str) -> str:
-    """The shell command that tags the shell and all it starts; "" where such a limit is in force already."""
+    """The shell command that tags the shell and its children; "" if such a limit is already in force."""
     limited = resource.getrlimit(resource.RLIMIT_RSS)[1] != resource.RLIM_INFINITY
     return "" if limited else f"ulimit -m {tag(directory)}"
 
 
 def processes() -> Iterator[tuple[int, str | Tag]]:
-    """All live processes that carry a mark: the variable where they have it, else the tag."""
+    """All live processes with a mark: the variable if they have it, else the tag."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (found := variable(int(name)) or _tag_of(int(name))):
             yield int(name), found
@@ -52,14 +52,14 @@ def carries(pid: int, directory: str) -> bool:
 
 
 def belongs(mark: str | Tag, directory: str) -> bool:
-    """Whether it is the mark of this start of a container, or of a probe of it, which is a path below."""
+    """Whether `mark` is that of this start of a container, or of a probe of it, which is a path below."""
     if isinstance(mark, str):
         return mark == directory or mark.startswith(f"{directory}/")
     return mark == tag(directory)
 
 
 def variable(pid: int) -> str:
-    """The mark in a process's environment; "" for others', for zombies, and if it is gone."""
+    """The mark in a process's environment; "" for other users' processes, zombies and ended processes."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

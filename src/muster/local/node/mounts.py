@@ -1,10 +1,11 @@
 """Volumes in a container's mount namespace, as lines of the wrapper script.
 
-A bind mount needs something to be mounted on, and `mountPath: /data` is seldom there. Making it on the
-machine would litter it (and below root is forbidden), so the directory that lacks it is *mirrored* in the
-container: a tmpfs in which each of its entries is bound, and the mount point is new. Mirroring `/` ends
-with a pivot_root. Directories below the working directory, the home and /tmp are not mirrored, because a
-mirror hides what is created in the directory afterwards; there the mount point is made for real.
+A bind mount needs a mount point, and a path such as `mountPath: /data` seldom exists. To create it on the
+machine would litter the machine (and users other than root may not do so). The directory that lacks the mount
+point is therefore *mirrored* in the container: a tmpfs in which each of the directory's entries is bound, and
+the mount point is new. Mirroring `/` ends with a pivot_root. Directories below the working directory, the
+home and /tmp are not mirrored, because a mirror hides files that are created in the directory later; there
+the mount point is really created.
 """
 
 import os
@@ -16,7 +17,7 @@ import msgspec
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """`source` seen at `target` by one container."""
+    """A bind mount: one container sees `source` at `target`."""
 
     source: str
     target: str
@@ -46,7 +47,7 @@ def steps(binds: Sequence[Bind], own: Sequence[str]) -> list[str]:
     there = [bind for bind in binds if os.path.exists(bind.target)]
     absent = sorted((bind for bind in binds if not os.path.exists(bind.target)), key=lambda b: b.target)
     lines = [line for bind in there for line in _bind(bind)]
-    # `/` last: its mirror carries along what has been mounted by then
+    # `/` last: its mirror includes what is mounted by then
     parents = {bind.target: _existing(bind.target) for bind in absent}
     for parent in sorted(set(parents.values()), reverse=True):
         if parent == "/" or not any(_within(parent, directory) for directory in own):
@@ -81,7 +82,7 @@ def _mount_point(bind: Bind) -> str:
 
 
 def _existing(path: str) -> str:
-    """The nearest directory above `path` that is there."""
+    """The nearest directory above `path` that exists."""
     return next(str(parent) for parent in Path(path).parents if parent.is_dir())
 
 

@@ -1,4 +1,4 @@
-"""What all pods on this machine share."""
+"""The resources and services that all pods on this machine share."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from muster.local.node.logs import Logs
 
 
 class Devices(Protocol):
-    """Who hands out GPUs."""
+    """Assigns GPUs to containers."""
 
     def take(self, pod_uid: str, container: str, node: str, count: int) -> list[str]: ...
 
@@ -41,12 +41,12 @@ class Place:
     links: volumes.Links
     #: soft limit of open files that containers get
     open_files: int = 0
-    #: whose turn it is to start a container
+    #: held by the worker that starts a container
     turnstile: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def lock(self) -> Path:
-        """Held by the agent for as long as it takes the output of containers."""
+        """The lock file that the agent holds for as long as it reads the output of containers."""
         return self.root / "lock"
 
     @property

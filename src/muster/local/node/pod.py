@@ -1,13 +1,13 @@
-"""One pod on this machine, from its binding to its last status.
+"""Runs one pod on this machine, from its binding to its last status.
 
-A worker is one task that reads like the life of a pod: volumes, init containers in order, the containers,
-then sidecars in reverse. Deletion and `activeDeadlineSeconds` cut that short by the same path: SIGTERM,
-the grace period, SIGKILL. Status is written by a second task that always writes the newest truth and tries
-until the API server has it, so no container ever waits for a write.
+A worker is one task that follows the life of a pod: volumes, init containers in order, the containers, then
+sidecars in reverse. Deletion and `activeDeadlineSeconds` cut that short by the same path: SIGTERM, the grace
+period, SIGKILL. A second task writes the status. It always writes the newest state and retries until the API
+server has it, so no container ever waits for a write.
 
-What has happened is read back from the pod's directory: `<container>/<n>/started`, `exit` and the processes
-that carry its mark. A worker that begins on a pod which an earlier muster left behind goes the same way as on
-a new one; at each container it finds a start that is running, has ended, is lost, or has not been made.
+The worker reads past events from the pod's directory: `<container>/<n>/started`, `exit`, and the processes
+with its mark. It treats a pod that an earlier muster left behind like a new pod; for each container it finds
+a start that is running, has ended, is lost, or has not been made.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ from muster.translate.marks import gpu_device
 log = logging.getLogger(__name__)
 
 BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at most
-BACK_OFF_RESET: Final = 600.0  # a container that ran this long begins anew
-CONFIG_RETRY: Final = 2.0  # seconds between looks for an object that is referred to and not there
+BACK_OFF_RESET: Final = 600.0  # a container that ran this long starts with the first delay again
+CONFIG_RETRY: Final = 2.0  # seconds between lookups of a missing object that the pod refers to
 GRACE: Final = 30.0
-START_ERROR: Final = 128  # exit code of a container that could not be started, as container engines say it
+START_ERROR: Final = 128  # exit code of a container that could not be started, as in container engines
 LOST: Final = 137
 
 _IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|\[?errno 98\b", re.IGNORECASE)
@@ -68,10 +68,10 @@ class _Start:
 
 
 class PodWorker:
-    """Call `run` once, `update` with each newer version of the pod."""
+    """Runs one pod. Call `run` once, and `update` with each newer version of the pod."""
 
     def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
-        """`wrappers` are processes of an earlier muster, by directory."""
+        """`wrappers` are wrapper processes of an earlier muster process, by directory."""
         self.pod = pod
         self._place = place
         self._wrappers = wrappers
@@ -81,7 +81,7 @@ class PodWorker:
         self._verdict = Verdict()
         self._begun = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
-        self._cut = asyncio.Event()  # the grace period is over, whatever it was
+        self._cut = asyncio.Event()  # the grace period is over or cut short
         self._gone = False
         self._over = False  # nothing of the pod is left on this machine
         self._status = StatusWriter(place, self)
@@ -90,24 +90,24 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         self.pod = pod
         if pod.metadata.deletion_timestamp is not None:
-            if self._ending.is_set():  # it may be the second deletion, with less grace
+            if self._ending.is_set():  # this may be a second deletion, with less grace
                 asyncio.get_running_loop().call_later(self._grace(), self._cut.set)
             self._ending.set()
 
     def shut_down(self) -> None:
-        """Muster ends: the pod is ended within its grace period, and marked so that none counts a failure."""
+        """Ends the pod within its grace period because muster shuts down; it does not count as a failure."""
         message = "Pod was terminated because muster was shut down"
         self._verdict = Verdict("Terminated", message, failed=True, spared=True)
         self._ending.set()
 
     def vanish(self) -> None:
-        """The pod was removed from the API server without us: its processes are ended at once."""
+        """Ends the processes at once, because the pod was removed from the API server without the worker."""
         self._gone = True
         self._ending.set()
         self._cut.set()
 
     async def ending(self) -> None:
-        """Until the pod is told to end."""
+        """Waits until the pod has to end."""
         await self._ending.wait()
 
     async def run(self) -> None:
@@ -130,11 +130,11 @@ class PodWorker:
             if self.pod.metadata.deletion_timestamp is not None and not self._gone:
                 await confirm_deletion(self._place, self.pod)
         finally:
-            for start in self._starts.values():  # only where we were cancelled
+            for start in self._starts.values():  # there are any only if this task was cancelled
                 start.process.release()
                 start.writer.close()
 
-    # the way of a pod
+    # the life of a pod
 
     async def _live(self) -> None:
         sources = await self._when_available(self._volumes)
@@ -158,7 +158,7 @@ class PodWorker:
             await self._terminate(container, self._grace())
 
     async def _end(self) -> None:
-        """Containers first, all at once; sidecars after them in reverse; all within one grace period."""
+        """Ends all containers at once, then sidecars in reverse order, all within one grace period."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._grace()
         mains = [c for c in self._containers if not c.sidecar]
@@ -206,7 +206,7 @@ class PodWorker:
     # one container
 
     async def _supervise(self, container: Observed, sources: dict[str, Path]) -> None:
-        """Runs a container until it need not be started again."""
+        """Runs a container until it does not have to be restarted any more."""
         delay = 0.0
         while True:
             begun = self._place.clock.monotonic()
@@ -235,7 +235,7 @@ class PodWorker:
         return policy in ("Always", "OnFailure")
 
     async def _run_once(self, container: Observed, sources: dict[str, Path]) -> None:
-        """One start, from wherever it is to its end."""
+        """Runs one start to its end, from the state in which it is."""
         base = self._directory / container.spec.name
         made = sorted(int(path.name) for path in base.glob("[0-9]*"))
         if made and made[-1] > container.restart_count:
@@ -249,7 +249,7 @@ class PodWorker:
                 self._found_ended(container, files)
                 return
         else:
-            # one start per turn of the event loop: of 500 pods all are bound before most are started
+            # one start per turn of the event loop, so that all of 500 pods are bound before most are started
             async with self._place.turnstile:
                 await asyncio.sleep(0)
             found = await self._when_available(lambda: self._try_start(container, files, sources), container)
@@ -293,9 +293,9 @@ class PodWorker:
         return _Start(process, self._writer(container, files), _time_of(files.started) or self._begun)
 
     def _found_ended(self, container: Observed, files: Files) -> None:
-        """A start whose processes are gone: it ended while there was no muster, or with the machine."""
+        """Records a start whose processes are gone: it ended while muster was down, or with the machine."""
         if files.output.exists():
-            self._writer(container, files).close()  # takes the last output, which the agent has held for us
+            self._writer(container, files).close()  # reads the last output, which the agent has kept open
         code = processes.recorded_exit(files)
         begun, now = _time_of(files.started), self._ended_at(files)
         if code is None:
@@ -308,12 +308,12 @@ class PodWorker:
         self._report()
 
     def _ended_at(self, files: Files) -> datetime:
-        """When the wrapper wrote down how its command ended, which may be long before muster learns it."""
+        """When the wrapper recorded the exit of its command, possibly long before muster learns of it."""
         now = self._place.clock.now()
         return min(now, processes.recorded_end(files) or now)
 
     def _try_start(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
-        """Starts the container; None if it cannot be started, which is then its state. Raises Unavailable."""
+        """Starts the container; None if it cannot be started, as its state then says. Raises Unavailable."""
         place, pod = self._place, self.pod
         env = environment(pod, container.spec, caller_of(pod), place.lookup(pod))
         argv = command_line(container.spec, env)
@@ -357,7 +357,7 @@ class PodWorker:
         self._report()
 
     async def _finish(self, container: Observed, code: int | None) -> None:
-        """The start is over: no process and no output of it is left."""
+        """Records the end of a start, of which no process and no output is left."""
         start = self._starts.pop(container.spec.name)
         if not self._place.isolation.namespaces:
             await start.process.kill()
@@ -388,10 +388,10 @@ class PodWorker:
             await ending
             await self._finish(container, await start.process.wait())
         elif container.state.waiting is not None and container.last_state.terminated is not None:
-            container.state = container.last_state  # it was waiting for its next start
+            container.state = container.last_state  # the container was waiting for its next start
 
     async def _has_started(self, container: Observed, task: asyncio.Task[None]) -> None:
-        """Until a sidecar is started; the next container waits for that."""
+        """Waits until a sidecar has started; the next container must not start before."""
         while not container.started and not task.done():
             await self._status.changed()
 
@@ -400,7 +400,7 @@ class PodWorker:
     async def _when_available(
         self, attempt: Callable[[], Any], container: Observed | None = None
     ) -> Any:  # Any: whatever the attempt returns
-        """Tries until what the pod refers to is there, telling meanwhile what is missing."""
+        """Retries `attempt` until all objects that the pod refers to exist; reports which is missing."""
         while True:
             try:
                 return attempt()
@@ -433,7 +433,7 @@ class PodWorker:
     def _gpu_env(self, container: Observed) -> dict[str, str]:
         meta, node, devices = self.pod.metadata, self.pod.spec.node_name, self._place.devices
         if mark(meta, GPU_SHARE) is not None and devices.has(node):
-            device = gpu_device(meta)  # not on record: muster did not bind it, and it sees no GPU at all
+            device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
             return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}
         wanted = status.gpus(container.spec)
         if not wanted:
@@ -452,7 +452,7 @@ class PodWorker:
         end = self._place.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
         return _IN_USE.search(end) is not None
 
-    # telling
+    # reporting
 
     def document(self) -> Object:
         now = self._place.clock.now()
@@ -462,14 +462,14 @@ class PodWorker:
         self._status.wanted()
 
     def clean_up(self) -> None:
-        """Removes what the pod had on this machine, except its logs."""
+        """Removes everything of the pod from this machine, except its logs."""
         self._place.links.release(self.pod.metadata.uid)
         volumes.remove(self.pod.metadata.uid, self._directory)
         self._place.devices.give_back(self.pod.metadata.uid)
 
 
 def _cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: list[Bind]) -> str:
-    """Why a command cannot be started, as far as that can be known before; "" if nothing is known."""
+    """Why a command cannot be started, if that can be known before the attempt; "" if not."""
 
     def mounted(path: str) -> bool:
         return any(path == bind.target or path.startswith(bind.target + "/") for bind in binds)
@@ -492,7 +492,7 @@ def _cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds:
 
 
 async def _all(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them at once; if one is cancelled or fails, so are the others."""
+    """Runs all steps at once; if one is cancelled or fails, the others are cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for step in steps:
             tasks.create_task(step)

@@ -1,12 +1,12 @@
-"""Pods without processes, on nodes with `runtime=none`: running at once, ending as their annotation says.
+"""The fake runtime of nodes with `runtime=none`: pods without processes, which run at once.
 
-`muster.dev/pretend: "run=30s,exit=1"` lets each container end with code 1 after 30 s; without `run` it
-runs until it is deleted. `at=2026-03-01T12:00:00Z` ends it at that time, however long it has run, as what
-befalls many pods at one moment does; of `run` and `at` the earlier holds. Of pods whose node is
-gone, of whichever runtime it was, it says that they have ended with it.
+The pods end as their annotation says. `muster.dev/pretend: "run=30s,exit=1"` lets each container end with
+code 1 after 30 s; without `run` it runs until the pod is deleted. `at=2026-03-01T12:00:00Z` ends it at that
+time, however long it has run, to simulate a failure of many pods at one moment. The earlier of `run` and `at`
+counts. The fake runtime also reports the pods of removed nodes, of either runtime, as ended with their node.
 
-One heap holds when which pod ends, and a bounded number of status writes is under way at a time, so that
-10,000 such pods cost ten thousand writes and little else.
+One heap holds the time at which each pod ends, and a bounded number of status writes is pending at a time, so
+that 10,000 such pods cost ten thousand writes and little else.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Play(msgspec.Struct, frozen=True):
-    """What the annotation says: seconds until the end, or when (None: never), and the exit code."""
+    """The annotation's content: seconds until the end, or the time of it (None: never), and the exit code."""
 
     run: float | None = None
     exit: int = 0
@@ -52,7 +52,7 @@ class Play(msgspec.Struct, frozen=True):
 
 
 def play(annotations: Mapping[str, str]) -> Play:
-    """Raises ValueError that says how to write it."""
+    """Reads the annotation. Raises ValueError, whose message says how to write it."""
     text = annotations.get(names.PRETEND, "")
     values: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -86,11 +86,11 @@ def _time(text: str) -> datetime:
 
 
 class Pretence:
-    """Plays all pods of all nodes without a runtime: call `run` once, `update` with each version of a pod."""
+    """Simulates the pods of all nodes without a runtime. Call `run` once, `update` with each pod version."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        #: nodes that are gone
+        #: names of removed nodes
         self.lost: Set[str] = set()
         self._pods: dict[str, Pod] = {}  # newest version, by uid
         self._ends: list[tuple[float, str]] = []  # monotonic seconds, uid
@@ -132,7 +132,7 @@ class Pretence:
                 self._enqueue(uid)
 
     async def _first(self, seconds: float) -> None:
-        """Until that much time has passed or an earlier end has come."""
+        """Waits until `seconds` have passed or an earlier end has been added."""
         sleep = asyncio.create_task(self._clock.sleep(seconds))
         wake = asyncio.create_task(self._earlier.wait())
         try:
@@ -150,7 +150,7 @@ class Pretence:
                 await self._step(uid)
                 failures = 0
             except (NotFound, Conflict):
-                pass  # a newer version is on its way to us
+                pass  # the watch will deliver a newer version
             except (ApiError, Unanswered, Unreachable) as error:
                 failures += 1
                 self._enqueue(uid)

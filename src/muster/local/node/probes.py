@@ -1,7 +1,8 @@
 """Startup, readiness and liveness probes of one start of a container.
 
-Offered are `exec`, run inside the container's namespaces, `tcpSocket` and `httpGet` to the pod's address.
-Until the startup probe has succeeded the other two wait. Source: kubernetes pkg/kubelet/prober/worker.go.
+Supported are `exec` inside the container's namespaces, and `tcpSocket` and `httpGet` to the pod's address.
+The other two probes wait until the startup probe has succeeded.
+Source: kubernetes pkg/kubelet/prober/worker.go.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ from muster.local.node.place import Place
 from muster.local.node.processes import Process, end_marked
 from muster.local.node.status import Observed
 
-_LAST_OUTPUT: Final = 200  # bytes of a failed probe's output that are told
+_LAST_OUTPUT: Final = 200  # most bytes of a failed probe's output in its message
 _CHUNK: Final = 2**16  # bytes of output read at once, which is what a pipe holds
 _PAUSE: Final = 0.01  # seconds between two reads
 
 
 class Probes:
-    """An asynchronous context: its tasks run as long as it is open."""
+    """The probes of one start, as an asynchronous context: their tasks run as long as it is open."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Probes:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def failed(self) -> str:
-        """Until the container must be ended because of a probe; returns why."""
+        """Waits until a probe requires the container to end; returns why."""
         return await asyncio.shield(self._failed)
 
     async def _all(self) -> None:
@@ -78,7 +79,7 @@ class Probes:
                 tasks.create_task(self._readiness(spec.readiness_probe))
 
     async def _until(self, probe: Object, which: str, *, once: bool) -> None:
-        """Probes until success (`once`) or until there were too many failures in a row."""
+        """Probes until the first success (with `once`), or until too many consecutive failures."""
         await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
         failures = 0
         while not self._failed.done():
@@ -110,7 +111,7 @@ class Probes:
             await self._place.clock.sleep(_number(probe, "periodSeconds", 10))
 
     async def _probe(self, probe: Object, which: str) -> str | None:
-        """None if it succeeded, else what it said."""
+        """Probes once; returns None for a success, else the probe's message."""
         timeout = _number(probe, "timeoutSeconds", 1)
         try:
             async with asyncio.timeout(timeout):
@@ -144,7 +145,7 @@ class Probes:
                 start_new_session=True,
             )
             try:
-                # not until the end of its output: what it leaves running may hold that open
+                # not the end of the output: a process that the probe leaves running may hold it open
                 code = await process.wait()
             finally:
                 if process.returncode is None:
@@ -173,12 +174,12 @@ class Probes:
 
 
 def _number(probe: Object, field: str, default: int) -> float:
-    """Zero means the default, as it does to the API server."""
+    """A field of a probe as a number. Zero means the default, as it does to the API server."""
     return float(probe.get(field) or default)
 
 
 class _Output:
-    """A pipe for what a probe prints, of which the end is kept. Endless output is read at 6 MB/s."""
+    """A pipe for the output of a probe, which keeps the end. Endless output is read at 6 MB/s."""
 
     def __init__(self) -> None:
         self._source, self.sink = os.pipe()
@@ -201,7 +202,7 @@ class _Output:
         os.close(self.sink)
 
     def end(self) -> str:
-        """The last of what has been printed until now."""
+        """The end of the output so far."""
         self._take()
         return self._kept.decode(errors="replace").strip()
 

@@ -1,11 +1,11 @@
-"""Processes of containers: started, found again, signalled and ended, never by name and never by a bare pid.
+"""Starts, finds, signals and ends the processes of containers, never by name and never by a bare pid.
 
-A process is held by its pidfd from the moment it is started, so a pid that the kernel has given to
-somebody else is never signalled. What identifies a container's processes to a muster that was killed and
-started again are their marks (`muster.local.node.marks`).
+A process is held by its pidfd from the moment it is started, so muster never signals another process to which
+the kernel has given the same pid. A muster that was killed and restarted identifies a container's processes
+by their marks (`muster.local.node.marks`).
 
-Where there is a PID namespace, the kernel ends every process in it with its first. Without one, a
-container's processes are all that carry its mark, daemons included.
+With a PID namespace, the kernel ends every process in it together with its first. Without one, a container's
+processes are all processes with its mark, daemons included.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from muster.local.node import marks
 from muster.local.node.isolation import WRAPPER, Files
 from muster.local.node.marks import MARK, Tag
 
-#: Seconds by which the clock that dates files may be behind: two ticks of most kernels, one of the slowest.
+#: Seconds by which the clock of file times may be behind: two ticks of most kernels, one of the slowest.
 COARSE: Final = 0.01
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _HANGING_SECONDS: Final = 10.0
 class Process:
     """One start of a container: the wrapper, and through it the command.
 
-    Create it by `start` or `adopt`; it needs a running event loop.
+    Create it by `start` or `adopt`, in a running event loop.
     """
 
     def __init__(self, pid: int, pidfd: int, files: Files, *, namespaces: bool) -> None:
@@ -53,25 +53,25 @@ class Process:
         return not self._exit.done()
 
     async def wait(self) -> int | None:
-        """The exit code, 128 + n for signal n; None if nobody was there to learn it."""
+        """Waits for the end; returns the exit code, 128 + n for signal n, or None if it is not known."""
         return await asyncio.shield(self._exit)
 
     async def set_up(self) -> None:
-        """Until others may enter the container."""
+        """Waits until the container is set up, so that other processes may enter it, or has ended."""
         while self.running and not self.files.ready.exists():  # noqa: ASYNC110  # a shell sends no events
             await asyncio.sleep(_POLL_SECONDS)
 
     def init(self) -> int | None:
-        """The process that others enter the namespaces of, as seen from outside."""
+        """The pid, outside the container, of the process whose namespaces other processes enter."""
         if not self._namespaces:
             return self.pid
         return next(iter(_children(self.pid)), None)
 
     async def terminate(self, grace: float) -> None:
-        """SIGTERM to the command, and after `grace` seconds SIGKILL to all of the container."""
+        """Sends SIGTERM to the command, and after `grace` seconds SIGKILL to all of the container."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                # until the wrapper has set up the container, which no event tells, there is no command
+                # there is no command until the wrapper has set up the container, which no event reports
                 while self.running and not self._signal_command(signal.SIGTERM):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_SECONDS)
                 await self.wait()
@@ -83,7 +83,7 @@ class Process:
             init = self.init() if self._namespaces else None
             if init is not None:
                 await _end_namespace(init, self.pid)
-            elif os.getpgid(self.pid) == self.pid:  # at one blow: between two looks a fork bomb moves on
+            elif os.getpgid(self.pid) == self.pid:  # all at once: one by one, a fork bomb would outrun it
                 os.killpg(self.pid, signal.SIGKILL)
             if self.running:
                 signal_pidfd(self._pidfd, signal.SIGKILL)
@@ -92,7 +92,7 @@ class Process:
             await end_marked(str(self.files.directory))
 
     def _signal_command(self, number: int) -> bool:
-        """Whether there was a command to signal. What sets the container up is left to finish that."""
+        """Signals the command; returns whether there was one. The container's set-up is not interrupted."""
         init = self.init() if self.files.ready.exists() else None
         command = next(iter(_children(init)), None) if init is not None else None
         if init is None or command is None:
@@ -100,7 +100,7 @@ class Process:
         return _signal_child(command, init, number)
 
     def release(self) -> None:
-        """Leaves the process alone: muster ends, the process goes on."""
+        """Stops watching the process, because muster ends; the process continues."""
         if self.running:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
@@ -112,7 +112,7 @@ class Process:
         self._exit.set_result(self._code())
 
     def _code(self) -> int | None:
-        with contextlib.suppress(ChildProcessError):  # it was started by an earlier muster
+        with contextlib.suppress(ChildProcessError):  # an earlier muster started the process
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             return code if code >= 0 else 128 - code
         return recorded_exit(self.files)
@@ -127,22 +127,22 @@ def start(argv: Sequence[str], env: Mapping[str, str], files: Files, *, namespac
         {**env, MARK: str(files.directory)},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            # held by the wrapper alone: the command never finds its output without a reader. It is opened
-            # first, because opening for writing waits for a reader, and muster may be killed just now
+            # Only the wrapper holds it, so that the command's output never lacks a reader. It is opened
+            # first, because opening for writing waits for a reader, and muster may be killed at this moment.
             (os.POSIX_SPAWN_OPEN, 9, output, os.O_RDWR, 0),
             (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
         setsigmask=[],
-        # Python ignores SIGPIPE, and children would inherit that
+        # Python ignores SIGPIPE, and children would inherit the disposition
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
     )
     return Process(pid, os.pidfd_open(pid), files, namespaces=namespaces)
 
 
 def adopt(pid: int, files: Files, *, namespaces: bool) -> Process | None:
-    """A process that an earlier muster started, if it is still there."""
+    """The process that an earlier muster started; None if it is gone."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -154,7 +154,7 @@ def adopt(pid: int, files: Files, *, namespaces: bool) -> Process | None:
 
 
 def recorded_exit(files: Files) -> int | None:
-    """The exit code that the wrapper wrote down."""
+    """The exit code that the wrapper recorded; None if it recorded none."""
     try:
         return int(files.exit.read_text())
     except (OSError, ValueError):
@@ -162,10 +162,10 @@ def recorded_exit(files: Files) -> int | None:
 
 
 def recorded_end(files: Files) -> datetime | None:
-    """When the wrapper wrote the exit code down, at the earliest.
+    """The earliest time at which the wrapper may have recorded the exit code.
 
-    Files have the time of the kernel's coarse clock, which may be a tick behind. Without that tick a deleted
-    pod could seem to have ended before its deletion, and to have failed by itself.
+    File times are of the kernel's coarse clock, which may be a tick behind. Without a correction for it, a
+    deleted pod could seem to have ended before its deletion, and to have failed by itself.
     """
     try:
         return datetime.fromtimestamp(files.exit.stat().st_mtime + COARSE, UTC)
@@ -176,8 +176,8 @@ def recorded_end(files: Files) -> datetime | None:
 def wrappers(root: Path) -> dict[Path, int]:
     """The wrappers of containers whose directories are below `root`: directory → pid.
 
-    Of the processes that carry one mark the wrapper is the one that is called so and whose parent, if it
-    carries the mark, is not (with namespaces the outermost is `unshare`).
+    The wrapper is the marked process that has the wrapper's name and whose parent, if it is marked, does not
+    have that name (with namespaces the outermost process is `unshare`).
     """
     called = {
         pid: mark
@@ -188,16 +188,17 @@ def wrappers(root: Path) -> dict[Path, int]:
 
 
 def marked_directories(root: Path) -> set[Path]:
-    """The directories below `root` whose containers have any process left."""
+    """The directories below `root` whose containers still have a process."""
     found = {mark for _, mark in marks.processes()}
     tagged = {path for path in root.glob("pods/*/*/*") if marks.tag(str(path)) in found}
     return tagged | {Path(mark) for mark in found if isinstance(mark, str) and mark.startswith(f"{root}/")}
 
 
 async def end_marked(mark: str) -> None:
-    """Kills every process that carries this mark, until none is left.
+    """Kills every process with this mark, until none is left.
 
-    One that forks and ends without pause may be missed by a look, so where there was any, two must be empty.
+    A scan may miss a process that forks and ends without pause. Once a scan has found a process, two scans
+    must therefore find none.
     """
     left = 1
     for _ in range(_ROUNDS):
@@ -219,7 +220,7 @@ def signal_pidfd(pidfd: int, number: int) -> None:
 async def _end_namespace(init: int, parent: int) -> None:
     """Kills the first process of a PID namespace, if it still is a child of `parent`.
 
-    It ends after all others of the namespace; the wrapper outside of it may be gone before.
+    The first process ends after all others of the namespace. The wrapper outside may end earlier.
     """
     try:
         pidfd = os.pidfd_open(init)
@@ -230,7 +231,7 @@ async def _end_namespace(init: int, parent: int) -> None:
         if _parent(init) == parent:
             loop.add_reader(pidfd, ended.set)
             signal_pidfd(pidfd, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):  # what hangs in the kernel ends when that lets it go
+            with contextlib.suppress(TimeoutError):  # a process that hangs in the kernel ends later
                 async with asyncio.timeout(_HANGING_SECONDS):
                     await ended.wait()
     finally:
@@ -266,7 +267,7 @@ def _kill_marked(pid: int, mark: str) -> None:
 
 
 class _Sweep:
-    """One look at all processes serves all containers that end at the same time."""
+    """Scans all processes once for all containers that end at the same time."""
 
     def __init__(self) -> None:
         self._next: asyncio.Task[dict[str | Tag, list[int]]] | None = None
@@ -279,7 +280,7 @@ class _Sweep:
 
     async def _look(self) -> dict[str | Tag, list[int]]:
         await asyncio.sleep(_POLL_SECONDS)
-        self._next = None  # who asks from here on may mean a process that is started later
+        self._next = None  # later callers may look for a process that starts later
         found: dict[str | Tag, list[int]] = {}
         for pid, mark in marks.processes():
             found.setdefault(mark, []).append(pid)
@@ -297,7 +298,7 @@ def _is_wrapper(pid: int) -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    """In order of their start."""
+    """The children of a process in order of their start."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

@@ -1,4 +1,4 @@
-"""What a pod's worker tells the API server: the newest status, again and again until it has it; and the end.
+"""Reports a pod's status, and the end of a deleted pod, to the API server, with retries until it has them.
 
 No container ever waits for a write.
 """
@@ -20,7 +20,7 @@ WRITE_RETRY: Final = (0.1, 10.0)
 
 
 class Worker(Protocol):
-    """Whose status it is."""
+    """The worker whose status is written."""
 
     @property
     def pod(self) -> Pod: ...
@@ -31,7 +31,7 @@ class Worker(Protocol):
 
 
 class StatusWriter:
-    """Writes the newest status of one pod, again and again until the API server has it."""
+    """Writes the newest status of one pod, and retries until the API server has it."""
 
     def __init__(self, place: Place, worker: Worker) -> None:
         self._place, self._worker = place, worker
@@ -49,7 +49,7 @@ class StatusWriter:
         await self._idle.wait()
 
     async def changed(self) -> None:
-        """Until the next change of any container."""
+        """Waits for the next change of any container."""
         self._changed.clear()
         await self._changed.wait()
 
@@ -62,7 +62,7 @@ class StatusWriter:
                 await self._write()
                 failures = 0
             except NotFound:
-                pass  # the pod is gone; the agent will tell the worker
+                pass  # the pod has been removed; the agent will call `vanish`
             except Conflict:
                 self._wanted.set()
                 await self._look_again()

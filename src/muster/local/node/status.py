@@ -18,7 +18,7 @@ from muster.names import GPU, PREEMPTED
 
 @dataclass(slots=True)
 class Observed:
-    """One container of a pod, as the agent knows it."""
+    """The agent's knowledge of one container of a pod."""
 
     spec: Container
     init: bool = False
@@ -30,7 +30,7 @@ class Observed:
 
     @property
     def sidecar(self) -> bool:
-        """An init container that goes on beside the others (KEP-753)."""
+        """Whether this is an init container that runs beside the others (KEP-753)."""
         return self.init and self.spec.restart_policy == "Always"
 
     @property
@@ -41,28 +41,28 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the agent has decided about the whole pod, beyond its containers."""
+    """The agent's decision about the whole pod, beyond its containers."""
 
     reason: str = ""
     message: str = ""
-    #: set where the pod ends as Failed whatever its containers say
+    #: whether the pod ends as Failed, whatever the exit codes of its containers
     failed: bool = False
-    #: ended by muster's own decision: no failure of the user's
+    #: whether muster itself decided to end the pod, which is no failure of the user's
     spared: bool = False
 
 
-#: `activeDeadlineSeconds` of the pod is over; the kubelet's words.
+#: The pod has exceeded its `activeDeadlineSeconds`; the kubelet's words.
 TOO_LONG: Final = Verdict(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline", failed=True
 )
 
 
-#: Seconds beyond which a deadline is none, lest a time overflow.
+#: Seconds from which on a deadline is ignored, so that times cannot overflow.
 _NEVER: Final = 2**31
 
 
 def deadline(pod: Pod, begun: datetime) -> datetime | None:
-    """When the pod has to end."""
+    """The time at which the pod has to end; None without one."""
     seconds = pod.spec.active_deadline_seconds
     return None if seconds is None or seconds >= _NEVER else begun + timedelta(seconds=seconds)
 
@@ -99,9 +99,9 @@ def document(
     *,
     over: bool = True,
 ) -> Object:
-    """The status to write, with the conditions of others taken over from `pod`.
+    """The status to write; conditions of other writers are kept from `pod`.
 
-    Until the pod is `over` its phase is not terminal: what it holds would be given to others too early.
+    The phase is not terminal until the pod is `over`: otherwise its resources would be free too early.
     """
     current = phase(pod, containers, verdict)
     if current in ("Succeeded", "Failed") and not over:
@@ -153,7 +153,7 @@ def _conditions(pod: Pod, own: Mapping[str, tuple[bool, str, str]], now: datetim
 
 
 def _container(container: Observed) -> Object:
-    """Written out in full: readers of the official client need these fields even where they are zero."""
+    """A container's status with all fields: the official client requires them even if they are zero."""
     return {
         "name": container.spec.name,
         "image": container.spec.image,
@@ -167,7 +167,7 @@ def _container(container: Observed) -> Object:
 
 
 def _state(state: ContainerState) -> Object:
-    """All three keys, because a merge patch would keep the ones that are left out."""
+    """A container's state with all three keys, because a merge patch would keep omitted ones."""
     result: Object = dict.fromkeys(("waiting", "running", "terminated")) | msgspec.to_builtins(state)
     if state.terminated is not None:
         result["terminated"]["exitCode"] = state.terminated.exit_code
@@ -175,7 +175,7 @@ def _state(state: ContainerState) -> Object:
 
 
 def restored(pod: Pod) -> list[Observed]:
-    """The containers of a pod as its status tells of them, init containers first."""
+    """The containers of a pod as its status describes them, init containers first."""
 
     def one(spec: Container, statuses: Iterable[ContainerStatus], init: bool) -> Observed:
         told = next((s for s in statuses if s.name == spec.name), None)
@@ -199,6 +199,6 @@ def ended(code: int, reason: str, message: str, begun: datetime | None, now: dat
 
 
 def gpus(container: Container) -> int:
-    """How many whole GPUs a container asks for."""
+    """How many whole GPUs a container requests."""
     amounts = container.resources.requests | container.resources.limits
     return quantity.request(GPU, amounts.get(GPU, 0))

@@ -1,9 +1,9 @@
-"""Volumes: made before a pod's first container starts, removed when the pod is gone.
+"""Volumes of pods: created before a pod's first container starts, removed when the pod is gone.
 
-configMap, secret, downwardAPI, projected and emptyDir become directories of the pod; a hostPath is what
-it says. With namespaces they are mounted at their `mountPath`; without, the path is made a link to the
-volume where it does not exist, which works as long as no two pods want different volumes at one path.
-Files of configMaps and secrets are as they were when the pod started: they are not updated in place.
+configMap, secret, downwardAPI, projected and emptyDir become directories of the pod; a hostPath is the path
+that it names. With namespaces, volumes are mounted at their `mountPath`. Without, a path that does not exist
+becomes a link to the volume, which works as long as no two pods want different volumes at one path.
+Files of configMaps and secrets stay as they were when the pod started: they are not updated in place.
 """
 
 import os
@@ -29,10 +29,10 @@ _MEMORY: Final = Path("/dev/shm")
 
 
 def prepare(pod: Pod, directory: Path, lookup: Lookup) -> dict[str, Path]:
-    """Makes all volumes of the pod below `directory`: name → where it is.
+    """Creates all volumes of the pod below `directory`; returns their paths by name.
 
-    Doing it again changes nothing but the files of configMaps and secrets. Raises Unavailable for what is
-    not there (yet) or is not offered, OSError for what the machine refuses.
+    A second call changes only the files of configMaps and secrets. Raises Unavailable for an object that does
+    not exist (yet) or a volume that is not supported, and OSError if the machine refuses an operation.
     """
     sources = {}
     for volume in pod.spec.volumes:
@@ -47,13 +47,13 @@ def prepare(pod: Pod, directory: Path, lookup: Lookup) -> dict[str, Path]:
 
 
 def remove(pod_uid: str, directory: Path) -> None:
-    """Removes what `prepare` made; hostPaths stay."""
+    """Removes what `prepare` created; hostPaths stay."""
     shutil.rmtree(directory, ignore_errors=True)
     shutil.rmtree(_memory(pod_uid), ignore_errors=True)
 
 
 def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, str]) -> list[Bind]:
-    """What is mounted where in one container. Raises Unavailable."""
+    """The bind mounts of one container. Raises Unavailable."""
     result = []
     for mount in container.volume_mounts:
         name, target = mount["name"], mount["mountPath"]
@@ -70,16 +70,16 @@ def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, s
 
 
 class Links:
-    """Without namespaces: a mount path is a link to its volume, as long as any pod holds it."""
+    """Links instead of mounts, without namespaces: a path links to its volume while any pod holds it."""
 
     def __init__(self) -> None:
         self._holders: dict[str, set[str]] = {}  # link → uids
 
     def hold(self, pod_uid: str, wanted: Sequence[Bind]) -> None:
-        """Makes the links that are not there. Raises Unavailable where a path is taken."""
+        """Creates the missing links. Raises Unavailable if a path is in use."""
         for bind in wanted:
             if bind.target == str(_MEMORY):
-                continue  # there it is in memory anyway
+                continue  # the target is in memory anyway
             if os.path.realpath(bind.target) != os.path.realpath(bind.source):
                 _make(bind)
             if os.path.islink(bind.target):
