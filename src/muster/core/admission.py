@@ -218,7 +218,7 @@ class Admission:
                 yield name
 
     def bar(self, state: GangState) -> None:
-        """Record the reason why this gang's queue cannot be used as its refusal."""
+        """Set the gang's refusal to the reason why its queue cannot be used."""
         assert state.gang is not None
         message = self._queues.barred(state.gang)
         state.refusal = self._tell(Code.INVALID, message) if message else None
@@ -281,7 +281,7 @@ class Admission:
         return None if closed is None else self._tell(Code.QUEUE_CLOSED, f"queue {closed.name} is closed")
 
     def _capped(self, account: Account, want: Want, new: bool) -> str | None:
-        """Which hard cap has no room for the want, nor for one more gang if it is `new`; None: no cap."""
+        """Which hard cap has no room for the want or, if it is `new`, for one more gang; None: no cap."""
         if not account.capped:
             return None
         least, _ = self._queues.demand(want)
