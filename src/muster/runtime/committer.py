@@ -179,7 +179,7 @@ class Committer:
         self._wake(gang, taken.wake, now)
         self._heed(book, taken.events)
         if taken.events:
-            self.changed(gang)  # fewer places are assigned now: something else may be next
+            self.changed(gang)  # fewer places are assigned now: something else to do or to wait for
         if view.group is None and not taken.writes and not view.plans:
             self._books.pop(gang, None)
         return taken.writes, taken.events
@@ -308,7 +308,7 @@ class Committer:
             yield found if isinstance(found, Pod) else None
 
     def _note_endings(self, gang: GangId, victims: Sequence[Victim]) -> None:
-        """Suspends the commits of victims while their pods live; afterwards each is a gang like any other."""
+        """Pauses the commits of victims while their pods live; afterwards each is a gang like any other."""
         staying = {victim.recorded.gang for victim in victims if victim.pods}
         for victim, waiting in [*self._awaited_by.items()]:
             if gang in waiting and victim not in staying:
@@ -350,7 +350,7 @@ class Committer:
                     self._spare(book)
 
     def _spare(self, book: _Book) -> None:
-        """Forgets the victims that are in no plan yet; the next visit to the beneficiary frees them."""
+        """Spares the victims that are in no plan yet; the next visit to the beneficiary frees them."""
         book.named, book.called = (), ()
 
 

@@ -4,6 +4,7 @@ The annotation `…/groups` is a JSON list of `namespace/name`. The first of the
 *home*: the gang is read, recorded and named there, in that namespace. All PodGroups of one GangGroup must
 state the same list, and all must exist, or the gang does not start: half of a list is no agreement. If a gang
 has no PodGroup, its pods state the list (`described.py`).
+
 Source: koordinator, apis/extension/coscheduling.go; docs/proposals/scheduling/20220901-gangGroup.md.
 """
 

@@ -51,7 +51,7 @@ def namespace_gang(namespace: str, world: World) -> bool:
 
 
 def gpu_share(meta: ObjectMeta) -> int:
-    """Returns the thousandths of one GPU that a pod requests; 0 = none. Raises ValueError for other text."""
+    """Returns the thousandths of one GPU that a pod requests; 0 = none. ValueError: not such a number."""
     text = mark(meta, names.GPU_SHARE)
     if text is None:
         return 0

@@ -2,8 +2,9 @@
 
 A place is worth one running pod, not one particular pod: the second wave of a Job, and the
 replacement of a lost pod, take the places of their predecessors. A pod takes, in this order,
+
 1. the place that its annotation names (it was bound to it);
-2. the place it had in the last reading, so that a plan under construction does not change;
+2. the place it had in the last reading, so that its place in a plan in progress does not change;
 3. of its Job, the slot of its completion index, if that is below the number of slots;
 4. a place whose pod was lost, else the lowest free place.
 

@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 
 def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None = None) -> Asked:
-    """Returns the shape of a pod, or of pods `made` from a template. Equal ones give one shape."""
+    """Returns the shape of a pod, or of pods `made` from a template. Equal ones give the identical shape."""
     share: int | str
     try:
         share = gpu_share(pod.metadata)
@@ -75,7 +75,7 @@ def occupies(pod: Pod) -> bool:
 
 
 def of_its_node(pod: Pod) -> bool:
-    """Whether a pod belongs to one node, which would re-create it: a DaemonSet's, or a mirror pod."""
+    """Whether a pod belongs to one node, where it would be re-created: a DaemonSet's, or a mirror pod."""
     controller = controller_of(pod)
     kind = controller.kind if controller is not None else ""
     return kind in ("DaemonSet", "Node") or _MIRROR in pod.metadata.annotations

@@ -2,6 +2,7 @@
 
 While a pod is resized in place, it uses the maximum of what it requests, what its node has allocated for it,
 and what it still has; the request of a resize that its node can never grant does not count (KEP-1287).
+
 Source: KEP-753 (sidecars), KEP-688 (overhead), KEP-2837 (pod-level resources), as in
 kubernetes/component-helpers, resource/helpers.go. Amounts stay exact until the end, where the sum
 is rounded up once. One `pods` per pod is not part of it: the core counts pods itself.

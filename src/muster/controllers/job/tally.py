@@ -1,6 +1,7 @@
 """Counts each ended pod once, whatever crashes in between.
 
 A pod's finalizer keeps the pod until the Job has counted it, in three steps of one write each:
+
 1. the pod's uid is added to `status.uncountedTerminatedPods`,
 2. the pod's finalizer is removed,
 3. the uid leaves the list and the counter grows, in one write to the Job.

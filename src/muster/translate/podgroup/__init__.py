@@ -3,6 +3,7 @@
 Only the pods state the demand, so the gang waits until `minMember` of them exist. Pods of
 equal shape form a pod set (`pod_sets.py`), and each pod has a place in it (`places.py`). Several PodGroups of
 one GangGroup form one gang; each PodGroup's minimum holds separately.
+
 A gang that pods describe, without a PodGroup, is read as if a PodGroup with the same content existed
 (`translate/described.py`). If a pod names by label a PodGroup that does not exist (the object may be
 applied after the pods), its gang waits: MembersMissing.

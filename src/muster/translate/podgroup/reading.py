@@ -49,7 +49,7 @@ class Reading:
 
     @property
     def least(self) -> int:
-        """The minimum, plus the abandoned places.
+        """The minimum of the group, plus its abandoned places.
 
         An abandoned place counts as satisfied and must not replace a member. A group whose minimum is refused
         needs at least one.
