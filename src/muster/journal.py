@@ -1,11 +1,10 @@
-"""Events and decisions as lines on disk: what the scheduler was told and what it said, in order.
+"""The journal: the scheduler's events and decisions as lines on disk, in order.
 
-The runtime writes them, whoever wants to know reads them back: the same events, applied to a new
-scheduler, give the same decisions in the same cycles; two marks say where a new scheduler begins, and where
-it is asked to decide. One JSON object per line, `{"at": seconds, "is": class name, "what": {...}}`.
-When a file has grown to `limit` bytes it becomes `<name>.1` and the one before it goes: the journal never
-takes more than twice the limit. A line that was cut off by a crash is left out. A disk that is full ends
-the journal, not the scheduler.
+The runtime writes it. The same events, applied to a new scheduler, give the same decisions in the same
+cycles; two marks (`Began`, `Cycle`) say where a new scheduler begins, and where `decide` is called. One JSON
+object per line, `{"at": seconds, "is": class name, "what": {...}}`. When a file has grown to `limit` bytes it
+is renamed to `<name>.1`, which replaces the previous one: the journal never takes more than twice the limit.
+A line that was cut off by a crash is ignored. A full disk stops the journal, not the scheduler.
 """
 
 import logging
@@ -33,14 +32,14 @@ _BLOCK: Final = 65_536  # bytes read at once, looking for the end of a line
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """What follows is told to a new scheduler, that of this epoch's leader."""
+    """Marks that the following events are for a new scheduler, that of this epoch's leader."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """`decide` is called with this time; its decisions follow, if there are any.
+    """Marks that `decide` is called with this time; its decisions follow, if there are any.
 
     A cycle without decisions counts too: what is held, and until when, may change in it.
     """
@@ -89,7 +88,7 @@ class Journal:
 
 
 def read(path: Path, opened: Callable[[Path], IO[bytes]] = lambda file: file.open("rb")) -> Iterator[Entry]:
-    """What was written, oldest first; raises ValueError for a line that is not of a journal."""
+    """Yield what was written, oldest first; raises ValueError for a line that is not of a journal."""
     for file in (previous(path), path):
         if not file.exists():
             continue
@@ -104,7 +103,7 @@ def read(path: Path, opened: Callable[[Path], IO[bytes]] = lambda file: file.ope
 
 
 def _whole_lines(path: Path) -> int:
-    """Bytes up to the end of the last whole line: what follows was cut off by a crash."""
+    """Return the bytes up to the end of the last whole line: the rest was cut off by a crash."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end:
@@ -118,7 +117,7 @@ def _whole_lines(path: Path) -> int:
 
 
 def previous(path: Path) -> Path:
-    """The file that was full."""
+    """Return the path of the previous, full file."""
     return path.with_name(path.name + ".1")
 
 
@@ -132,7 +131,7 @@ def decode(line: bytes) -> Entry:
 
 
 def _plain(value: Any) -> Any:  # Any: JSON
-    """As JSON. Places become `set/index`, so that they can be keys; infinity has no JSON and is a word.
+    """Return a value as JSON. Places become `set/index`, so that they can be keys; infinity becomes a word.
 
     The scheduler waits for this: the exact types that nearly all values have come first.
     """
@@ -163,7 +162,7 @@ def _names(cls: Any) -> tuple[str, ...]:  # Any: a dataclass
 
 
 def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON
-    """The value of this type that `_plain` made `value` of."""
+    """Return the value of this type from which `_plain` made `value`."""
     if isinstance(type_, NewType):
         return _typed(type_.__supertype__, value)
     origin, args = get_origin(type_), get_args(type_)

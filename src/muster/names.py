@@ -36,7 +36,7 @@ PRETEND: Final = f"{DOMAIN}/pretend"
 #: JobSet: the directory that its pods share on the embedded cluster; deleted with the JobSet.
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 PLAN: Final = f"{DOMAIN}/plan"
-#: Epoch of the last leader that took the object over; touching it refuses an earlier leader's late writes.
+#: Epoch of the last leader that took the object over; writing it makes an earlier leader's late writes fail.
 EPOCH: Final = f"{DOMAIN}/epoch"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.

@@ -1,8 +1,8 @@
 """The simulator: traces of jobs, run through the scheduler itself in virtual time.
 
-A reader (`readers/`) turns a file into jobs in order of submission; the engine (`engine.py`) plays the
-cluster to the core: gangs arrive, what the core assigns is bound at once, and ends when its run time is
-over. It tells the core events and asks it to `decide`, nothing else: what is measured is what would run.
-`metrics.py` says what comes out of it. `recheck.py` replays the journal of a live scheduler instead, and
-holds each decision against the one that was made.
+A reader (`readers/`) turns a file into jobs in order of submission. The engine (`engine.py`) simulates the
+cluster for the core: gangs arrive, pods that the core assigns are bound at once, and end when their run time
+is over. It only passes events to the core and calls `decide`, so the code that is measured is the code that
+runs in production. `metrics.py` defines the results. `recheck.py` replays the journal of a live scheduler
+instead, and compares each decision with the recorded one.
 """

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines, stacked areas and bars, with axes that people can read.
+"""Charts as inline SVG: lines, stacked areas and bars, with readable axes.
 
 No script and no asset: a chart is text, coloured by the page's CSS variables (`--c0`, `--c1`, …, `--ink`,
 `--grid`), so that it follows a light or a dark page.
@@ -28,7 +28,7 @@ _DURATIONS: Final = (1, 10, 60, 600, 3600, 36_000, 86_400, 864_000, 8_640_000)
 
 
 class Frame:
-    """Where values are on the picture."""
+    """The mapping from values to positions in the picture."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
         self._x, self._y = x, y
@@ -51,7 +51,7 @@ def lines(
     unit: str = "",
     top: float | None = None,
 ) -> str:
-    """Rows over time; `area` names one that is filled. `top`: where the y axis ends."""
+    """Draw rows over time as lines; `area` names one that is filled. `top`: where the y axis ends."""
     highest = top if top is not None else max((float(row.max(initial=0)) for row in rows.values()), default=0)
     frame = Frame((float(times[0]), float(times[-1])), (0.0, highest or 1.0))
     marks = []
@@ -67,7 +67,7 @@ def lines(
 
 
 def stacked(times: Floats, rows: Mapping[str, Floats], clock: Clock, *, unit: str = "", top: float) -> str:
-    """Areas one upon the other."""
+    """Draw rows over time as stacked areas."""
     frame = Frame((float(times[0]), float(times[-1])), (0.0, top or 1.0))
     below = np.zeros(len(times))
     marks = []
@@ -80,7 +80,7 @@ def stacked(times: Floats, rows: Mapping[str, Floats], clock: Clock, *, unit: st
 
 
 def bars(groups: Sequence[str], rows: Mapping[str, Sequence[float]], *, notes: Sequence[str] = ()) -> str:
-    """Groups of durations, on a logarithmic axis that begins at a second; `notes` below the groups' names."""
+    """Draw groups of durations as bars, on a log axis from one second; `notes` below the groups' names."""
     highest = max(max((value for row in rows.values() for value in row), default=0.0), 10.0)
     frame = Frame((0.0, float(len(groups) or 1)), (0.0, log10(highest)))
     parts = []
@@ -144,7 +144,7 @@ def _y_axis(frame: Frame, highest: float, unit: str) -> list[str]:
 
 
 def _step(span: float, nice: Sequence[float]) -> float:
-    """A round number of which a few make the span."""
+    """Return a round number that divides the span into a few steps."""
     wanted = (span or 1.0) / _TICKS
     for step in nice:
         if step >= wanted:
@@ -155,7 +155,7 @@ def _step(span: float, nice: Sequence[float]) -> float:
 
 
 def _svg(parts: Sequence[str], names: Sequence[str]) -> str:
-    """With its legend below, if it needs one."""
+    """Return the SVG, with its legend below if it needs one."""
     legend = "".join(
         f'<span><i style="background:var(--c{number % _COLOURS})"></i>{escape(name)}</span>'
         for number, name in enumerate(names)

@@ -1,14 +1,15 @@
-"""The engine: a cluster in virtual time, for the scheduler itself.
+"""The engine: simulates a cluster in virtual time and drives the real scheduler core.
 
-Three kinds of events wait: the next arrival, which the trace's reader gives when it is asked; the next outage
-of a node; and the ends of running jobs, on a heap. The core is told what a live scheduler would be told
-(`apply`) and asked what to do (`decide`); nothing else of it is used. Its decisions take effect at once: pods
-are bound when they are assigned, and a victim is gone when it is evicted and waits again with its old age.
+Three kinds of events are pending: the next arrival, which is read from the trace on demand; the next outage
+of a node; and the ends of running jobs, on a heap. The core receives the same events as a live scheduler
+(`apply`) and makes the decisions (`decide`); nothing else of it is used. Its decisions take effect at once:
+pods are bound when they are assigned, and a victim is gone when it is evicted, and waits again with its old
+age.
 
-A job goes on at the rate of the places that it has: with half of them it takes twice as long. What it has
-done is saved at its checkpoints, counted in seconds of its full rate; a run that is stopped (preempted,
-failed, its node gone) loses what it did since, and the next run begins there, after the time that a restart
-costs. A job with fewer places than it needs is stopped as a whole.
+A job progresses at the rate of the places that it has: with half of them it takes twice as long. Its progress
+is saved at its checkpoints, counted in seconds of its full rate. A run that is stopped (preempted, failed,
+its node gone) loses its progress since the last checkpoint; the next run resumes there, after the time that a
+restart costs. A job with fewer places than it needs is stopped as a whole.
 
 Memory grows with the jobs that wait and run, not with the trace.
 """
@@ -60,7 +61,7 @@ class Pass(StrEnum):
 
 
 class Violation(Exception):
-    """The core broke a promise that it makes about gangs; a mistake in muster."""
+    """The core violated a guarantee about gangs; a bug in muster."""
 
 
 def replay(
@@ -75,10 +76,10 @@ def replay(
     outages: Iterable[Outage] = (),
     rules: Iterable[Event] = (),
 ) -> list[Job]:
-    """Runs a trace to its end. Returns the jobs that did not come to theirs, in order of submission.
+    """Run a trace to its end. Returns the jobs that did not end, in order of submission.
 
-    `jobs` in order of submission. `turn` is called once for each decision cycle. `resource`: what the
-    recorder counts.
+    `jobs` in order of submission. `turn` is called once for each decision cycle. `resource`: the resource
+    that the recorder counts.
     """
     for event in (*rules, *nodes):
         core.apply(event)
@@ -109,14 +110,14 @@ class _Coming(Generic[T]):
 
 
 class _World:
-    """What is going to happen, from its three sources."""
+    """The pending events of the three sources."""
 
     def __init__(self, cluster: "_Cluster", outages: Iterable[Outage], jobs: Iterable[Job]) -> None:
         self.cluster = cluster
         self._outages, self._arrivals = _Coming(outages), _Coming(jobs)
 
     def next_time(self) -> float:
-        """Infinite: nothing more happens that would change anything."""
+        """Return the time of the next event; infinite if no further event can change anything."""
         time, arriving, outage = self.cluster.next_end(), self._arrivals.head, self._outages.head
         if arriving is not None and arriving.submitted < time:
             time = arriving.submitted
@@ -125,7 +126,7 @@ class _World:
         return time
 
     def step(self, now: float) -> None:
-        """The first thing that happens at this time."""
+        """Carry out the first event of this time."""
         if self.cluster.next_end() == now:
             self.cluster.end(now)
         elif self._outages.head is not None and self._outages.head.at == now:
@@ -139,17 +140,17 @@ class _Waiting:
     job: Job
     #: seconds of its run time that are saved
     saved: float = 0.0
-    #: runs that it has had
+    #: number of its runs so far
     runs: int = 0
 
 
 @dataclass(slots=True)
 class _Run:
-    """A job that runs. Seconds are those of its full rate."""
+    """A running job. Seconds are those of its full rate."""
 
     job: Job
     started: float
-    #: saved before this run, and what this run takes before it goes on from there
+    #: seconds saved before this run, and seconds that the restart costs before this run resumes there
     saved: float
     overhead: float
     #: seconds of this run after which it stops, and whether that is its end
@@ -157,7 +158,7 @@ class _Run:
     ends: bool
     #: runs before this one
     runs: int
-    #: that it has when it is whole
+    #: number of places that it has when it is whole
     places: int
     pods: dict[PodId, Place] = field(default_factory=dict)
     nodes: dict[Place, NodeName] = field(default_factory=dict)
@@ -166,11 +167,11 @@ class _Run:
     #: seconds of this run that are done, as of `since`
     done: float = 0.0
     since: float = 0.0
-    #: tells its present end from those that it had before it grew, shrank or was stopped
+    #: distinguishes its current end from ends planned before it grew, shrank or was stopped
     number: int = 0
 
     def work(self, now: float) -> None:
-        """Bring what is done up to date."""
+        """Update `done` to this time."""
         self.done += _seconds(now - self.since, len(self.pods), self.places)
         self.since = now
 
@@ -194,7 +195,7 @@ class _Run:
 
 
 class _Cluster:
-    """Who waits and who runs, and telling the core."""
+    """The waiting and running jobs; reports their events to the core."""
 
     def __init__(self, core: Core, recorder: Recorder, nodes: Sequence[NodeChanged], resource: str) -> None:
         self._tell, self._recorder, self._resource = core.apply, recorder, resource
@@ -202,14 +203,14 @@ class _Cluster:
         self._up = set(self._nodes)
         self.waiting: dict[GangId, _Waiting] = {}
         self._running: dict[GangId, _Run] = {}
-        #: end, gang, number of the end; some ends are no more
+        #: end, gang, number of the end; some ends are obsolete
         self._ends: list[tuple[float, GangId, int]] = []
         self._numbers = 0
-        #: came since the last cycle, and are dropped if they have not started in the next
+        #: jobs that arrived since the last cycle, and are dropped if they do not start in the next
         self._passing: list[GangId] = []
 
     def next_end(self) -> float:
-        """Infinite: nothing that runs ends."""
+        """Return the time of the next end of a run; infinite if there is none."""
         while self._ends:
             end, gang, number = self._ends[0]
             run = self._running.get(gang)
@@ -231,7 +232,7 @@ class _Cluster:
             self._passing.append(job.id)
 
     def end(self, now: float) -> None:
-        """The first run on the heap ends, or fails. Of equal times the smallest name is first."""
+        """End the first run on the heap, or let it fail. Of equal times the smallest name is first."""
         _, gang, _ = heappop(self._ends)
         run = self._running[gang]
         if run.ends:
@@ -270,7 +271,7 @@ class _Cluster:
                     pass  # reasons and reservations change nothing on nodes, and what is held is bound
 
     def drop(self, now: float) -> None:
-        """Those that came and do not wait leave, if they have not started."""
+        """Drop jobs that do not wait and did not start in the cycle after their arrival."""
         for gang in self._passing:
             waiting = self.waiting.pop(gang, None)
             if waiting is not None:
@@ -311,7 +312,7 @@ class _Cluster:
         return run
 
     def _bind(self, assign: Assign, run: _Run, now: float) -> None:
-        """Pods that are the same are told of together: of one pod set, on one node, on one device."""
+        """Report equal pods to the core together: of one pod set, on one node, on one device."""
         self._numbers += 1
         gang, number, devices = run.job.id, self._numbers, assign.devices
         rows: dict[tuple[str, NodeName, int | None], dict[PodId, Place]] = {}
@@ -347,7 +348,7 @@ class _Cluster:
             raise Violation(f"{victim.gang} is left with fewer places than it needs")
 
     def _lose(self, run: _Run, places: Set[Place], now: float, why: Stop) -> bool:
-        """These places go; returns whether the job is stopped by that."""
+        """Remove these places from the run. Returns whether that stops the job."""
         if not _enough(run, run.nodes.keys() - places):
             self._stop(run, now, why)
             return True
@@ -364,26 +365,26 @@ class _Cluster:
         return False
 
     def _stop(self, run: _Run, now: float, why: Stop) -> None:
-        """It waits again, and goes on from its last checkpoint."""
+        """Stop a run: the job waits again, and will resume from its last checkpoint."""
         run.work(now)
         self._leave(run, now)
         self._recorder.job_stopped(run.job, run.lost, now, why)
         self._queue(_Waiting(run.job, run.kept, run.runs + 1))
 
     def _leave(self, run: _Run, now: float) -> None:
-        """The gang first: else each of its pods, as it ends, would leave its place held for another."""
+        """Remove the gang before its pods: else each pod that ends would leave its place held for another."""
         del self._running[run.job.id]
         self._tell(GangRemoved(run.job.id))
         self._tell(PodsEnded(tuple(run.pods), now))
 
 
 def _seconds(seconds: float, times: int, of: int) -> float:
-    """Exact for a job that has all its places."""
+    """Return seconds × times / of; exact for a job that has all its places."""
     return seconds if times == of else seconds * times / of
 
 
 def _enough(run: _Run, places: Set[Place]) -> bool:
-    """Whether it goes on with no more than these."""
+    """Whether the run continues with only these places."""
     if len(places) == run.places:
         return True
     job, filled = run.job, Counter(place.pod_set for place in places)

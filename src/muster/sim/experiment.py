@@ -1,6 +1,6 @@
-"""An experiment: a trace under a policy, once for each seed, in as many processes as are wanted.
+"""An experiment: a trace under a policy, once for each seed, in any number of processes.
 
-Where nothing is drawn, neither by the trace nor by the policy, all seeds have one result, computed once.
+If neither the trace nor the policy draws random numbers, all seeds share one result, computed once.
 """
 
 import signal
@@ -21,7 +21,7 @@ MOST_LOAD: Final = 1000.0
 
 
 class Order(StrEnum):
-    """Who may pass one that waits for its reservation: in order of age, or the shortest first."""
+    """The backfill order: which gangs may pass a reserved gang first, by age, or the shortest first."""
 
     FCFS = "fcfs"
     SJBF = "sjbf"
@@ -29,17 +29,17 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What is replayed, and how. It goes to other processes as it is."""
+    """What is replayed, and how. It is sent to other processes as it is."""
 
     trace: Trace
     policy: str = "pack"
     seeds: Sequence[int] = (42,)
-    #: who may pass one that waits comes by rising estimate
+    #: gangs that may pass a reserved gang are served by rising estimate
     shortest_first: bool = False
     #: the offered load to reach, by stretching the time between arrivals; None: as it was
     load: float | None = None
     pass_: Pass = Pass.EVENT
-    #: keep what it looked like over time, for a report
+    #: keep the course over time, for a report
     history: bool = False
 
     @property
@@ -48,7 +48,7 @@ class Experiment:
         return self.trace.draws or self._policy.draws
 
     def core(self, seed: int) -> Core:
-        """Raises TraceError, if there is no such policy."""
+        """Make the policy's scheduler. Raises TraceError if there is no such policy."""
         return self._policy(self.trace, seed)
 
     @property
@@ -57,7 +57,7 @@ class Experiment:
 
 
 def prepare(experiment: Experiment, turn: Callable[[int], None] = lambda read: None) -> Survey:
-    """Finds out whether it can be carried out; `turn` is told how many jobs are read. Raises TraceError."""
+    """Check whether the experiment can be run; `turn` receives the number of jobs read. Raises TraceError."""
     policies.policy(experiment.policy, shortest_first=experiment.shortest_first)
     load = experiment.load
     if load is not None and not 0 < load <= MOST_LOAD:
@@ -75,7 +75,7 @@ def run(
     jobs: int = 1,
     turn: Callable[[int, Recorder | None], None] = lambda done, recorder: None,
 ) -> Report:
-    """Carries it out. Raises TraceError.
+    """Run the experiment. Raises TraceError.
 
     `jobs`: processes. `turn` is called with the number of seeds that are done: after each decision cycle,
     with what has been recorded of the one at work, or, with several processes, after each seed.
@@ -97,7 +97,7 @@ def _results(
     jobs: int,
     turn: Callable[[int, Recorder | None], None],
 ) -> Iterator[Result]:
-    """In order of seeds."""
+    """Yield the results in order of seeds."""
     if jobs <= 1:
         for done, seed in enumerate(seeds):
             yield one(experiment, surveyed, seed, lambda recorder, done=done: turn(done, recorder))  # type: ignore[misc]
@@ -126,7 +126,7 @@ def one(
     seed: int,
     turn: Callable[[Recorder], None] = lambda recorder: None,
 ) -> Result:
-    """The replay of one seed."""
+    """Replay one seed."""
     trace = experiment.trace.drawn(seed, experiment.load)
     total = capacity(trace.nodes, trace.resource)
     history = History() if experiment.history else None

@@ -1,8 +1,8 @@
-"""What a replay looked like: its course over time, and how long jobs of each size waited.
+"""The course of a replay over time, and how long jobs of each size waited.
 
-Time is cut into a fixed number of slices. When it runs beyond the last, each two become one and slices are
-twice as long; nothing is lost but resolution. A slice holds integrals (thousandths times seconds), so its
-means are exact. Waits are kept as they were, 8 bytes for each job: a quantile that is shown is one.
+Time is cut into a fixed number of slices. When it exceeds the last slice, each two are merged and slices are
+twice as long; only resolution is lost. A slice holds integrals (thousandths times seconds), so its means are
+exact. Every wait is kept, 8 bytes for each job, so quantiles are exact.
 """
 
 from array import array
@@ -40,7 +40,7 @@ class History:
         self._end = 0.0
 
     def hold(self, queue: str, by: int) -> None:
-        """Jobs of this queue hold so much more."""
+        """Add to what jobs of this queue hold."""
         if queue not in self.queues:
             if len(self.queues) >= QUEUES:
                 queue = OTHERS
@@ -48,7 +48,7 @@ class History:
         self._held[queue] += by
 
     def advance(self, begin: float, end: float, capacity: int, allocated: int, demand: int) -> None:
-        """So it was between these times, which follow the last."""
+        """Add these values for the time from `begin` to `end`, which follows the last one."""
         if not self._begun:
             self._begun, self.start = True, begin
         self._end = end
@@ -71,12 +71,12 @@ class History:
                 self.queues[queue][at] += held * seconds
 
     def waited(self, size: int, seconds: float) -> None:
-        """A job of so many thousandths waited so long."""
+        """Record that a job of `size` thousandths waited for `seconds`."""
         self.waits.setdefault(_power(size / WHOLE), array("d")).append(seconds)
 
     @property
     def series(self) -> Mapping[str, Floats]:
-        """Means by slice, in pieces, up to the last slice in which there was anything."""
+        """Return means by slice, in pieces, up to the last slice that is not empty."""
         length = int(np.ceil((self._end - self.start) / self.width))
         seconds = np.full(length, self.width)
         if length:
@@ -95,5 +95,5 @@ class History:
 
 
 def _power(pieces: float) -> int:
-    """The largest n with 2^n at most so many; -1 for less than one."""
+    """Return the largest n with 2^n at most `pieces`; -1 for less than one."""
     return max(frexp(pieces)[1] - 1, -1) if pieces > 0 else -1

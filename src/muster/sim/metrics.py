@@ -1,7 +1,7 @@
 """What a replay measures. The names are those of `muster replay -o json`.
 
 Times are seconds of the trace's clock, ratios lie between 0 and 1, and amounts are thousandths of the one
-resource that the trace counts (processors, GPUs); only `work_lost` is told in whole pieces. Time averages run
+resource that the trace counts (processors, GPUs); only `work_lost` is in whole pieces. Time averages run
 from the first submission to the last end; between two events nothing changes, so they are exact sums. Memory:
 one float per finished job, for the percentile.
 """
@@ -55,17 +55,17 @@ class Metrics:
     allocation_ratio      time average of allocated / capacity over the time in which what runs and what waits
                           together ask for at least the capacity: how full the machine gets when it could be
                           full (the GPU allocation ratio of Weng et al., ATC'23, for jobs that end). If
-                          jobs are dropped that cannot start: mean of the same over the arrivals after which
-                          all so far have asked for as much as in the end, to the percent of the capacity
+                          jobs that cannot start are dropped: mean of the same over the arrivals at which
+                          total demand equals the final demand, to the percent of the capacity
     utilisation           time average of allocated / capacity over the makespan; what a job holds counts as
                           used (Feitelson, "Metrics for parallel job scheduling and their convergence", 2001)
     fragmentation         time average of free / capacity, counted only while a gang waits that asks for no
                           more than is free in total: free, wanted, and unusable (after Weng et al., ATC'23)
-    wait_mean             mean time from submission to the start of the run that came to its end
+    wait_mean             mean time from submission to the start of the run that completed
     wait_p95              95th percentile of the same, linear between ranks (numpy's default)
     avg_bounded_slowdown  mean of max(1, (wait + run) / max(run, 10 s)) (Gaussier et al., SC'15)
     makespan              from the first submission to the last end
-    preemptions           how often a running job was ended so that another could run
+    preemptions           how often a running job was evicted so that another could run
     work_lost             pieces × seconds of work that was done and lost: since the last checkpoint of runs
                           that were preempted, that failed or whose node was lost
     """
@@ -90,7 +90,7 @@ class Stop(Enum):
 
 
 class Recorder:
-    """Told what happens, in order of time; how many jobs are where is public."""
+    """Records what happens, in order of time; the numbers of jobs by state are public."""
 
     def __init__(self, capacity: int, history: History | None = None) -> None:
         self._capacity, self._history = capacity, history
@@ -100,14 +100,14 @@ class Recorder:
         self._demand = 0
         #: what each running job's places take
         self._held: dict[GangId, int] = {}
-        #: sizes of waiting jobs; the heap has each that is there, and some that are not any longer
+        #: sizes of waiting jobs; the heap has each of them, and some sizes that no longer wait
         self._waiting: dict[int, int] = {}
         self._sizes: list[int] = []
         self._now = self._first = self._last_end = 0.0
         # integrals over time
         self._allocated_time = self._capacity_time = self._wanted_time = self._wanted_allocated_time = 0.0
         self._stranded_time = 0.0
-        #: the integrals as of the last end: what never starts waits for ever
+        #: the integrals as of the last end: a job that never starts waits for ever
         self._makespan = (0.0, 0.0, 0.0, 0.0)
         self._waits = array("d")
         self._slowdowns = 0.0
@@ -136,7 +136,7 @@ class Recorder:
             self._arrived()
 
     def job_dropped(self, job: Job, now: float) -> None:
-        """It could not start, and does not wait. What it asked for stays part of the demand."""
+        """Record a job that could not start and does not wait. Its request stays part of the demand."""
         self._advance(now)
         self.dropped += 1
         self._waiting[job.size] -= 1
@@ -167,7 +167,7 @@ class Recorder:
         self._slowdowns += max(1.0, (wait + (now - started)) / max(job.run_time, TAU))
 
     def job_stopped(self, job: Job, lost: float, now: float, why: Stop) -> None:
-        """It waits again; `lost` is work in thousandths times seconds."""
+        """Record a job that was stopped and waits again; `lost` is work in thousandths times seconds."""
         self._leave(job, now)
         self._wait(job)
         self.stops[why] += 1
@@ -195,7 +195,7 @@ class Recorder:
         )
 
     def allocation_at(self, percent: int) -> float | None:
-        """Mean of allocated / capacity after arrivals that brought demand to this percent of the capacity."""
+        """Return mean allocated / capacity after arrivals that brought demand to this percent of capacity."""
         return fmean(found) if (found := self._after_arrival.get(percent)) else None
 
     def _allocation(self, allocated: float, wanted: float) -> float | None:
@@ -204,7 +204,7 @@ class Recorder:
         return allocated / wanted if wanted else None
 
     def _arrived(self) -> None:
-        """Of one that does not wait it has been decided."""
+        """Record the allocation after the decision on a job that does not wait."""
         percent = round(100 * self._demand / self._capacity)
         self._after_arrival.setdefault(percent, []).append(self.allocated / self._capacity)
 

@@ -1,7 +1,7 @@
-"""A report as one HTML page that needs nothing else: figures, and what the replay looked like.
+"""A report as one self-contained HTML page: figures, and charts of the replay over time.
 
-It reads in light and dark, on screen and on paper, and is small enough to be sent around (below 200 kB): a
-chart has as many points as a history has slices, whatever the trace.
+The page is readable in light and dark mode, on screen and on paper, and small enough to be sent around (below
+200 kB): a chart has as many points as a history has slices, whatever the trace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def page(
     notes: tuple[str, ...] = (),
     clock: Clock = Clock.SECONDS,
 ) -> str:
-    """The whole page; charts show the first seed. `clock`: what the times of the trace count."""
+    """Return the whole page; charts show the first seed. `clock`: what the times of the trace count."""
     history = report.results[0].history
     body = [
         f"<h1>{escape(title)}</h1>",

@@ -1,12 +1,12 @@
-"""A live scheduler's journal, decided again: the same events must give the same decisions.
+"""Replays a live scheduler's journal: the same events must give the same decisions.
 
-The journal holds what the scheduler was told, when it was asked to decide, and what it said. A new scheduler
-is told and asked the same, and each decision is held against the one on record. The first that differs ends
-it: from there on the two know different things. What a crash cut off at the end of a term is not held against
-anybody.
+The journal holds the scheduler's events, the times of its cycles, and its decisions. A new scheduler receives
+the same events and cycles, and each decision is compared with the recorded one. The replay stops at the first
+difference: from there on the two have different states. Decisions that a crash cut off at the end of a term
+do not count as differences.
 
-Where the journal's beginning has been rotated away, nothing is known of what the scheduler had been told
-by then; replay starts at the first beginning of a scheduler that is there.
+If the journal's beginning has been rotated away, the earlier events are unknown; the replay starts at the
+first `Began` that is left.
 """
 
 import zlib
@@ -23,7 +23,7 @@ from muster.sim.trace import TraceError
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first decision that is not the same; None where there is no counterpart."""
+    """The first decision that differs; None on the side that has no counterpart."""
 
     #: seconds since the epoch, of the cycle
     at: float
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def recheck(path: Path, make: Callable[[], Core], turn: Callable[[], None] = lambda: None) -> Verdict:
-    """Replays a journal up to the first difference. Raises TraceError if it cannot be read as one."""
+    """Replay a journal up to the first difference. Raises TraceError if it cannot be read as one."""
     if not path.exists() and not previous(path).exists():
         raise TraceError(f"{path}: no such file; a journal is written by a scheduler that runs")
     try:
@@ -67,7 +67,7 @@ class _Check:
     def __init__(self, make: Callable[[], Core], turn: Callable[[], None]) -> None:
         self._make, self._turn = make, turn
         self._core: Core | None = None
-        #: what was decided in this cycle and has not been found in the journal yet
+        #: decisions of this cycle that have not been found in the journal yet
         self._due: list[Decision] = []
         self._at = 0.0
         self._schedulers = self._events = self._cycles = self._decisions = 0
@@ -104,7 +104,7 @@ class _Check:
                     self._events += 1
 
     def _missing(self) -> Iterator[Difference]:
-        """Decided now, but not on record, though the journal goes on."""
+        """Yield decisions that were made now but not recorded, though the journal continues."""
         if self._due:
             yield Difference(self._at, self._decisions + 1, None, self._due[0])
 

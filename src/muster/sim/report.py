@@ -21,13 +21,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came out for one seed."""
+    """The result for one seed."""
 
     metrics: Metrics
-    #: jobs that came, and of those the ones that were dropped or never started
+    #: jobs that arrived, and of those the ones that were dropped or never started
     submitted: int = 0
     stranded: int = 0
-    #: runs that were stopped before theirs, by why
+    #: runs that were stopped before their end, by reason
     stops: Mapping[Stop, int] = field(default_factory=dict)
     #: if it was asked for
     history: History | None = None
@@ -35,7 +35,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `muster replay` and `muster.replay` give; `metrics` by name, with the units of `metrics.py`."""
+    """The result of `muster replay` and `muster.replay`; `metrics` by name, in the units of `metrics.py`."""
 
     policy: str
     seeds: list[int]
@@ -47,12 +47,12 @@ class Report:
 
     @property
     def worst(self) -> Result:
-        """Of the seed under which most jobs did not start."""
+        """Return the result of the seed with the most jobs that did not start."""
         return max(self.results, key=lambda result: result.stranded)
 
     @property
     def stops(self) -> Counter[Stop]:
-        """Runs that were stopped before their end, over all seeds that were computed."""
+        """Count runs that were stopped before their end, over all seeds that were computed."""
         return sum((Counter(result.stops) for result in self.results[: None if self.drawn else 1]), Counter())
 
 
@@ -63,7 +63,7 @@ def summary(policy: str, seeds: Sequence[int], results: Sequence[Result], *, dra
 
 
 def readable(report: Report, resource: str) -> list[tuple[str, str, str, str]]:
-    """Name, mean, standard deviation and unit of each metric, as people read them, or `-`."""
+    """Return name, mean, standard deviation and unit of each metric in readable form, or `-`."""
 
     def row(name: str, figure: Figure) -> tuple[str, str, str, str]:
         size, unit = scale(UNITS[name], figure.mean or 0.0, resource)

@@ -2,8 +2,8 @@
 
 A job runs for its run time when all its places run. One with a minimum below its size may start smaller, and
 then takes as much longer. One resource is counted: processors or GPUs, in thousandths of a piece, since GPUs
-are shared. Jobs are read as they are needed, so a trace may be longer than memory; it is read twice, first
-for a survey: what is wrong with line 400,000 is said before a long replay, not in the middle of it.
+are shared. Jobs are read as they are needed, so a trace may be larger than memory. It is read twice, first
+for a survey: an error in line 400,000 is reported before a long replay, not in the middle of it.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ class TraceError(ValueError):
 
 
 class Estimates(StrEnum):
-    """What the run time is thought to be before the job runs: what its user said, or exactly what it is."""
+    """The estimate of the run time before the job runs: the user's, or the exact run time."""
 
     USER = "user"
     EXACT = "exact"
@@ -44,14 +44,14 @@ class Clock(StrEnum):
 
 
 class Job(NamedTuple):
-    """What the trace knows of a job; times in seconds. A tuple, since a trace has hundreds of thousands."""
+    """A job of a trace; times in seconds. A tuple, since a trace has hundreds of thousands."""
 
     id: GangId
     #: on the trace's own clock
     submitted: float
     #: from start to end, with all places; infinite if it never ends
     run_time: float
-    #: what policies that look ahead go by
+    #: the run time that policies that look ahead use
     estimate: float
     pod_sets: tuple[PodSet, ...]
     #: thousandths of the trace's resource, all places together
@@ -61,11 +61,11 @@ class Job(NamedTuple):
     namespace: str = ""
     queue: str = "default"
     priority: int = 0
-    #: after which it is ended by force; None: as its estimate says
+    #: run time after which it is killed; None: its estimate
     limit: float | None = None
-    #: between two checkpoints; None: what it has done is lost when it is stopped
+    #: time between two checkpoints; None: all progress is lost when it is stopped
     checkpoint: float | None = None
-    #: that a start after a stop takes, before the job goes on
+    #: time that a start after a stop takes before the job resumes
     restart_cost: float = 0.0
     min_run_time: float = 0.0
     preemptible: bool = True
@@ -73,7 +73,7 @@ class Job(NamedTuple):
     exclusive: str = ""
     #: its n-th run fails after so long
     failures: tuple[float, ...] = ()
-    #: whether it waits if it cannot start at once; else it is dropped then
+    #: whether it waits if it cannot start at once; else it is dropped
     waits: bool = True
     #: file and line, for errors
     where: str = ""
@@ -84,11 +84,11 @@ class Job(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Places that it needs to run."""
+        """Return the number of places that it needs to run."""
         return self.places if self.min_count is None else self.min_count
 
     def gang(self, saved: float | None = None) -> Gang:
-        """As it is submitted; `saved`: seconds of it that are saved, if it has run before."""
+        """Return the gang as submitted; `saved`: seconds of progress that are saved, if it has run before."""
         left = self.estimate if saved is None else self.estimate - saved + self.restart_cost
         return Gang(
             self.id,
@@ -111,7 +111,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node goes, with all that runs on it, or is there again."""
+    """A node fails, with all that runs on it, or is back."""
 
     at: float
     node: NodeName
@@ -120,9 +120,9 @@ class Outage:
 
 @dataclass(slots=True)
 class Tally:
-    """What a reader left out."""
+    """Counts of what a reader left out."""
 
-    #: jobs that are well-formed but have no part in a replay, by reason
+    #: jobs that are well-formed but excluded from a replay, by reason
     filtered: Counter[str] = field(default_factory=Counter)
     #: lines that could not be read
     bad: int = 0
@@ -141,7 +141,7 @@ class Trace(ABC):
     nodes: Sequence[NodeChanged]
     #: in order of time
     outages: Sequence[Outage] = ()
-    #: what the scheduler is told beforehand, besides nodes: queues, layers of the network
+    #: events that the scheduler receives beforehand, besides nodes: queues, layers of the network
     rules: Sequence[Event] = ()
     #: whether a seed makes a difference
     draws: bool = False
@@ -150,17 +150,17 @@ class Trace(ABC):
     tunes: bool = False
 
     def drawn(self, seed: int, load: float | None) -> "Trace":
-        """The trace that this seed gives; if it `tunes`, with so much load (None: as it is)."""
+        """Return the trace for this seed; if it `tunes`, with so much load (None: unchanged)."""
         return self
 
     @abstractmethod
     def jobs(self, tally: Tally) -> Iterator[Job]:
-        """In order of submission, equal times in order of id."""
+        """Yield the jobs in order of submission, equal times in order of id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a replay is going to meet. Times in seconds, `work` in thousandths of a piece times seconds."""
+    """Totals of a trace. Times in seconds, `work` in thousandths of a piece times seconds."""
 
     jobs: int
     first: float
@@ -171,9 +171,9 @@ class Survey:
     size: int = 0
 
     def offered(self, capacity: int) -> float:
-        """Offered load: the work that arrives, over what the machine could do while it arrives.
+        """Return the offered load: the work that arrives, over what the machine could do while it arrives.
 
-        Of jobs that never end: what they ask for together, over the machine.
+        For jobs that never end: their total request, over the machine.
         """
         if self.work == inf:
             return self.size / capacity
@@ -182,7 +182,7 @@ class Survey:
 
 
 def survey(trace: Trace, turn: Callable[[int], None] = lambda read: None) -> Survey:
-    """Reads a trace once, and tells how many jobs it has read. Raises TraceError, also if it has no job."""
+    """Read a trace once; `turn` receives the number of jobs read. Raises TraceError, also for no jobs."""
     tally = Tally()
     count, first, last, work, total = 0, 0.0, 0.0, 0.0, 0
     for job in trace.jobs(tally):
@@ -205,7 +205,7 @@ def stretch(jobs: Iterable[Job], first: float, factor: float) -> Iterator[Job]:
 
 
 def only(nodes: Iterable[NodeChanged], resource: str) -> list[NodeChanged]:
-    """The nodes with nothing but this resource: of others, and of `pods`, a trace says nothing."""
+    """Return the nodes with only this resource: a trace does not describe others, nor `pods`."""
     return [
         replace(node, capacity=tuple(amount for amount in node.capacity if amount[0] == resource))
         for node in nodes
