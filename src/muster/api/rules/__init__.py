@@ -17,7 +17,7 @@ from muster.api.rules import cluster, job, jobset, metadata, pod, queue, schedul
 
 
 class Rules(NamedTuple):
-    """The rules of one kind; what it does not state is left as it is and accepted."""
+    """The rules of one kind. An object for which it states no rule is left unchanged and accepted."""
 
     default: Callable[[Object], Object] = lambda obj: obj
     validate: Callable[[Object, Object | None], list[FieldError]] = lambda obj, old: []
@@ -54,5 +54,5 @@ def default(kind: Kind[Any], obj: Object) -> Object:
 
 
 def validate(kind: Kind[Any], obj: Object, old: Object | None) -> list[FieldError]:
-    """Every field at fault, of the metadata and of the kind. `obj` has its defaults."""
+    """Every invalid field, by the rules of the metadata and of the kind. `obj` has its defaults."""
     return [*metadata.validate(obj, old), *RULES.get(kind, _NONE).validate(obj, old)]

@@ -1,4 +1,4 @@
-"""Namespaces, nodes and services: what they are completed with, and what they must look like."""
+"""Namespaces, nodes and services: defaults and validation."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def validate_node(obj: Object, old: Object | None) -> list[FieldError]:
 
 
 def default_service(obj: Object) -> Object:
-    """Services are headless: names lead to the pods themselves, nothing balances between them."""
+    """Services are headless: names resolve to the pods themselves, without load balancing."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     if spec["type"] == "ClusterIP":

@@ -67,7 +67,7 @@ def default(obj: Object) -> Object:
 
 
 def _select_by_uid(meta: Object, spec: Object, template_meta: Object) -> None:
-    """The labels by which a Job knows its pods: nobody else's pods have its uid."""
+    """The labels by which a Job selects its pods: only its own pods have its uid."""
     uid, name = meta.get("uid"), meta.get("name")
     if not uid or not name:
         return
@@ -78,7 +78,7 @@ def _select_by_uid(meta: Object, spec: Object, template_meta: Object) -> None:
 
 
 def _map(parent: Object, field: str) -> Object:
-    """The object at `field`, made if absent; what is something else is left to validation."""
+    """The object at `field`, created if absent. Any other value is left for validation."""
     value = parent.setdefault(field, {})
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""What of a Job may change after its creation.
+"""The fields of a Job that may change after its creation.
 
 Most of the spec is fixed, since pods that exist already were made from it. Two exceptions: an Indexed Job
 may change its completions together with its parallelism, and a Job that is suspended, with no pod left,
@@ -53,7 +53,7 @@ def validate(obj: Object, old: Object) -> list[FieldError]:
 
 
 def may_move(job: Object) -> bool:
-    """Whether the Job is suspended with no pod at work: never started, or all let go."""
+    """Whether the Job is suspended and no pod is active: none was started, or all have been released."""
     if not (job.get("spec") or {}).get("suspend"):
         return False
     status = job.get("status") or {}
@@ -74,7 +74,7 @@ def _elastic(new: Object, old: Object) -> bool:
 
 
 def _fixed(template: Object, movable: bool) -> Object:
-    """The template without what may change."""
+    """The template without the fields that may change."""
     fixed = copy.deepcopy(template)
     if not movable:
         return fixed

@@ -83,7 +83,7 @@ def default(obj: Object) -> Object:
 
 
 def validate(obj: Object, old: Object | None) -> list[FieldError]:
-    """Every field at fault. `obj` has its defaults."""
+    """Every invalid field. `obj` has its defaults."""
     jobset = convert(obj, JobSet)
     spec = jobset.spec
     jobs, errors = _job_specs(spec)
@@ -113,7 +113,7 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
 
 
 def unsupported(jobset: JobSet) -> list[FieldError]:
-    """What JobSet has and muster does not; the controller asks too, for servers without these rules."""
+    """Features of JobSet that muster lacks. The controller checks, too, for servers without these rules."""
     errors = []
     policy = jobset.spec.failure_policy
     if policy is not None and policy.restart_strategy == "InPlaceRestart":
@@ -155,7 +155,7 @@ def _job_specs(spec: JobSetSpec) -> tuple[list[JobSpec], list[FieldError]]:
 
 
 def _job(template: JobTemplate, at: Path) -> list[FieldError]:
-    """What would be refused of the Jobs, told of the JobSet: later, nobody would be there to be told."""
+    """The errors for which the Jobs would be refused later, when no user would see the refusal."""
     like = job.default({"metadata": {}, "spec": copy.deepcopy(template.spec)})
     return [
         FieldError((*at, *error.path), error.message)
@@ -207,7 +207,7 @@ def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[F
 
 
 def _lengths(replicated: ReplicatedJob, spec: JobSpec, name: str, at: Path) -> list[FieldError]:
-    """The longest names that come of it: of Jobs and, as these are hostnames, of pods."""
+    """The longest names that result: of Jobs and, because they are host names, of pods."""
     last = f"{name}-{replicated.name}-{max(0, replicated.replicas - 1)}"
     errors = _label(last, (*at, "name"), replicated.name, f"its Jobs would be called {shown(last)}")
     if not errors and spec.completion_mode == "Indexed" and spec.completions is not None:
@@ -375,7 +375,7 @@ def _invalid(path: Path, value: str | int, message: str) -> FieldError:
 
 
 def _map(parent: Object, field: str) -> Object:
-    """The object in this field, made if it is absent or null. What is no object is left for `validate`."""
+    """The object in this field, created if absent or null. Any other value is left for `validate`."""
     if parent.get(field) is None:
         parent[field] = {}
     value = parent[field]

@@ -35,7 +35,7 @@ def validate(obj: Object, old: Object) -> list[FieldError]:
 
 
 def _fixed(spec: Object, suspended: bool) -> list[Object]:
-    """The replicatedJobs, without what may change."""
+    """The replicatedJobs, without the fields that may change."""
     fixed: list[Object] = copy.deepcopy(spec.get("replicatedJobs") or [])
     if suspended:
         for replicated in fixed:

@@ -106,7 +106,7 @@ def _toleration(toleration: Object, path: Path) -> list[FieldError]:
 
 
 def _changes(new: Object, old: Object) -> list[FieldError]:
-    """What an update may do to a pod's spec."""
+    """The errors of an update that changes more of a pod's spec than it may."""
     if new == old:
         return []
     errors: list[FieldError] = []
@@ -135,7 +135,7 @@ def _changes(new: Object, old: Object) -> list[FieldError]:
 
 
 def _fixed(spec: Object) -> Object:
-    """The spec without what may change."""
+    """The spec without the fields that may change."""
     fixed = {
         key: value
         for key, value in spec.items()

@@ -1,4 +1,4 @@
-"""Queues: defaults, and what can be told to be wrong with one queue alone.
+"""Queues: defaults, and the errors that one queue alone shows.
 
 Whether its parent exists, whether queues are in a cycle, and whether several guarantees are too much together
 depends on other objects, which may come later: the scheduler says that, in the queue's status.

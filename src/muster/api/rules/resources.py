@@ -23,7 +23,7 @@ _OF_PODS: Final = ("cpu", "memory")
 
 
 def of_container(resources: Object, path: Path) -> list[FieldError]:
-    """What is wrong with a container's `resources`."""
+    """The errors in a container's `resources`."""
     errors = _amounts(resources, path, _container_resource)
     named = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
     if any(name.startswith(_HUGE_PAGES) for name in named) and named.isdisjoint(_OF_PODS):
@@ -32,7 +32,7 @@ def of_container(resources: Object, path: Path) -> list[FieldError]:
 
 
 def of_pod(resources: Object, path: Path) -> list[FieldError]:
-    """What is wrong with a pod's own `resources`, which stand for all of its containers together."""
+    """The errors in a pod's own `resources`, which hold for all of its containers together."""
     return _amounts(resources, path, _pod_resource)
 
 
@@ -76,7 +76,7 @@ def _amount(
     path: Path,
     name_wrong: Callable[[str], str] = lambda name: "",
 ) -> tuple[Fraction | None, list[FieldError]]:
-    """The amount, if it can be read and be one of this resource; and what is wrong with it."""
+    """The amount, if it is readable and valid for this resource, and the errors in it."""
     errors = qualified(name, path)
     if wrong := name_wrong(name):
         return None, [*errors, FieldError(path, wrong)]
@@ -102,7 +102,7 @@ def _page(name: str) -> Fraction | None:
 
 
 def _container_resource(name: str) -> str:
-    """Why a container cannot ask for it; "" if it can."""
+    """Why a container cannot request this resource; "" if it can."""
     prefix, slash, _ = name.rpartition("/")
     if slash:
         if prefix.startswith("requests."):

@@ -42,7 +42,7 @@ _MAPS: Final = ("configMapRef", "secretRef")
 
 
 def of_variable(source: Object, path: Path) -> list[FieldError]:
-    """What is wrong with `valueFrom` of a variable."""
+    """The errors in `valueFrom` of a variable."""
     errors = _one(source, _VALUES, path)
     if (field := source.get("fieldRef")) is not None:
         errors += _field(field, _OF_ENV, (*path, "fieldRef"))
@@ -55,7 +55,7 @@ def of_variable(source: Object, path: Path) -> list[FieldError]:
 
 
 def of_variables(source: Object, path: Path) -> list[FieldError]:
-    """What is wrong with an entry of `envFrom`."""
+    """The errors in an entry of `envFrom`."""
     errors = _one(source, _MAPS, path)
     for kind in _MAPS:
         if (reference := source.get(kind)) is not None and not reference.get("name"):
@@ -67,7 +67,7 @@ def of_variables(source: Object, path: Path) -> list[FieldError]:
 
 
 def of_file(item: Object, path: Path) -> list[FieldError]:
-    """What is wrong with a file of a downwardAPI volume."""
+    """The errors in a file of a downwardAPI volume."""
     errors = _one(item, ("fieldRef", "resourceFieldRef"), path)
     if (field := item.get("fieldRef")) is not None:
         errors += _field(field, _OF_FILES, (*path, "fieldRef"))

@@ -85,7 +85,7 @@ def _struct(name: str, value: Any, at: _Place, errors: list[FieldError]) -> None
 
 
 def _typed(type_: str, value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
-    """`value` as one of `type_`, or as it is if that is an error."""
+    """`value` converted to `type_`; unchanged if that is an error."""
     first = type_[0]
     if first == "s":
         if isinstance(value, str):

@@ -35,7 +35,7 @@ def default(volumes: Iterable[Object]) -> None:
 
 
 def validate(volumes: list[Object], path: Path) -> tuple[set[str], list[FieldError]]:
-    """The names of the volumes, and what is wrong with them."""
+    """The names of the volumes, and the errors in them."""
     names: set[str] = set()
     errors: list[FieldError] = []
     for position, volume in enumerate(volumes):
@@ -52,7 +52,7 @@ def validate(volumes: list[Object], path: Path) -> tuple[set[str], list[FieldErr
 
 
 def mounts(mounts: list[Object], volumes: set[str], path: Path) -> list[FieldError]:
-    """What is wrong with a container's `volumeMounts`."""
+    """The errors in a container's `volumeMounts`."""
     errors: list[FieldError] = []
     targets: set[str] = set()
     for position, mount in enumerate(mounts):

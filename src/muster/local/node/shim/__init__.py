@@ -15,7 +15,7 @@ _DIRECTORY: Final = str(Path(__file__).parent)
 
 
 def variables(env: Mapping[str, str], hosts: Path, hostname: str) -> dict[str, str]:
-    """What to add to a container's environment."""
+    """The variables to add to a container's environment."""
     path = env.get("PYTHONPATH")
     return {
         "PYTHONPATH": os.pathsep.join([_DIRECTORY, path] if path else [_DIRECTORY]),
