@@ -19,7 +19,7 @@ SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical
 
 
 def priority(spec: PodSpec, world: World) -> int | Gate:
-    """Returns the pod's number, else its class's, else the global default's, else 0. Invalid: no class."""
+    """Returns the pod's number, else its class's or the global default's, else 0. Invalid: no such class."""
     if spec.priority is not None:
         return spec.priority
     if not spec.priority_class_name:
