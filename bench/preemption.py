@@ -2,7 +2,7 @@
 
 Time of the process, not of the clock: what the cycle costs in which the victims are found, chosen and called,
 and the gang is assigned. *Cold* is the first time that these jobs are candidates; what they would free is
-kept from then on, and worked out anew only for those that change (*warm*).
+cached from then on, and recomputed only for those that change (*warm*).
 """
 
 import gc
@@ -88,7 +88,7 @@ def full(seed: int) -> Scheduler:
         gang = Gang(
             GangId(f"ns/job-{i}"), (PodSet("main", SHAPES[gpus], count, count),), count, 0.0, priority
         )
-        # Nobody is ended while the cluster is filled.
+        # No job is preempted while the cluster is filled.
         scheduler.apply(GangSubmitted(replace(gang, preempts=False)))
         assigned = [decision for decision in scheduler.decide(0.0) if isinstance(decision, Assign)]
         if not assigned:

@@ -1,10 +1,10 @@
 """Gaussier et al., "Improving backfilling by using machine learning to predict running times", SC'15, on the
 KTH-SP2 trace.
 
-One machine with 100 processors; a job is a gang of places of one. EASY back-filling: those who may pass come
-in their order or by rising estimate (SJBF), and estimates are the users' or, clairvoyant, exact. The figure
-is the average bounded slowdown. When the original decides is not in print: after each event gives its EASY,
-and once per instant the other three, to a fiftieth of a per cent.
+One machine with 100 processors; a job is a gang of places of one. EASY back-filling: jobs that may pass are
+served in their order or by rising estimate (SJBF), and estimates are the users' or, clairvoyant, exact. The
+figure is the average bounded slowdown. When the original decides is not in print: after each event gives its
+EASY, and once per instant the other three, to a fiftieth of a per cent.
 """
 
 from collections.abc import Callable, Iterator

@@ -382,7 +382,7 @@ class Queues:
             for account, carried_over in before.items():
                 account.carried_over = carried_over
 
-    # Who may take from whom
+    # Which queue may reclaim from which
 
     def surplus(self, account: Account) -> dict[str, int]:
         """Return by how much a queue is over its entitlement, by resource."""

@@ -68,7 +68,7 @@ class Levels:
     #: the loosest level of which one domain should hold all; the limit, if none is preferred below it
     loosest: int
     multiples: Multiples
-    #: levels in whose domains all pods must be, though not in one
+    #: levels in whose domains all pods must be, not necessarily in one
     required: tuple[int, ...]
     #: the level of which the gang's domains are exclusive; 0: none
     exclusive: int

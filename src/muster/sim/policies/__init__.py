@@ -1,7 +1,7 @@
 """Policies by name: how to make the scheduler that a replay drives.
 
-All of them are the scheduler itself. What differs is its configuration: who may pass whom, and in which order
-nodes are filled (`muster.core.packing`). Six orders that others have published are here, a file for each.
+All of them are the scheduler itself, with different configurations: which gangs may pass which, and in which
+order nodes are filled (`muster.core.packing`). Six published orders are here, a file for each.
 """
 
 from collections.abc import Callable, Mapping

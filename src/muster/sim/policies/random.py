@@ -21,7 +21,7 @@ def make(config: Config, trace: Trace | None, seed: int) -> Scheduler:
 
 
 class Random(Order):
-    local = False  # each reading draws anew
+    local = False  # each reading draws new values
 
     def __init__(self, nodes: Nodes, eligibility: Eligibility, seed: int) -> None:
         super().__init__(nodes, eligibility)

@@ -70,13 +70,15 @@ def opened(path: Path) -> IO[bytes]:
         compressed = file.read(len(_GZIP)) == _GZIP
     if not compressed:
         return path.open("rb")
-    return io.BufferedReader(cast(io.RawIOBase, gzip.open(path)))  # whose lines cost no Python
+    return io.BufferedReader(
+        cast(io.RawIOBase, gzip.open(path))
+    )  # it splits lines without running Python code
 
 
 def number(text: str, where: str, low: float, *, whole: bool = False) -> float:
     """A number of at least `low`; raises TraceError. `where` names file, line and column."""
     try:
-        value = float(text.replace("_", "?"))  # Python's 1_000 is nobody else's number
+        value = float(text.replace("_", "?"))  # only Python reads 1_000 as a number
     except ValueError:
         raise TraceError(f"{where}: {shown(text)} is not a number") from None
     if not isfinite(value) or abs(value) > LARGEST:

@@ -166,7 +166,7 @@ def is_journal(path: Path) -> bool:
     try:
         text = first(path)
     except TraceError:
-        return True  # whoever reads it says what is wrong with it
+        return True  # the journal's reader reports what is wrong with it
     return text.startswith('{"at":') and '"is":' in text and '"what":' in text
 
 

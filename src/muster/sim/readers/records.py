@@ -144,7 +144,7 @@ _CHOICES: Final = {"order": get_args(Order), "is": get_args(Happening), "strateg
 
 
 def refusal(error: msgspec.ValidationError, where: Line) -> TraceError:
-    """What msgspec found, in the words of those who write traces."""
+    """Return msgspec's error as a TraceError, in the terms of the trace format."""
     message, _, path = str(error).partition(" - at `$")
     field = path.rstrip("`").lstrip(".")
     if message.endswith("of length >= 1"):
@@ -209,7 +209,7 @@ def outage(record: OutageRecord) -> Outage:
 
 
 def job(record: JobRecord, resource: str, where: Line) -> Job:
-    """Raises TraceError; that there are its queue and its layers is not looked at."""
+    """Return the job of a record. Raises TraceError; does not check that its queue and layers exist."""
     try:
         pod_sets = _pod_sets(_ENCODE(record.pods))
     except OverflowError:

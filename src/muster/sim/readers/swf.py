@@ -4,8 +4,8 @@
 (`; MaxProcs: 100`). <https://www.cs.huji.ac.il/labs/parallel/workload/swf.html>
 
 Model: one node with MaxProcs CPUs (MaxNodes, if that is all the header has), or the nodes given; a job is a
-gang of places of one CPU. As many as requested (column 8), else as allocated (5). A job that outran its
-estimate (9) was ended by then: its run time is the less of the two. Left out are jobs larger than the
+gang of places of one CPU: as many as requested (column 8), else as allocated (5). A job that exceeded its
+estimate (9) was killed then: its run time is the lesser of the two. Left out are jobs larger than the
 machine, of no processors or no run time, and, where users' estimates count, without one (the filter of
 Gaussier et al., SC'15).
 """
