@@ -207,7 +207,7 @@ class Rehearsal:
                 except _Unsure:
                     break
                 left = {gang: state for gang, state in left.items() if found.get(gang) is None}
-        if found[first] is None and first not in left:  # a later turn removed it: gangs behind it came first
+        if found[first] is None and first not in left:  # in a later cycle others were served before it
             return self.outlooks(asked[:1], most, beyond=beyond)
         return found
 
