@@ -19,6 +19,7 @@ from muster.app.jobs import (
     failure_code,
     find,
     scoped,
+    summary,
     views,
 )
 from muster.app.pods import failure_message, first_failure, label, pod_order, pod_reason, told_to_end
@@ -45,6 +46,14 @@ def only(objects: Objects) -> JobView:
 def job(name: str = "j", *, suspend: bool = False, owner: str = "", **annotations: str) -> Job:
     spec = JobSpec(completions=2, parallelism=2, suspend=suspend)
     return Job(metadata=meta(name, owner, **annotations), spec=spec)
+
+
+@pytest.mark.parametrize(
+    "spec", [JobSetSpec(), JobSetSpec(replicated_jobs=[ReplicatedJob("w", template={"spec": {}})])]
+)
+def test_a_job_whose_templates_are_empty_is_listed(spec: JobSetSpec) -> None:
+    view = only(Objects(jobsets=[JobSet(metadata=meta("js"), spec=spec)]))
+    assert summary(view)["gpus"] == 0
 
 
 def test_pods_that_failed_count_also_where_the_status_has_not_counted_them() -> None:

@@ -19,6 +19,7 @@ from muster.api.base import Condition, Kind, Object, ObjectMeta, Resource, condi
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
 from muster.api.core_v1 import Pod
+from muster.api.fields import UNREADABLE
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT, JobSet
 from muster.api.membership import pod_groups
@@ -462,11 +463,17 @@ def summary(view: JobView) -> Object:
 
 
 def gpus(view: JobView) -> float:
-    """GPUs that the job holds at full parallelism: whole GPUs, and shares of one."""
-    if view.kind in (kinds.JOBSET, kinds.JOB):
-        owner = {**msgspec.to_builtins(view.resource), "kind": view.kind.kind}
-        return sum(part.count * part.gpus for part in demand.pod_sets(owner))
-    return sum(demand.gpus(msgspec.to_builtins(pod)) for pod in view.pods)
+    """GPUs that the job holds at full parallelism: whole GPUs, and shares of one.
+
+    0 if its templates cannot be read: one bad object must not keep the others from being listed.
+    """
+    try:
+        if view.kind in (kinds.JOBSET, kinds.JOB):
+            owner = {**msgspec.to_builtins(view.resource), "kind": view.kind.kind}
+            return sum(part.count * part.gpus for part in demand.pod_sets(owner))
+        return sum(demand.gpus(msgspec.to_builtins(pod)) for pod in view.pods)
+    except UNREADABLE:
+        return 0.0
 
 
 def gang_summary(gang: Gang) -> Object:
