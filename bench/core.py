@@ -13,9 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.backfill import Backfill
-from muster.core.constraints.concern import Concern
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.demand import Demand, Part, Request, Rules
+from muster.core.demand.affinity import Concern
+from muster.core.placement.greedy import place, tightest_group
+from muster.core.placement.topology.gathering import Choice
+from muster.core.reservations import Backfill
+from muster.core.words.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
@@ -24,7 +28,7 @@ from muster.core.events import (
     Presence,
     QueueChanged,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Gang,
     GangId,
     Gather,
@@ -41,10 +45,7 @@ from muster.core.gang import (
     Spread,
     Strategy,
 )
-from muster.core.nodes import Ints
-from muster.core.placement import Claim, Part, Rules, Want, place, tightest_group
-from muster.core.scheduler import Config, Scheduler
-from muster.core.topology.gather import Choice
+from muster.core.world.nodes import Ints
 
 NODES: Final = 10_000
 GROUP: Final = 512
@@ -84,9 +85,9 @@ def run() -> dict[str, float]:
         figures[f"group of {pods}, nodes and counts, × floor"] = took / floor
     figures["group of 512, charged and by place, µs"] = whole_placement(scheduler)
     tree = cluster(labels=True)
-    for name, claim in gathering().items():
-        figures[f"{name}, nodes and counts, µs"] = domain_choice(tree, claim)
-        figures[f"{name}, charged and by place, µs"] = whole_fit(tree, claim)
+    for name, request in gathering().items():
+        figures[f"{name}, nodes and counts, µs"] = domain_choice(tree, request)
+        figures[f"{name}, charged and by place, µs"] = whole_fit(tree, request)
     figures |= constrained(tree)
     figures["cold shape: eligibility, slots and order, µs"] = cold_shape(scheduler)
     figures["refusal of what cannot fit, µs"] = refusal(scheduler)
@@ -119,13 +120,15 @@ def cluster(nodes: int = NODES, labels: bool = False, config: Config | None = No
 def bare_numpy(scheduler: Scheduler) -> float:
     """Slots of one shape over all nodes, and the best `GROUP` nodes by argpartition."""
     nodes = scheduler.nodes
-    demand = [(nodes.free(nodes.resources[resource]).copy(), amount) for resource, amount in SHAPE.requests]
+    row_amounts = [
+        (nodes.free(nodes.resources[resource]).copy(), amount) for resource, amount in SHAPE.requests
+    ]
     slots: Ints = np.empty(NODES, np.int32)
     quotient: Ints = np.empty(NODES, np.int32)
 
     def once() -> None:
         slots.fill(2**31 - 1)
-        for free, amount in demand:
+        for free, amount in row_amounts:
             np.floor_divide(free, amount, out=quotient)
             np.minimum(slots, quotient, out=slots)
         np.argpartition(slots, GROUP)
@@ -136,41 +139,44 @@ def bare_numpy(scheduler: Scheduler) -> float:
 def selection(scheduler: Scheduler, pods: int) -> float:
     """From the shape to node indices and counts, after 64 nodes have changed."""
     columns = np.arange(0, len(scheduler.nodes), len(scheduler.nodes) // 64)
-    demand = scheduler.nodes.demand(SHAPE.requests)
+    row_amounts = scheduler.nodes.row_amounts(SHAPE.requests)
 
     def change() -> None:
         times = np.zeros(len(columns), np.int64)
-        scheduler.ledger.take_at(columns, demand, times)
+        scheduler.ledger.take_at(columns, row_amounts, times)
 
     return median(lambda: tightest_group(scheduler.slots.of(SHAPE), pods), before=change)
 
 
 def whole_placement(scheduler: Scheduler) -> float:
-    want = Want((Part("main", SHAPE, GROUP, GROUP),), GROUP)
+    demand = Demand((Part("main", SHAPE, GROUP, GROUP),), GROUP)
     times = []
     for _ in range(200):
         mark = scheduler.ledger.mark()
         started = time.perf_counter()
-        placed = place(want, [range(GROUP)], {}, None, scheduler.ledger, scheduler.slots)
+        placed = place(demand, [range(GROUP)], {}, None, scheduler.ledger, scheduler.slots)
         times.append(time.perf_counter() - started)
         assert placed is not None
         scheduler.ledger.rollback(mark)
     return 1e6 * statistics.median(times)
 
 
-def gathering() -> dict[str, Claim]:
+def gathering() -> dict[str, Request]:
     """Gangs that ask for one block, for fours in each rack or for racks of their own, or that prefer the
     tightest of three layers."""
     must = Rules((Gather("block", Strategy.MUST_GATHER),))
     fours = Rules((Gather("rack", None, 4),))
     main = (Part("main", SHAPE, 64, 64),)
-    wants = {
-        "group of 64 in one block": Want(main, 64, must),
-        "group of 64, in fours per rack": Want(main, 64, fours),
-        "group of 64, alone in its racks": Want(main, 64, Rules(exclusive="rack")),
-        "six pod sets of 50, three layers": Want(SIX, sum(part.count for part in SIX), three_layers()),
+    demands = {
+        "group of 64 in one block": Demand(main, 64, must),
+        "group of 64, in fours per rack": Demand(main, 64, fours),
+        "group of 64, alone in its racks": Demand(main, 64, Rules(exclusive="rack")),
+        "six pod sets of 50, three layers": Demand(SIX, sum(part.count for part in SIX), three_layers()),
     }
-    return {name: Claim(want, [range(part.count) for part in want.parts]) for name, want in wants.items()}
+    return {
+        name: Request(demand, [range(part.count) for part in demand.parts])
+        for name, demand in demands.items()
+    }
 
 
 def three_layers() -> Rules:
@@ -178,30 +184,30 @@ def three_layers() -> Rules:
     return Rules(tuple(Gather(layer, Strategy.PREFER_GATHER) for layer in ("spine", "block", "rack")))
 
 
-def domain_choice(scheduler: Scheduler, claim: Claim) -> float:
-    """From a claim to its domain, and how many pods of each part go to which of its nodes; not charged, nor
+def domain_choice(scheduler: Scheduler, request: Request) -> float:
+    """From a request to its domain, and how many pods of each part go to which of its nodes; not charged, nor
     named. All nodes that it used have changed since the last."""
     times = []
     for _ in range(200):
         started = time.perf_counter()
-        excluded = scheduler.fit.exclusion.barred(claim.want)
-        search = scheduler.fit.gathering.search(claim._replace(excluded=excluded))
+        excluded = scheduler.fit.exclusion.barred(request.demand)
+        search = scheduler.fit.gathering.search(request._replace(excluded=excluded))
         found = search.choose() if search is not None else None
         times.append(time.perf_counter() - started)
         assert isinstance(found, Choice)
         mark = scheduler.ledger.mark()
-        scheduler.fit.fit(claim)
+        scheduler.fit.fit(request)
         scheduler.ledger.rollback(mark)
     return 1e6 * statistics.median(times)
 
 
-def whole_fit(scheduler: Scheduler, claim: Claim) -> float:
-    """From a claim to places and columns, charged; all nodes that it used have changed since the last."""
+def whole_fit(scheduler: Scheduler, request: Request) -> float:
+    """From a request to places and columns, charged; all nodes that it used have changed since the last."""
     times = []
     for _ in range(200):
         mark = scheduler.ledger.mark()
         started = time.perf_counter()
-        placed = scheduler.fit.fit(claim)
+        placed = scheduler.fit.fit(request)
         times.append(time.perf_counter() - started)
         assert isinstance(placed, dict)
         scheduler.ledger.rollback(mark)
@@ -221,8 +227,8 @@ def constrained(scheduler: Scheduler) -> dict[str, float]:
     ):
         who = Presence("bench", (("app", "bench"),), shape.ports, shape.apart)
         part = Part("main", shape, 1_000, 1_000, Concern(who, frozenset(shape.apart)))
-        claim = Claim(Want((part,), 1_000), [range(1_000)], presences={"main": who})
-        figures[f"1,000 pods, {name}, µs"] = whole_fit(scheduler, claim)
+        request = Request(Demand((part,), 1_000), [range(1_000)], presences={"main": who})
+        figures[f"1,000 pods, {name}, µs"] = whole_fit(scheduler, request)
     return figures
 
 
@@ -237,22 +243,22 @@ def cold_shape(scheduler: Scheduler) -> float:
 
 
 def refusal(scheduler: Scheduler) -> float:
-    want = Want((Part("main", SHAPE, NODES * 8, NODES * 8),), NODES * 8)
+    demand = Demand((Part("main", SHAPE, NODES * 8, NODES * 8),), NODES * 8)
     vacant = [range(NODES * 8)]
 
     def once() -> None:
-        assert place(want, vacant, {}, None, scheduler.ledger, scheduler.slots) is None
+        assert place(demand, vacant, {}, None, scheduler.ledger, scheduler.slots) is None
 
     return median(once)
 
 
 def one_by_one(scheduler: Scheduler) -> float:
     """Gangs of one, each placed and charged before the next."""
-    want = Want((Part("main", SHAPE, 1, 1),), 1)
+    demand = Demand((Part("main", SHAPE, 1, 1),), 1)
     mark = scheduler.ledger.mark()
     started = time.perf_counter()
     for _ in range(GANGS):
-        assert place(want, [range(1)], {}, None, scheduler.ledger, scheduler.slots)
+        assert place(demand, [range(1)], {}, None, scheduler.ledger, scheduler.slots)
     took = time.perf_counter() - started
     scheduler.ledger.rollback(mark)
     return GANGS / took

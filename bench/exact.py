@@ -19,12 +19,13 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.events import NodeChanged, PodsBound
-from muster.core.exact import Answer, Exact, Rung, Verdict
-from muster.core.exact.solver import Program, optimum
-from muster.core.gang import Amounts, NodeName, PodId, Shape
-from muster.core.placement import Part, Want, place
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.demand import Demand, Part
+from muster.core.placement.exact import Answer, Exact, Rung, Verdict
+from muster.core.placement.exact.solver import Program, optimum
+from muster.core.placement.greedy import place
+from muster.core.words.events import NodeChanged, PodsBound
+from muster.core.words.gang import Amounts, NodeName, PodId, Shape
 
 GPU: Final = "nvidia.com/gpu"
 #: cores, GiB and GPUs of a pod
@@ -110,19 +111,19 @@ def subtle(scheduler: Scheduler, counts: Sequence[int]) -> list[int]:
     raise LookupError("the relaxation holds all of them")
 
 
-def measured(name: str, scheduler: Scheduler, want: Want) -> dict[str, float]:
+def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float]:
     def cold() -> float:
-        return answered(fresh(scheduler), scheduler, want)[1]
+        return answered(fresh(scheduler), scheduler, demand)[1]
 
     known = fresh(scheduler)
-    answer, _ = answered(known, scheduler, want)
-    figures = {f"{name}: greedy, ms": median(lambda: greedy(scheduler, want))}
+    answer, _ = answered(known, scheduler, demand)
+    figures = {f"{name}: greedy, ms": median(lambda: greedy(scheduler, demand))}
     if isinstance(answer, Verdict) and answer.rung is Rung.TOTALS:
         return figures | {f"{name}: totals, ms": median(cold)}
 
     def cached() -> float:
         known.next_cycle()
-        return answered(known, scheduler, want)[1]
+        return answered(known, scheduler, demand)[1]
 
     figures |= {f"{name}: cold, ms": median(cold), f"{name}: cached, ms": median(cached)}
     if isinstance(answer, Verdict):
@@ -132,27 +133,27 @@ def measured(name: str, scheduler: Scheduler, want: Want) -> dict[str, float]:
             scheduler.ledger.take_at(column, ((0, 1),))
             started = time.process_time()
             known.next_cycle()
-            assert known.refutes(want)
+            assert known.refutes(demand)
             return time.process_time() - started
 
         figures[f"{name}: kept, ms"] = median(kept)
     return figures
 
 
-def answered(exact: Exact, scheduler: Scheduler, want: Want) -> tuple[object, float]:
+def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[object, float]:
     """The answer and its seconds; the ledger is as before."""
     mark = scheduler.ledger.mark()
     started = time.process_time()
-    answer = exact.place(want, [range(part.count) for part in want.parts], {}, None)
+    answer = exact.place(demand, [range(part.count) for part in demand.parts], {}, None)
     took = time.process_time() - started
     scheduler.ledger.rollback(mark)
     return answer, took
 
 
-def greedy(scheduler: Scheduler, want: Want) -> float:
+def greedy(scheduler: Scheduler, demand: Demand) -> float:
     mark = scheduler.ledger.mark()
     started = time.process_time()
-    place(want, [range(part.count) for part in want.parts], {}, None, scheduler.ledger, scheduler.slots)
+    place(demand, [range(part.count) for part in demand.parts], {}, None, scheduler.ledger, scheduler.slots)
     took = time.process_time() - started
     scheduler.ledger.rollback(mark)
     return took
@@ -164,12 +165,12 @@ def fresh(scheduler: Scheduler) -> Exact:
     return exact
 
 
-def wanted(counts: Sequence[int]) -> Want:
+def wanted(counts: Sequence[int]) -> Demand:
     parts = [
         Part(f"set-{i}", Shape(amounts(pod)), n, n)
         for i, (pod, n) in enumerate(zip(PODS, counts, strict=True))
     ]
-    return Want(tuple(part for part in parts if part.count), sum(counts))
+    return Demand(tuple(part for part in parts if part.count), sum(counts))
 
 
 def amounts(pod: Sequence[int]) -> Amounts:

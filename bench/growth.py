@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from bench.core import GPU, cluster, domain_choice, gang, selection, three_layers, timed
-from muster.core.events import GangSubmitted, PodsBound, QueueChanged
-from muster.core.gang import Gang, NodeName, PodId, PodSet, Queue, Shape
-from muster.core.placement import Claim, Part, Want
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.demand import Demand, Part, Request
+from muster.core.words.events import GangSubmitted, PodsBound, QueueChanged
+from muster.core.words.gang import Gang, NodeName, PodId, PodSet, Queue, Shape
 
 _GANGS: Final = 1_000
 
@@ -66,8 +66,8 @@ def _domain(scheduler: Scheduler, pod_sets: int) -> float:
     """A gang of 48 pods, as many of each set, that prefers the tightest of three layers."""
     each = 48 // pod_sets
     parts = tuple(Part(f"p{p}", _shape(p), each, each) for p in range(pod_sets))
-    claim = Claim(Want(parts, 48, three_layers()), [range(each)] * pod_sets)
-    return domain_choice(scheduler, claim)
+    request = Request(Demand(parts, 48, three_layers()), [range(each)] * pod_sets)
+    return domain_choice(scheduler, request)
 
 
 def _start(gangs: int) -> float:

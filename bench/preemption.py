@@ -12,10 +12,10 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from muster.core.decisions import Assign, Evict
-from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodsBound
-from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, PodId, PodSet, Shape, Strategy
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.decisions import Assign, Evict
+from muster.core.words.events import GangRemoved, GangSubmitted, LayersChanged, NodeChanged, PodsBound
+from muster.core.words.gang import Gang, GangId, Gather, Layer, NodeName, PodId, PodSet, Shape, Strategy
 
 NODES: Final = 1_000
 JOBS: Final = 600

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Assign, Decision, Evict, Explanation, PodSetExplanation, Victim, Wait
-from muster.core.events import (
+from muster.core.words.decisions import Assign, Decision, Evict, Explanation, PodSetExplanation, Victim, Wait
+from muster.core.words.events import (
     CommitFailed,
     Event,
     GangSubmitted,
@@ -21,7 +21,7 @@ from muster.core.events import (
     PodsBound,
     PodsEnded,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Code,
     Effect,
     Gang,

@@ -20,9 +20,9 @@ from typing import IO, Any, BinaryIO, Final, NewType, Union, get_args, get_origi
 
 import msgspec
 
-from muster.core.decisions import Decision
-from muster.core.events import Event
-from muster.core.gang import Place
+from muster.core.words.decisions import Decision
+from muster.core.words.events import Event
+from muster.core.words.gang import Place
 
 log = logging.getLogger(__name__)
 

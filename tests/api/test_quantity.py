@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.quantity import LARGEST, about, capacity, most, parse, request, show
-from muster.core import nodes
+from muster.core.world import nodes
 
 READ = {
     "0": 0,

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.app.forecast import starts
-from muster.core.backfill import Backfill
-from muster.core.decisions import Decision
-from muster.core.events import GangSubmitted, NodeChanged, PodsBound
-from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import Decision
+from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound
+from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 
 
 def gang(name: str, cpus: int, seconds: float | None, *, submitted: float = 0, priority: int = 0) -> Gang:

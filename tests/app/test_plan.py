@@ -9,7 +9,7 @@ from muster import names
 from muster.api.base import Object
 from muster.app.plan import Plan, latest, plan
 from muster.app.plan.decisions import Delay, Outcome
-from muster.core.gang import GangId, NodeName, Place
+from muster.core.words.gang import GangId, NodeName, Place
 from muster.kube.errors import Invalid
 from muster.names import GPU
 from muster.runtime.mirror import WATCHED, Mirror

@@ -15,9 +15,9 @@ import pytest
 
 from muster.cli import main as cli
 from muster.cli import replay
-from muster.core.events import GangSubmitted, NodeChanged
-from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.events import GangSubmitted, NodeChanged
+from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.journal import Began, Cycle, Journal
 from muster.sim import engine, experiment, readers
 from muster.sim import trace as traces

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from muster.core.decisions import Victim
-from muster.core.events import (
+from muster.core.words.decisions import Victim
+from muster.core.words.events import (
     BudgetChanged,
     BudgetRemoved,
     CommitFailed,
@@ -33,7 +33,7 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import Amounts, Gang, GangId, Layer, NodeName, Place, PodId, PodSet, Queue, Shape
+from muster.core.words.gang import Amounts, Gang, GangId, Layer, NodeName, Place, PodId, PodSet, Queue, Shape
 from muster.names import GPU, GPU_SHARE
 from tests.core.company import Pod
 from tests.core.entitled import Tree, counted
@@ -68,7 +68,7 @@ class Room:
     vague: bool
 
     def take(self, requests: Amounts, device: int | None) -> None:
-        for resource, amount in demand(requests).items():
+        for resource, amount in row_amounts(requests).items():
             if resource != GPU_SHARE:
                 self.amounts[resource] -= amount
             elif device is None:
@@ -308,12 +308,12 @@ class Account:
         for (gang, _), promise in self.promised.items():
             if promise.node == node:
                 room.take(promise.requests, promise.device)
-                held[gang].update(demand(promise.requests))
+                held[gang].update(row_amounts(promise.requests))
         for id_, pod in self.pods.items():
             if pod.node != node or (beneficiary is not None and self.called.get(id_) == beneficiary):
                 continue
             if id_ in self.leaving:
-                left[self.leaving[id_]].update(demand(pod.requests))
+                left[self.leaving[id_]].update(row_amounts(pod.requests))
             else:
                 room.take(pod.requests, pod.presence.device)
         for gang, amounts in left.items():
@@ -378,9 +378,9 @@ class Account:
     def _uses(self, gone: Collection[PodId]) -> Iterator[tuple[GangId, dict[str, int]]]:
         for id_, pod in self.pods.items():
             if pod.gang is not None and id_ not in gone and id_ not in self.leaving:
-                yield pod.gang, demand(pod.requests)
+                yield pod.gang, row_amounts(pod.requests)
         for (gang, _), promise in self.promised.items():
-            yield gang, demand(promise.requests)
+            yield gang, row_amounts(promise.requests)
 
     def used_below_caps(
         self, gone: Collection[PodId] = (), starting: GangId | None = None
@@ -393,14 +393,14 @@ class Account:
         for beneficiary in sorted({*self.leaving.values()} - {starting}):
             comes: Counter[str] = Counter()
             for key in self.promises_of(beneficiary):
-                comes.update(counted(demand(self.promised[key].requests).items()))
+                comes.update(counted(row_amounts(self.promised[key].requests).items()))
             known = self.gangs.get(beneficiary)
             mine = tree.path(known.queue) if known is not None else []
             left = {queue: Counter[str]() for queue in tree.rules}
             for id_ in (pod for pod, gang in self.leaving.items() if gang == beneficiary):
                 victim = self.gangs.get(self.pods[id_].gang or GangId(""))
                 for queue in tree.path(victim.queue) if victim is not None else ():
-                    left[queue].update(counted(demand(self.pods[id_].requests).items()))
+                    left[queue].update(counted(row_amounts(self.pods[id_].requests).items()))
             for queue, leaves in left.items():
                 used[queue].update(leaves - comes if queue in mine else leaves)
         return used
@@ -417,7 +417,7 @@ class Account:
                 done = self.done(gang)
                 for pod_set in gang.pod_sets:
                     missing = max(pod_set.count - done[pod_set.name], 0)
-                    wanted[gang.queue].update(times(demand(pod_set.shape.requests), missing))
+                    wanted[gang.queue].update(times(row_amounts(pod_set.shape.requests), missing))
         return wanted
 
     def least(self, gang: Gang) -> Counter[str]:
@@ -427,9 +427,9 @@ class Account:
         rest = max(gang.min_count - sum(done.values()) - sum(lacking.values()), 0)
         least: Counter[str] = Counter()
         for pod_set in gang.pod_sets:
-            least.update(times(demand(pod_set.shape.requests), lacking[pod_set.name]))
+            least.update(times(row_amounts(pod_set.shape.requests), lacking[pod_set.name]))
         pods = [
-            counted(demand(s.shape.requests).items())
+            counted(row_amounts(s.shape.requests).items())
             for s in gang.pod_sets
             for _ in range(s.count - done[s.name] - lacking[s.name])
         ]
@@ -463,7 +463,7 @@ def presence(gang: Gang, pod_set: PodSet, device: int | None = None) -> Presence
     return Presence(namespace, pod_set.labels, pod_set.shape.ports, pod_set.shape.apart, device)
 
 
-def demand(requests: Amounts) -> dict[str, int]:
+def row_amounts(requests: Amounts) -> dict[str, int]:
     return {**{r: amount for r, amount in requests if r != "pods" and amount}, "pods": 1}
 
 

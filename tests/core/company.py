@@ -2,8 +2,8 @@
 
 Of no use for placing anything, and easy to hold against docs/constraints.md, which is the point: the oracle
 of `constrained.py` and the witness of the rule machine both judge by it, and it shares no code with
-`muster.core.constraints`. New pods are on known nodes; who is there already may be on others, and is in no
-domain then.
+`muster.core.placement.constraints`. New pods are on known nodes; who is there already may be on others,
+and is in no domain then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from muster.core.eligibility import obstacle
-from muster.core.events import NodeChanged, Presence
-from muster.core.gang import Labels, NodeName, Operator, PodTerm, Requirement, Shape, Spread
+from muster.core.words.events import NodeChanged, Presence
+from muster.core.words.gang import Labels, NodeName, Operator, PodTerm, Requirement, Shape, Spread
+from muster.core.world.eligibility import obstacle
 
 #: Nodes by name.
 Nodes = Mapping[NodeName, NodeChanged]

@@ -8,9 +8,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from muster.core.decisions import Assign
-from muster.core.eligibility import obstacle
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign
+from muster.core.words.events import (
     GangSubmitted,
     LayersChanged,
     NodeChanged,
@@ -19,7 +19,7 @@ from muster.core.events import (
     PodsEnded,
     Presence,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Effect,
     Gang,
     GangId,
@@ -38,7 +38,7 @@ from muster.core.gang import (
     Strategy,
     Taint,
 )
-from muster.core.scheduler import Scheduler
+from muster.core.world.eligibility import obstacle
 from tests.core import company
 from tests.core.company import Pod
 

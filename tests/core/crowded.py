@@ -12,11 +12,13 @@ from itertools import combinations, product
 
 import numpy as np
 
-from muster.core.decisions import Evict, Victim
-from muster.core.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
-from muster.core.exact import Verdict
-from muster.core.fit import Claim
-from muster.core.gang import (
+from muster.core.cycle import Scheduler
+from muster.core.demand import Request
+from muster.core.placement.exact import Verdict
+from muster.core.preemption.candidates import Candidate, Candidates
+from muster.core.words.decisions import Evict, Victim
+from muster.core.words.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
+from muster.core.words.gang import (
     Effect,
     Gang,
     GangId,
@@ -34,10 +36,8 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
-from muster.core.nodes import Columns
-from muster.core.preemption.candidates import Candidate, Candidates
-from muster.core.scheduler import Scheduler
-from muster.core.topology import NODE
+from muster.core.world.nodes import Columns
+from muster.core.world.topology import NODE
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, scheduler
 
@@ -264,9 +264,9 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
     pods = [made.pods[pod] for c, some in chosen for n in some for pod in c.cuts[n].pods]
     if case.budget is not None and sum(("app", "a") in pod.presence.labels for pod in pods) > case.budget:
         return False
-    demand = Counter({"pods": case.preemptor.min_count})
+    row_amounts = Counter({"pods": case.preemptor.min_count})
     for pod_set in case.preemptor.pod_sets:
-        demand[GPU_SHARE] += 1000 * pod_set.count * dict(pod_set.shape.requests)[GPU]
+        row_amounts[GPU_SHARE] += 1000 * pod_set.count * dict(pod_set.shape.requests)[GPU]
     freed: dict[str, Counter[str]] = {name: Counter() for name in ("p", "q", "r")}
     gangs: Counter[str] = Counter()
     for candidate, some in chosen:
@@ -278,15 +278,15 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
         account = made.queues.accounts[name]
         cap = dict(account.rules.capability).get(GPU)
         used = account.used.get(GPU_SHARE, 0)
-        if cap is not None and used - freed[name][GPU_SHARE] + demand[GPU_SHARE] > 1000 * cap:
+        if cap is not None and used - freed[name][GPU_SHARE] + row_amounts[GPU_SHARE] > 1000 * cap:
             return False
         most = account.rules.max_gangs
         if most is not None and account.standing - gangs[name] + 1 > most:
             return False
-    return _reclaimable(made, [(c, some) for c, some in chosen if c.gang.queue != "q"], demand)
+    return _reclaimable(made, [(c, some) for c, some in chosen if c.gang.queue != "q"], row_amounts)
 
 
-def _reclaimable(made: Scheduler, foreign: _Chosen, demand: Counter[str]) -> bool:
+def _reclaimable(made: Scheduler, foreign: _Chosen, row_amounts: Counter[str]) -> bool:
     """Each with those before it gone, the smallest first."""
     if not foreign:
         return True
@@ -297,7 +297,10 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, demand: Counter[str]) -> boo
     def over(account_used: int, entitled: int, resource: str) -> bool:
         return account_used > entitled < everything[resource]
 
-    if any(over(mine.used.get(r, 0) + demand[r], mine.entitled.get(r, 0), r) for r in limited & {*demand}):
+    if any(
+        over(mine.used.get(r, 0) + row_amounts[r], mine.entitled.get(r, 0), r)
+        for r in limited & {*row_amounts}
+    ):
         return False
     used = Counter(theirs.used)
     for _, _, _, taken in sorted(
@@ -305,7 +308,9 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, demand: Counter[str]) -> boo
         for c, some in foreign
         for number, taken in enumerate(_steps(c, some))
     ):
-        if not any(demand[r] and over(used[r], theirs.entitled.get(r, 0), r) for r in limited & {*taken}):
+        if not any(
+            row_amounts[r] and over(used[r], theirs.entitled.get(r, 0), r) for r in limited & {*taken}
+        ):
             return False
         used.subtract(taken)
     return True
@@ -326,7 +331,7 @@ def _freed(freed: Sequence[tuple[str, int]]) -> Counter[str]:
 
 def _fits(case: Case, chosen: _Chosen) -> bool:
     made, state = case.made, case.made.gangs[case.preemptor.id]
-    assert state.want is not None
+    assert state.demand is not None
     mark = made.ledger.mark()
     for candidate, some in chosen:
         pods = frozenset(pod for n in some for pod in candidate.cuts[n].pods)
@@ -334,7 +339,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     made.fit.exact.next_cycle()
     with made.fit.exclusion.without(map(Victim, made.gangs)):  # who keeps it off is said here once more
         placed = made.fit.fit(
-            Claim(state.want, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
+            Request(state.demand, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
         )
     made.ledger.rollback(mark)
     return not isinstance(placed, Verdict)

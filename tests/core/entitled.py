@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
-from muster.core.gang import Amounts, Queue
+from muster.core.words.gang import Amounts, Queue
 from muster.names import GPU, GPU_SHARE
 
 #: Levels of the trees that are drawn.

@@ -3,10 +3,10 @@
 import hashlib
 import random
 
-from muster.core.decisions import Decision
-from muster.core.events import Event, GangSubmitted, PodsBound
-from muster.core.gang import NodeName, PodId, PodSet
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.decisions import Decision
+from muster.core.words.events import Event, GangSubmitted, PodsBound
+from muster.core.words.gang import NodeName, PodId, PodSet
 from tests.core.words import GPU, amounts, gang, node, shape
 
 

@@ -4,9 +4,9 @@ from math import inf
 
 import pytest
 
-from muster.core.events import CommitFailed, Event, GangSubmitted, PlacesLost
-from muster.core.gang import Code, GangId, NodeName
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.events import CommitFailed, Event, GangSubmitted, PlacesLost
+from muster.core.words.gang import Code, GangId, NodeName
 from tests.core.words import assigns, bind, gang, node, places, scheduler, started, where
 
 X = GangId("x")

@@ -4,10 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.backfill import Backfill
-from muster.core.decisions import Decision, Reserve
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
-from muster.core.gang import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import Decision, Reserve
+from muster.core.words.events import (
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PodsBound,
+    PodsEnded,
+)
+from muster.core.words.gang import (
     Code,
     Gang,
     GangId,
@@ -19,7 +27,6 @@ from muster.core.gang import (
     Requirement,
     Shape,
 )
-from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.core.gang import Code
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.gang import Code
 from muster.names import GPU_SHARE
 from tests.core.test_queues import cluster, code, queue, started, submit
 

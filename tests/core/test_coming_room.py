@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import GangRemoved, GangSubmitted, PodsEnded
-from muster.core.gang import GangId, Place
+from muster.core.cycle import Scheduler
 from muster.core.preemption import COMING
-from muster.core.scheduler import Scheduler
+from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded
+from muster.core.words.gang import GangId, Place
 from tests.core.test_preemption import ended, running
 from tests.core.words import gang, node, pod, scheduler, started
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Assign, Evict, Wait
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Evict, Wait
+from muster.core.words.events import (
     GangRemoved,
     GangSubmitted,
     NodeChanged,
@@ -20,7 +21,7 @@ from muster.core.events import (
     PodsEnded,
     Presence,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Code,
     Effect,
     Gang,
@@ -38,8 +39,7 @@ from muster.core.gang import (
     Spread,
     Taint,
 )
-from muster.core.presences import Carrying, Matching, Question, Using
-from muster.core.scheduler import Scheduler
+from muster.core.world.footprints import Carrying, Matching, Question, Using
 from tests.core import constrained
 
 ZONE, HOST = "zone", "host"
@@ -260,10 +260,10 @@ def test_equal_gangs_with_different_labels_share_their_answer_unless_somebody_mi
     made = told(nodes("a"), gang(pods("p", 9)), gang(pods("p", 9, "b"), name="h"))
     made.decide(0.0)
     states = [made.gangs[GangId(name)] for name in "gh"]
-    assert states[0].want is states[1].want
+    assert states[0].demand is states[1].demand
     there(made, "n0", "x", apart=(term(HOST),))
     made.decide(1.0)
-    assert states[0].want is not states[1].want
+    assert states[0].demand is not states[1].demand
 
 
 def test_a_gang_that_waits_for_company_starts_once_it_is_there() -> None:
@@ -469,4 +469,4 @@ def test_labels_that_nobody_looks_at_do_not_tell_gangs_apart() -> None:
     made = told(nodes("a"), gang(lonely), gang(other, name="h"))
     made.decide(0.0)
     states = [made.gangs[GangId(name)] for name in "gh"]
-    assert states[0].want is states[1].want
+    assert states[0].demand is states[1].demand

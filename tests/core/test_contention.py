@@ -2,10 +2,12 @@
 
 import pytest
 
-from muster.core.contention import PARTS, Contention
-from muster.core.eligibility import Eligibility
-from muster.core.events import GangRemoved, GangSubmitted, PodsBound
-from muster.core.gang import (
+from muster.core.cycle import Scheduler
+from muster.core.placement.contention import PARTS, Contention
+from muster.core.placement.packing import Pack
+from muster.core.placement.slots import Slots
+from muster.core.words.events import GangRemoved, GangSubmitted, PodsBound
+from muster.core.words.gang import (
     Code,
     Effect,
     Gang,
@@ -18,10 +20,8 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
-from muster.core.nodes import Nodes
-from muster.core.packing import Pack
-from muster.core.scheduler import Scheduler
-from muster.core.slots import Slots
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import Nodes
 from tests.core.words import assigns, gang, node, shape, where
 
 T4, G2 = {"gpu": "t4"}, {"gpu": "g2"}

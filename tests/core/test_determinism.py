@@ -9,10 +9,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Wait
-from muster.core.events import GangSubmitted, QueueChanged
-from muster.core.gang import GangId, Queue
-from muster.core.scheduler import Config
+from muster.core.cycle import Config
+from muster.core.words.decisions import Wait
+from muster.core.words.events import GangSubmitted, QueueChanged
+from muster.core.words.gang import GangId, Queue
 from tests.core.scenario import decide, digest, facts
 from tests.core.words import assigns, gang, node, scheduler, shape, started
 

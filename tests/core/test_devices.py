@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Explanation
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import (
     GangRemoved,
     GangSubmitted,
     NodeChanged,
@@ -15,10 +16,9 @@ from muster.core.events import (
     PodsEnded,
     Presence,
 )
-from muster.core.gang import Code, GangId, NodeName, Place, PodId, PodSet
-from muster.core.ledger import Ledger, Mark
-from muster.core.nodes import Nodes
-from muster.core.scheduler import Scheduler
+from muster.core.words.gang import Code, GangId, NodeName, Place, PodId, PodSet
+from muster.core.world.ledger import Ledger, Mark
+from muster.core.world.nodes import Nodes
 from tests.core.words import assigns, bind, gang, node, scheduler, shape, waits, where
 
 

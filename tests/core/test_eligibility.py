@@ -1,8 +1,8 @@
 import pytest
 
-from muster.core.eligibility import Eligibility, Obstacle, obstacle
-from muster.core.gang import Effect, NodeName, NodeTerm, Operator, Requirement, Shape, Taint, Toleration
-from muster.core.nodes import Nodes
+from muster.core.words.gang import Effect, NodeName, NodeTerm, Operator, Requirement, Shape, Taint, Toleration
+from muster.core.world.eligibility import Eligibility, Obstacle, obstacle
+from muster.core.world.nodes import Nodes
 from tests.core.words import node, shape
 
 LABELS = {"zone": "a", "rank": "7", "empty": ""}

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.decisions import Victim
-from muster.core.gang import GangId, PodSet
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Victim
+from muster.core.words.gang import GangId, PodSet
 from tests.core.words import assigns, bind, gang, node, scheduler, shape
 
 #: Pods that share GPUs, pods that have some to themselves, and places that are held without a pod.

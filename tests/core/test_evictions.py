@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from muster.core.decisions import Assign, Decision, Evict
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.decisions import Assign, Decision, Evict
+from muster.core.words.events import (
     BudgetChanged,
     CommitFailed,
     GangRemoved,
@@ -30,9 +31,8 @@ from muster.core.events import (
     Presence,
     QueueChanged,
 )
-from muster.core.gang import Gang, GangId, NodeName, Operator, Place, PodId, PodSet, Queue, Requirement
-from muster.core.gangs import stands
-from muster.core.scheduler import Config, Scheduler
+from muster.core.words.gang import Gang, GangId, NodeName, Operator, Place, PodId, PodSet, Queue, Requirement
+from muster.core.world.gangs import stands
 from tests.core.words import GPU, node, shape
 
 ROOM = 4

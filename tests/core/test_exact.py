@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from muster.core import exact
-from muster.core.events import GangSubmitted, PodsEnded
-from muster.core.exact import Answer, Exact, Rung, Verdict, proofs, solver
-from muster.core.exact.solver import Integral, Optimum, Program
-from muster.core.gang import Code, GangId, Place, PodSet
-from muster.core.nodes import Columns
-from muster.core.placement import Part, Want, place
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.demand import Demand, Part
+from muster.core.placement import exact
+from muster.core.placement.exact import Answer, Exact, Rung, Verdict, proofs, solver
+from muster.core.placement.exact.solver import Integral, Optimum, Program
+from muster.core.placement.greedy import place
+from muster.core.words.events import GangSubmitted, PodsEnded
+from muster.core.words.gang import Code, GangId, Place, PodSet
+from muster.core.world.nodes import Columns
 from tests.core.test_placement import Cluster, exactly_fits, one
 from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
@@ -23,13 +24,13 @@ Free = tuple[tuple[int, int], ...]
 Sets = tuple[tuple[tuple[int, int], int, int], ...]
 
 
-def ask(cluster: Cluster, want: Want, *, excluded: Columns | None = None) -> dict[Place, int] | Verdict:
+def ask(cluster: Cluster, demand: Demand, *, excluded: Columns | None = None) -> dict[Place, int] | Verdict:
     """Greedily, then exactly."""
-    vacant = [range(part.count) for part in want.parts]
-    placed = place(want, vacant, {}, excluded, cluster.ledger, cluster.slots)
+    vacant = [range(part.count) for part in demand.parts]
+    placed = place(demand, vacant, {}, excluded, cluster.ledger, cluster.slots)
     if placed is not None:
         return placed
-    return Exact(cluster.nodes, cluster.ledger, cluster.slots).place(want, vacant, {}, excluded)
+    return Exact(cluster.nodes, cluster.ledger, cluster.slots).place(demand, vacant, {}, excluded)
 
 
 def drawn(seed: int) -> tuple[Free, Sets, int]:
@@ -54,8 +55,8 @@ def minimum_fits(free: Free, sets: Sets, need: int) -> bool:
     )
 
 
-def wanted(sets: Sets, need: int) -> Want:
-    return Want(
+def wanted(sets: Sets, need: int) -> Demand:
+    return Demand(
         tuple(
             Part(f"s{i}", shape(gpu=g, cpu=1000 * c), count, least)
             for i, ((g, c), count, least) in enumerate(sets)
@@ -69,11 +70,11 @@ def answers(seeds: range) -> Counter[str]:
     found: Counter[str] = Counter()
     for seed in seeds:
         free, sets, need = drawn(seed)
-        cluster, want = Cluster(*free), wanted(sets, need)
-        greedy = cluster.place(*want.parts, need=need) is not None
+        cluster, demand = Cluster(*free), wanted(sets, need)
+        greedy = cluster.place(*demand.parts, need=need) is not None
         fits = minimum_fits(free, sets, need)
         cluster = Cluster(*free)
-        answer = ask(cluster, want)
+        answer = ask(cluster, demand)
         found["fits"] += fits
         found["missed by greedy"] += fits and not greedy
         if isinstance(answer, Verdict):
@@ -82,20 +83,20 @@ def answers(seeds: range) -> Counter[str]:
             found[f"{answer.rung.value}: {answer.answer.value}"] += 1
             found["missed"] += fits
         else:
-            check(cluster, want, answer)
+            check(cluster, demand, answer)
             assert fits, seed
     return found
 
 
-def check(cluster: Cluster, want: Want, placed: dict[Place, int]) -> None:
+def check(cluster: Cluster, demand: Demand, placed: dict[Place, int]) -> None:
     """Nothing is overdrawn, the ledger is charged with what is placed, every minimum is met."""
     number = Counter(p.pod_set for p in placed)
-    assert sum(number.values()) >= want.need
-    assert all(part.need <= number[part.pod_set] <= part.count for part in want.parts)
+    assert sum(number.values()) >= demand.need
+    assert all(part.need <= number[part.pod_set] <= part.count for part in demand.parts)
     used = np.zeros_like(cluster.nodes.used)
-    demands = {part.pod_set: cluster.nodes.demand(part.shape.requests) for part in want.parts}
+    row_amounts_of = {part.pod_set: cluster.nodes.row_amounts(part.shape.requests) for part in demand.parts}
     for placed_, column in placed.items():
-        for row, amount in demands[placed_.pod_set]:
+        for row, amount in row_amounts_of[placed_.pod_set]:
             used[row, column] += amount
     assert (cluster.nodes.used == used).all()
     for row in cluster.nodes.resources.values():
@@ -166,7 +167,7 @@ def test_a_proof_is_said_to_be_one() -> None:
 
 @pytest.mark.parametrize("bound", ["PATTERNS", "_ROWS"])
 def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(f"muster.core.exact.patterns.{bound}", 1)
+    monkeypatch.setattr(f"muster.core.placement.exact.patterns.{bound}", 1)
     muster = four_and_five()
     (wait,) = waits(muster.decide(0.0))
     assert wait.explanation.code is Code.FRAGMENTED
@@ -175,26 +176,26 @@ def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_little_of_a_resource_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("muster.core.exact.solver.optimum")
+    monkeypatch.delattr("muster.core.placement.exact.solver.optimum")
     sets = (((3, 1), 2, 2), ((2, 1), 2, 2))
     answer = ask(Cluster((4, 64), (5, 64)), wanted(sets, 4))
     assert answer == Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
 
 
 def test_pods_of_one_shape_need_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("muster.core.exact.solver.optimum")
-    want = Want((one(1, LARGE, name="a"), one(2, LARGE, name="b")), 3)
-    assert ask(Cluster((5, 64), (5, 64)), want) == Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+    monkeypatch.delattr("muster.core.placement.exact.solver.optimum")
+    demand = Demand((one(1, LARGE, name="a"), one(2, LARGE, name="b")), 3)
+    assert ask(Cluster((5, 64), (5, 64)), demand) == Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
 
 
 def test_nodes_that_are_avoided_are_not_used() -> None:
     sets = (((3, 1), 1, 1), ((2, 1), 3, 3))
-    cluster, want = Cluster((4, 64), (4, 64), (5, 64), (5, 64)), wanted(sets, 4)
-    answer = ask(cluster, want, excluded=np.array([1, 3]))
+    cluster, demand = Cluster((4, 64), (4, 64), (5, 64), (5, 64)), wanted(sets, 4)
+    answer = ask(cluster, demand, excluded=np.array([1, 3]))
     assert not isinstance(answer, Verdict)
     assert set(answer.values()) == {0, 2}
-    check(cluster, want, answer)
-    assert isinstance(ask(Cluster((4, 64), (5, 64)), want, excluded=np.array([1])), Verdict)
+    check(cluster, demand, answer)
+    assert isinstance(ask(Cluster((4, 64), (5, 64)), demand, excluded=np.array([1])), Verdict)
 
 
 def test_a_replacement_keeps_its_node_if_the_rest_fits_around_it() -> None:
@@ -209,34 +210,36 @@ def test_a_replacement_keeps_its_node_if_the_rest_fits_around_it() -> None:
 
 def test_a_replacement_moves_if_nothing_fits_around_its_node() -> None:
     cluster = Cluster((4, 64), (5, 64))
-    want = wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4)
-    vacant = [range(part.count) for part in want.parts]
+    demand = wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4)
+    vacant = [range(part.count) for part in demand.parts]
     own = {Place("s0", 0): 0, Place("s1", 0): 1}
-    assert place(want, vacant, own, None, cluster.ledger, cluster.slots) is None
-    answer = Exact(cluster.nodes, cluster.ledger, cluster.slots).place(want, vacant, own, None)
+    assert place(demand, vacant, own, None, cluster.ledger, cluster.slots) is None
+    answer = Exact(cluster.nodes, cluster.ledger, cluster.slots).place(demand, vacant, own, None)
     assert not isinstance(answer, Verdict)
     assert answer[Place("s0", 0)] == 1
     assert answer[Place("s1", 0)] == 1
-    check(cluster, want, answer)
+    check(cluster, demand, answer)
 
 
 def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     """Patterns at hand or not, other problems solved in between or not."""
     problems = [drawn(seed) for seed in range(150)]
 
-    def asked(one: Exact, cluster: Cluster, want: Want) -> dict[Place, int] | Verdict:
+    def asked(one: Exact, cluster: Cluster, demand: Demand) -> dict[Place, int] | Verdict:
         mark = cluster.ledger.mark()
-        answer = one.place(want, [range(part.count) for part in want.parts], {}, None)
+        answer = one.place(demand, [range(part.count) for part in demand.parts], {}, None)
         cluster.ledger.rollback(mark)
         one.next_cycle()
         return answer
 
     cluster = Cluster(*problems[0][0], (4, 64), (5, 64))
-    wants = [wanted(sets, need) for _, sets, need in problems if need]
+    demands = [wanted(sets, need) for _, sets, need in problems if need]
     used = Exact(cluster.nodes, cluster.ledger, cluster.slots)
-    first = [asked(used, cluster, want) for want in wants]
-    again = [asked(used, cluster, want) for want in reversed(wants)][::-1]
-    fresh = [asked(Exact(cluster.nodes, cluster.ledger, cluster.slots), cluster, want) for want in wants]
+    first = [asked(used, cluster, demand) for demand in demands]
+    again = [asked(used, cluster, demand) for demand in reversed(demands)][::-1]
+    fresh = [
+        asked(Exact(cluster.nodes, cluster.ledger, cluster.slots), cluster, demand) for demand in demands
+    ]
     assert first == again == fresh
     assert {type(answer) for answer in first} == {dict, Verdict}
 
@@ -281,12 +284,12 @@ def test_in_a_cluster_at_rest_each_want_is_searched_once(monkeypatch: pytest.Mon
 def test_room_that_is_left_behind_in_a_cycle_ends_a_proof() -> None:
     muster = two_of_four("x")
     muster.decide(0.0)
-    want = muster.gangs[GangId("x")].want
-    assert want is not None
-    assert muster.fit.exact.refutes(want)
+    demand = muster.gangs[GangId("x")].demand
+    assert demand is not None
+    assert muster.fit.exact.refutes(demand)
     muster.nodes.change(node("n0", gpu=5))
     muster.fit.exact.room_freed()
-    assert muster.fit.exact.refutes(want) is None
+    assert muster.fit.exact.refutes(demand) is None
 
 
 def test_equal_wants_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,12 +329,12 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
     held = let_go = 0
     for seed in range(800):
         free, sets, need = drawn(seed)
-        cluster, want = Cluster(*free), wanted(sets, need)
-        vacant = [range(part.count) for part in want.parts]
-        if place(want, vacant, {}, None, cluster.ledger, cluster.slots) is not None:
+        cluster, demand = Cluster(*free), wanted(sets, need)
+        vacant = [range(part.count) for part in demand.parts]
+        if place(demand, vacant, {}, None, cluster.ledger, cluster.slots) is not None:
             continue
         tried = Exact(cluster.nodes, cluster.ledger, cluster.slots)
-        verdict = tried.place(want, vacant, {}, None)
+        verdict = tried.place(demand, vacant, {}, None)
         if not isinstance(verdict, Verdict) or verdict.rung is not Rung.RELAXATION:
             continue
         now = list(free)
@@ -340,7 +343,7 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
             now[i] = (rng.randint(0, 8), rng.randint(2, 16))
             cluster.nodes.change(node(f"n{i}", gpu=now[i][0], cpu=1000 * now[i][1]))
             tried.next_cycle()
-            if tried.refutes(want) is None:
+            if tried.refutes(demand) is None:
                 let_go += 1
                 break
             held += 1
@@ -352,10 +355,10 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
 def test_badly_rounded_prices_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the solver claims, a no that is called proven is one."""
 
-    def claim(program: Program) -> Optimum:
+    def request(program: Program) -> Optimum:
         return Optimum(1.0, np.zeros(len(program.cost)), np.ones(len(program.rows_lower)))
 
-    monkeypatch.setattr(solver, "optimum", claim)
+    monkeypatch.setattr(solver, "optimum", request)
     answer = ask(Cluster((4, 64), (5, 64)), wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4))
     assert not isinstance(answer, Verdict)
     monkeypatch.setattr(
@@ -369,7 +372,7 @@ def test_badly_rounded_prices_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_nothing_is_left_to_solve_once_all_are_on_their_own_nodes() -> None:
     cluster = Cluster((1, 4), (2, 4))
-    want = Want((Part("one", shape(gpu=1), 1, 1), Part("two", shape(gpu=2), 1, 1)), 2)
+    demand = Demand((Part("one", shape(gpu=1), 1, 1), Part("two", shape(gpu=2), 1, 1)), 2)
     own = {Place("one", 0): 0, Place("two", 0): 1}
     exactly = Exact(cluster.nodes, cluster.ledger, cluster.slots)
-    assert exactly.place(want, [range(1), range(1)], own, None) == own
+    assert exactly.place(demand, [range(1), range(1)], own, None) == own

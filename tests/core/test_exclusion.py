@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.decisions import Assign, Decision, Evict, Victim
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.demand import Request
+from muster.core.words.decisions import Assign, Decision, Evict, Victim
+from muster.core.words.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
@@ -16,9 +18,7 @@ from muster.core.events import (
     PodsBound,
     PodsEnded,
 )
-from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
-from muster.core.placement import Claim
-from muster.core.scheduler import Scheduler
+from muster.core.words.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
 from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape, started, waits, where
 
 
@@ -195,14 +195,14 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     made.apply(GangSubmitted(alone("two")))
     made.decide(1.0)
     state = made.gangs[GangId("two")]
-    assert state.want is not None
-    claim = Claim(state.want, state.vacant)
+    assert state.demand is not None
+    request = Request(state.demand, state.vacant)
     mark = made.ledger.mark()
     for promise in made.gangs[GangId("one")].holds.values():
         made.ledger.give(promise.node, promise.requests)
-    assert made.fit.fit(claim) == {Place("main", 0): 0}
+    assert made.fit.fit(request) == {Place("main", 0): 0}
     made.ledger.rollback(mark)
-    assert not isinstance(made.fit.fit(claim), dict)
+    assert not isinstance(made.fit.fit(request), dict)
 
 
 def test_preemption_clears_one_domain_and_no_more() -> None:

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.decisions import Explanation
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.explain.case import BLOCKERS
+from muster.core.offline import misfit
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import (
     GangSubmitted,
     LayersChanged,
     NodeChanged,
@@ -15,8 +18,7 @@ from muster.core.events import (
     QueueChanged,
     QuotaChanged,
 )
-from muster.core.explain.case import BLOCKERS
-from muster.core.gang import (
+from muster.core.words.gang import (
     Amounts,
     Code,
     Effect,
@@ -35,9 +37,7 @@ from muster.core.gang import (
     Strategy,
     Taint,
 )
-from muster.core.offline import misfit
-from muster.core.scheduler import Scheduler
-from muster.core.wording import show
+from muster.core.words.wording import show
 from tests.core.words import GPU, amounts, assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
 A100 = {"nvidia.com/gpu.product": "A100"}

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
-from muster.core.gang import GangId, Queue, Shape
-from muster.core.queues.account import Account
-from muster.core.queues.amounts import counted
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.amounts import counted
+from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
+from muster.core.words.gang import GangId, Queue, Shape
+from muster.core.world.queues.account import Account
 from tests.core.words import assigns, bind, gang, node, shape
 
 #: seconds that a gang says it runs

@@ -8,10 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Assign
-from muster.core.events import GangSubmitted, LayersChanged, PodsBound, PodsEnded
-from muster.core.exact import Verdict
-from muster.core.gang import (
+from muster.core.cycle import Scheduler
+from muster.core.demand import Demand, Part, Request, Rules
+from muster.core.placement.exact import Verdict
+from muster.core.placement.topology.fill import fewest
+from muster.core.words.decisions import Assign
+from muster.core.words.events import GangSubmitted, LayersChanged, PodsBound, PodsEnded
+from muster.core.words.gang import (
     Effect,
     Gang,
     GangId,
@@ -27,10 +30,7 @@ from muster.core.gang import (
     Strategy,
     Taint,
 )
-from muster.core.placement import Claim, Part, Rules, Want
-from muster.core.scheduler import Scheduler
-from muster.core.topology import NODE
-from muster.core.topology.descent import fewest
+from muster.core.world.topology import NODE
 from tests.core.words import (
     assigns,
     bind,
@@ -347,19 +347,21 @@ def cluster(problem: Problem) -> Scheduler:
     return made
 
 
-def claim(problem: Problem) -> Claim:
+def request(problem: Problem) -> Request:
     parts = tuple(
         Part(f"p{p}", shape(gpu=gpus, cpu=cpus * 1000), count, least)
         for p, (gpus, cpus, count, least) in enumerate(problem.sets)
     )
     rules = Rules(problem.rules, begun=GangId("x") if problem.settled else None)
     settled = {Place("p0", 100 + i): column for i, column in enumerate(problem.settled)}
-    return Claim(Want(parts, problem.minimum, rules), [range(part.count) for part in parts], settled=settled)
+    return Request(
+        Demand(parts, problem.minimum, rules), [range(part.count) for part in parts], settled=settled
+    )
 
 
 def answer(problem: Problem) -> tuple[dict[Place, int] | Verdict, Scheduler]:
     made = cluster(problem)
-    found = made.fit.fit(claim(problem))
+    found = made.fit.fit(request(problem))
     if isinstance(found, Verdict):
         assert not made.nodes.used.any()
     return found, made
@@ -428,8 +430,8 @@ def _keeps(problem: Problem) -> bool:
 @given(problems(), st.data())
 def test_an_owned_node_is_kept_if_the_rules_allow(problem: Problem, data: st.DataObject) -> None:
     """Places with a node of their own (of a plan that was found) break no rule and keep no gang waiting."""
-    asked = claim(problem)
-    places = [Place(part.pod_set, i) for part in asked.want.parts for i in range(part.count)]
+    asked = request(problem)
+    places = [Place(part.pod_set, i) for part in asked.demand.parts for i in range(part.count)]
     nodes = st.integers(0, len(problem.nodes) - 1)
     own = data.draw(st.dictionaries(st.sampled_from(places), nodes, max_size=3))
     made = cluster(problem)

@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import GangSubmitted, PodsBound
-from muster.core.exact import Verdict
-from muster.core.gang import NodeName, Place
-from muster.core.placement import Claim
-from muster.core.scheduler import Scheduler
-from muster.core.topology import CLUSTER, NODE
+from muster.core.cycle import Scheduler
+from muster.core.demand import Request
+from muster.core.placement.exact import Verdict
+from muster.core.words.events import GangSubmitted, PodsBound
+from muster.core.words.gang import NodeName, Place
+from muster.core.world.topology import CLUSTER, NODE
 from tests.core.test_gather import (
     MUST,
     PREFER,
     Problem,
-    claim,
     cluster,
     domains,
     obeyed,
     placements,
     problems,
+    request,
 )
 from tests.core.words import gang, pod
 
@@ -79,7 +79,7 @@ def cases(draw: st.DrawFn, shapes: int = 3, multiples: bool = True) -> Case:
     return Case(problem, draw(layer), tuple(others), tuple(ranks))
 
 
-def asked(case: Case) -> tuple[Scheduler, Claim]:
+def asked(case: Case) -> tuple[Scheduler, Request]:
     made = cluster(case.problem)
     for i, (on, layer) in enumerate(case.others):
         other = replace(gang(f"other-{i}"), exclusive=layer)
@@ -87,11 +87,11 @@ def asked(case: Case) -> tuple[Scheduler, Claim]:
         place = Place("main", 0)
         made.apply(PodsBound({pod(other.id, place): place}, NodeName(f"n{on}"), (), gang=other.id))
     made.decide(0.0)
-    plain = claim(case.problem)
-    assert plain.want.rules is not None
-    want = replace(plain.want, rules=replace(plain.want.rules, exclusive=case.exclusive))
+    plain = request(case.problem)
+    assert plain.demand.rules is not None
+    demand = replace(plain.demand, rules=replace(plain.demand.rules, exclusive=case.exclusive))
     ranks = {f"p{p}": own for p, own in enumerate(case.ranks) if own}
-    return made, plain._replace(want=want, ranks=ranks)
+    return made, plain._replace(demand=demand, ranks=ranks)
 
 
 def check(case: Case) -> str:

@@ -28,10 +28,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from muster.core.backfill import Backfill
-from muster.core.decisions import Assign, Decision, Evict, Release
-from muster.core.eligibility import Eligibility
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement.packing import Pack
+from muster.core.placement.slots import Slots
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import Assign, Decision, Evict, Release
+from muster.core.words.events import (
     BudgetChanged,
     BudgetRemoved,
     CommitFailed,
@@ -51,7 +53,7 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Amounts,
     Code,
     Effect,
@@ -75,9 +77,7 @@ from muster.core.gang import (
     Strategy,
     Taint,
 )
-from muster.core.packing import Pack
-from muster.core.scheduler import Config, Scheduler
-from muster.core.slots import Slots
+from muster.core.world.eligibility import Eligibility
 from muster.names import GPU_SHARE
 from tests.core.witness import NO_ROOM, Witness
 from tests.core.words import GPU, amounts, node, shape

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from muster.core.events import Presence
-from muster.core.gang import NodeName, Operator, PodTerm, Requirement
-from muster.core.ledger import Ledger
-from muster.core.nodes import Nodes
-from muster.core.presences import Matching
+from muster.core.words.events import Presence
+from muster.core.words.gang import NodeName, Operator, PodTerm, Requirement
+from muster.core.world.footprints import Matching
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Nodes
 from tests.core.words import GPU, amounts, node, shape
 
 
@@ -23,7 +23,7 @@ def free(nodes: Nodes) -> list[int]:
 
 def test_rollback_undoes_all_since_its_mark_and_nothing_before() -> None:
     nodes, ledger = made()
-    two = nodes.demand(amounts({GPU: 2}))
+    two = nodes.row_amounts(amounts({GPU: 2}))
     outer = ledger.mark()
     ledger.take(NodeName("a"), amounts({GPU: 1}))
     inner = ledger.mark()
@@ -104,7 +104,7 @@ def test_what_a_trial_gives_back_that_is_rolled_back_is_not_noticed() -> None:
 def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:
     nodes, ledger = made()
     old, new = Presence("ns", (("app", "old"),)), Presence("ns", (("app", "new"),))
-    ledger.take_at(0, nodes.demand(()), 3, old)
+    ledger.take_at(0, nodes.row_amounts(()), 3, old)
     before = ledger.given
     ledger.rename(NodeName("a"), old, new, 2)
     assert [_seen(ledger, app) for app in ("old", "new")] == [[1, 0, 0], [2, 0, 0]]

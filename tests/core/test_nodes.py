@@ -1,11 +1,12 @@
 import numpy as np
 
-from muster.core.decisions import Evict
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
-from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
-from muster.core.ledger import Ledger
-from muster.core.nodes import LARGEST, PODS, UNLIMITED, Log, Nodes
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Evict
+from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
+from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import LARGEST, UNLIMITED, Log, Nodes
 from tests.core.words import GPU, amounts, node
 
 
@@ -110,12 +111,12 @@ def test_an_array_counts_as_all_of_its_columns() -> None:
     for i in range(1000):
         nodes.change(node(f"n{i:04}"))
     nodes.settle()
-    demand, every = nodes.demand((("cpu", 1),)), np.arange(1000)
+    row_amounts, every = nodes.row_amounts((("cpu", 1),)), np.arange(1000)
     begin = nodes.changes.end
     for _ in range(Log.BOUND // 1000):
-        nodes.charge_many(every, demand, np.ones(1000, np.int64))
+        nodes.charge_many(every, row_amounts, np.ones(1000, np.int64))
     assert nodes.changes.since(begin) is not None
-    nodes.charge_many(every, demand, np.ones(1000, np.int64))
+    nodes.charge_many(every, row_amounts, np.ones(1000, np.int64))
     assert nodes.changes.since(begin) is None
 
 
@@ -126,7 +127,7 @@ def test_a_log_keeps_no_larger_array_alive_than_it_tells_of() -> None:
     nodes.settle()
     large = np.arange(100_000)
     begin = nodes.changes.end
-    nodes.charge_many(large[:2], nodes.demand((("cpu", 1),)), np.ones(2, np.int64))
+    nodes.charge_many(large[:2], nodes.row_amounts((("cpu", 1),)), np.ones(2, np.int64))
     (kept,) = nodes.changes.since(begin) or []
     assert not isinstance(kept, int)
     assert kept.tolist() == [0, 1]
@@ -156,6 +157,6 @@ def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
 def test_less_than_nothing_may_be_in_use_on_several_nodes_at_once() -> None:
     """As it is where a reservation is looked for: a victim that leaves and its beneficiary have ended."""
     nodes, ledger = made(node("a", pods=None), node("b", pods=None))
-    ledger.take_at(np.array([0, 1]), nodes.demand(amounts({GPU: 1})), np.array([-2, -1]))
+    ledger.take_at(np.array([0, 1]), nodes.row_amounts(amounts({GPU: 1})), np.array([-2, -1]))
     assert free(nodes, PODS) == [UNLIMITED, UNLIMITED]
     assert free(nodes, GPU) == [10, 9]

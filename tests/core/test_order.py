@@ -6,18 +6,18 @@ from collections.abc import Container
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.admission import Admission, Full
-from muster.core.eligibility import Eligibility
-from muster.core.gang import Code, GangId, Gate
-from muster.core.gangs import BackOff, GangState
-from muster.core.lines import Lines, first_claim
-from muster.core.nodes import Nodes
-from muster.core.order import Turns
-from muster.core.placement import Want
-from muster.core.presences import Presences
-from muster.core.queues import Queues
-from muster.core.quotas import Quotas
-from muster.core.wants import Wants
+from muster.core.demand import Demand
+from muster.core.queueing.admission import Admission, Full
+from muster.core.queueing.attempts import Turns
+from muster.core.queueing.pending import Lines, first_claim
+from muster.core.words.gang import Code, GangId, Gate
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.footprints import Presences
+from muster.core.world.gangs import BackOff, GangState
+from muster.core.world.lacking import Demands
+from muster.core.world.nodes import Nodes
+from muster.core.world.queues import Queues
+from muster.core.world.quotas import Quotas
 from tests.core.words import gang
 
 
@@ -25,36 +25,36 @@ class Order:
     """Lines of a cluster with one queue, and who is looked at in one walk along them."""
 
     def __init__(self) -> None:
-        self.wants = Wants(Presences(Nodes()))
+        self.demands = Demands(Presences(Nodes()))
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes))
-        self._admission = Admission(self._queues, Quotas(), self.wants)
+        self._admission = Admission(self._queues, Quotas(), self.demands)
         self.lines = Lines(self._queues)
 
     def put(self, state: GangState) -> None:
-        self.wants.settle(state)
+        self.demands.settle(state)
         self._queues.settle(state)
         self.lines.put(state)
 
-    def turns(self, lapsed: set[GangId], hopeless: Container[Want]) -> Turns:
+    def turns(self, lapsed: set[GangId], hopeless: Container[Demand]) -> Turns:
         self._queues.entitle()
 
-        def is_hopeless(state: GangState, want: Want | Full, over: bool) -> bool:
-            return state.plain and want in hopeless
+        def is_hopeless(state: GangState, demand: Demand | Full, over: bool) -> bool:
+            return state.plain and demand in hopeless
 
         return Turns(
             self.lines, self._queues, self._admission, lapsed, is_hopeless, lambda _: True, seen=False
         )
 
-    def serve(self, lapsed: set[GangId], hopeless: Container[Want] = ()) -> list[GangState]:
+    def serve(self, lapsed: set[GangId], hopeless: Container[Demand] = ()) -> list[GangState]:
         turns = self.turns(lapsed, hopeless)
         served = [turn.state for turn in turns]
-        return [*served, *(state for state in turns.served.values() if state.want is None)]
+        return [*served, *(state for state in turns.served.values() if state.demand is None)]
 
 
 def ordered(states: list[GangState], lapsed: set[GangId]) -> list[GangState]:
     def key(state: GangState) -> tuple[int, tuple[int, float, GangId]]:
-        if state.want is None:
+        if state.demand is None:
             return (3, state.rank)
         return (2 if state.id in lapsed else 0 if first_claim(state) else 1, state.rank)
 
@@ -84,11 +84,11 @@ def test_whoever_comes_changes_or_goes(seed: int) -> None:
             )
             state.back_off = BackOff(9.0, "") if rng.random() < 0.2 else None
             order.put(state)
-        lapsed = {gone for gone, state in states.items() if state.want is not None and rng.random() < 0.1}
+        lapsed = {gone for gone, state in states.items() if state.demand is not None and rng.random() < 0.1}
         assert order.serve(lapsed) == ordered(list(states.values()), lapsed)
-    hopeless = {s.want for s in states.values() if s.want is not None and rng.random() < 0.5}
+    hopeless = {s.demand for s in states.values() if s.demand is not None and rng.random() < 0.5}
     served = order.serve(set(), hopeless)
-    left = [s for s in states.values() if s.want is None or not (s.plain and s.want in hopeless)]
+    left = [s for s in states.values() if s.demand is None or not (s.plain and s.demand in hopeless)]
     assert served == ordered(left, set())
 
 
@@ -97,10 +97,10 @@ def test_one_refusal_passes_over_all_who_want_the_same() -> None:
     for name, count in [("a", 2), ("b", 1), ("c", 2), ("d", 2), ("e", 1)]:
         state = GangState(GangId(name), gang(name, count=count))
         order.put(state)
-    refused: set[Want] = set()
+    refused: set[Demand] = set()
     looked_at = []
     for turn in order.turns(set(), refused):
         looked_at.append(turn.state.id)
         if turn.state.id == "a":
-            refused.add(turn.offer.want)
+            refused.add(turn.offer.demand)
     assert looked_at == ["a", "b", "e"]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from muster.core.eligibility import Eligibility
-from muster.core.events import GangSubmitted, PodsBound, Presence
-from muster.core.gang import NodeName, PodId, Shape
-from muster.core.ledger import Ledger
-from muster.core.nodes import Nodes
-from muster.core.packing import Order, Pack, Spread
-from muster.core.scheduler import Config, Scheduler
-from muster.core.slots import Slots
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement.packing import Order, Pack, Spread
+from muster.core.placement.slots import Slots
+from muster.core.words.events import GangSubmitted, PodsBound, Presence
+from muster.core.words.gang import NodeName, PodId, Shape
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Nodes
 from tests.core.words import amounts, assigns, gang, node, shape, where
 
 

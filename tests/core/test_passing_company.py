@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill.earliest import Earliest
-from muster.core.backfill.timetable import Timetable
-from muster.core.decisions import Decision
-from muster.core.events import LayersChanged, QueueChanged
-from muster.core.gang import (
+from muster.core.reservations.calendar import Timetable
+from muster.core.reservations.start_search import Earliest
+from muster.core.words.decisions import Decision
+from muster.core.words.events import LayersChanged, QueueChanged
+from muster.core.words.gang import (
     Code,
     Gang,
     GangId,
@@ -23,7 +23,7 @@ from muster.core.gang import (
     Requirement,
     Shape,
 )
-from muster.core.wants import Wants
+from muster.core.world.lacking import Demands
 from muster.names import GPU
 from tests.core.test_backfill import Cluster, lasting, reserves, told
 from tests.core.words import assigns, node, shape, started, where
@@ -136,10 +136,10 @@ class Bearable(Cluster):
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
-            claim = Wants(there.ledger.presences).anew(head.claim)
+            request = Demands(there.ledger.presences).anew(head.request)
             nobody = Timetable(there.ledger, there.ends)
-            earliest = Earliest(there.ledger, there.fit, there.ends, nobody, lambda claim, *_: claim)
-            found = earliest.find(head.gang, claim, inf, now)
+            earliest = Earliest(there.ledger, there.fit, there.ends, nobody, lambda request, *_: request)
+            found = earliest.find(head.gang, request, inf, now)
             assert found is not None
             assert found.at <= max(head.at, now)
         return decisions

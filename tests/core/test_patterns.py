@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.eligibility import Eligibility
-from muster.core.exact import patterns
-from muster.core.exact.patterns import Classes, Patterns, maximal
-from muster.core.gang import NodeName, Shape
-from muster.core.ledger import Ledger
-from muster.core.nodes import Ints, Longs, Nodes
-from muster.core.slots import Slots
+from muster.core.placement.exact import patterns
+from muster.core.placement.exact.patterns import Classes, Patterns, maximal
+from muster.core.placement.slots import Slots
+from muster.core.words.gang import NodeName, Shape
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Ints, Longs, Nodes
 from tests.core.words import node, shape
 
 
@@ -70,7 +70,7 @@ def as_longs(rows: list[list[int]]) -> Longs:
 def classes(nodes: Nodes, shapes: list[Shape], count: int) -> Classes | None:
     slots = Slots(nodes, Eligibility(nodes))
     caps: Ints = np.array([np.minimum(slots.of(s).slots, count) for s in shapes], np.int32)
-    return Patterns(nodes).classes([nodes.demand(s.requests) for s in shapes], caps)
+    return Patterns(nodes).classes([nodes.row_amounts(s.requests) for s in shapes], caps)
 
 
 def cluster(*free: tuple[int, int]) -> Nodes:
@@ -108,10 +108,10 @@ def test_what_is_remembered_is_bounded_and_not_mistaken(monkeypatch: pytest.Monk
     for large in (2, 3, 4, 2):
         shapes = [shape(gpu=large), shape(gpu=1)]
         caps = np.array([slots.of(s).slots for s in shapes], np.int32)
-        demands = [nodes.demand(s.requests) for s in shapes]
+        row_amounts_of = [nodes.row_amounts(s.requests) for s in shapes]
         for column in range(6):
             columns = np.array([column])
-            found = kept.of(demands, caps[:, columns], columns)
+            found = kept.of(row_amounts_of, caps[:, columns], columns)
             assert found is not None
             expected = naive([column], caps[:, column].tolist(), [[large], [1]])
             assert [tuple(p) for p in found[0].tolist()] == expected
@@ -126,7 +126,7 @@ def test_patterns_of_shares_fit_the_devices_and_not_only_their_sum() -> None:
     shapes = [shape(share=600), shape(share=700), shape(gpu=1)]
     slots = Slots(nodes, Eligibility(nodes))
     caps = np.array([np.minimum(slots.of(s).slots, 2) for s in shapes], np.int32)
-    found = Patterns(nodes).of([nodes.demand(s.requests) for s in shapes], caps, np.arange(2))
+    found = Patterns(nodes).of([nodes.row_amounts(s.requests) for s in shapes], caps, np.arange(2))
     assert found is not None
     assert [[tuple(pattern) for pattern in each.tolist()] for each in found] == [
         [(0, 0, 2), (0, 1, 1), (0, 2, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0)],

@@ -8,12 +8,13 @@ from functools import lru_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.eligibility import Eligibility
-from muster.core.gang import Place, PodSet, Shape
-from muster.core.ledger import Ledger
-from muster.core.nodes import Nodes
-from muster.core.placement import Part, Want, place, tightest, tightest_group
-from muster.core.slots import Slots
+from muster.core.demand import Demand, Part
+from muster.core.placement.greedy import place, tightest, tightest_group
+from muster.core.placement.slots import Slots
+from muster.core.words.gang import Place, PodSet, Shape
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Nodes
 from tests.core.words import GPU, amounts, assigns, foreign, gang, node, scheduler, shape, waits, where
 
 
@@ -28,8 +29,8 @@ class Cluster:
         self.ledger = Ledger(self.nodes)
 
     def place(self, *parts: Part, need: int | None = None) -> dict[Place, int] | None:
-        want = Want(parts, sum(p.need for p in parts) if need is None else need)
-        return place(want, [range(p.count) for p in parts], {}, None, self.ledger, self.slots)
+        demand = Demand(parts, sum(p.need for p in parts) if need is None else need)
+        return place(demand, [range(p.count) for p in parts], {}, None, self.ledger, self.slots)
 
 
 def one(count: int, of: Shape, need: int | None = None, name: str = "main") -> Part:
@@ -112,7 +113,7 @@ def test_a_group_at_once_is_as_many_as_pod_by_pod(
     chosen, times = tightest_group(together.slots.of(of), count)
     singly, placed = Cluster(*free), 0
     while placed < count and (column := tightest(singly.slots.of(of))) is not None:
-        singly.ledger.take_at(column, singly.nodes.demand(of.requests))
+        singly.ledger.take_at(column, singly.nodes.row_amounts(of.requests))
         placed += 1
     exact = sum(min(g // gpu, c // cpu if cpu else 99) for g, c in free)
     assert int(times.sum()) == placed == min(count, exact)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill import Backfill
-from muster.core.decisions import Decision, Evict, ExpectedStart, Victim
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.preemption import candidates
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import Decision, Evict, ExpectedStart, Victim
+from muster.core.words.events import (
     BudgetChanged,
     CommitFailed,
     GangRemoved,
@@ -23,7 +25,7 @@ from muster.core.events import (
     Presence,
     QueueChanged,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Code,
     Gang,
     GangId,
@@ -40,8 +42,6 @@ from muster.core.gang import (
     Requirement,
     Strategy,
 )
-from muster.core.preemption import candidates
-from muster.core.scheduler import Config, Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import (
     GPU,
@@ -308,7 +308,7 @@ def test_if_the_preemptor_gives_up_those_who_are_there_stay(how: str) -> None:
         made.apply(CommitFailed(GangId("high"), 100.0, "refused"))
     made.decide(2.0)
     assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
-    assert made.gangs[GangId("low")].want is None
+    assert made.gangs[GangId("low")].demand is None
     if how == "failed":
         assert ended(made.decide(100.0)) == ["low"]
 

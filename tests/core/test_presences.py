@@ -4,10 +4,10 @@ import tracemalloc
 
 import numpy as np
 
-from muster.core.events import Presence
-from muster.core.gang import PodTerm
-from muster.core.nodes import Nodes
-from muster.core.presences import BOUND, Matching, Presences
+from muster.core.words.events import Presence
+from muster.core.words.gang import PodTerm
+from muster.core.world.footprints import BOUND, Matching, Presences
+from muster.core.world.nodes import Nodes
 from tests.core.words import node
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill import Backfill
-from muster.core.events import GangRemoved, GangSubmitted, LayersChanged, PodsEnded
-from muster.core.gang import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.reservations import Backfill
+from muster.core.words.events import GangRemoved, GangSubmitted, LayersChanged, PodsEnded
+from muster.core.words.gang import (
     Gang,
     GangId,
     Gather,
@@ -26,7 +27,6 @@ from muster.core.gang import (
     Spread,
     Strategy,
 )
-from muster.core.scheduler import Config, Scheduler
 from tests.core.words import assigns, bind, gang, node, shape
 
 LAYERS = (Layer("zone", ("zone",)), Layer("rack", ("rack",)))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.core.decisions import Evict
-from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
-from muster.core.gang import GangId, PodSet, Queue
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Evict
+from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
+from muster.core.words.gang import GangId, PodSet, Queue
 from muster.names import GPU_SHARE
 from tests.core.words import assigns, bind, gang, node, shape
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.core.eligibility import Eligibility
-from muster.core.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
-from muster.core.gang import Code, GangId, PodSet, Queue, QueueOrder
-from muster.core.queues.account import Account
-from muster.core.queues.amounts import counted
-from muster.core.scheduler import Scheduler
-from muster.core.slots import Slots
+from muster.core.cycle import Scheduler
+from muster.core.placement.slots import Slots
+from muster.core.words.amounts import counted
+from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
+from muster.core.words.gang import Code, GangId, PodSet, Queue, QueueOrder
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.queues.account import Account
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
 
 NAMES = ("a", "b", "a1", "a2", "b1")
@@ -121,13 +121,13 @@ class Life:
         muster = self.muster
         fresh = Slots(muster.nodes, Eligibility(muster.nodes))
         for state in muster.gangs.values():
-            if state.want is None or not state.waits or state.back_off or state.holds:
+            if state.demand is None or not state.waits or state.back_off or state.holds:
                 continue
             assert state.explanation is not None
             if state.explanation.code in (Code.INVALID, Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED):
                 continue
-            (part,) = state.want.parts
-            assert fresh.of(part.shape).total < max(state.want.need, part.need)
+            (part,) = state.demand.parts
+            assert fresh.of(part.shape).total < max(state.demand.need, part.need)
 
 
 @given(st.integers(0, 100_000))

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.words.events import (
     Event,
     GangRemoved,
     GangSubmitted,
@@ -14,7 +15,7 @@ from muster.core.events import (
     QueueChanged,
     QueueRemoved,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Amounts,
     Code,
     GangId,
@@ -29,7 +30,6 @@ from muster.core.gang import (
     Requirement,
     Shape,
 )
-from muster.core.scheduler import Scheduler
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape, waits
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill import Backfill
-from muster.core.decisions import Assign, Decision, Evict, Reserve, Wait
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import Assign, Decision, Evict, Reserve, Wait
+from muster.core.words.events import (
     Event,
     GangRemoved,
     GangSubmitted,
@@ -21,7 +22,7 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Gang,
     GangId,
     Gather,
@@ -39,7 +40,6 @@ from muster.core.gang import (
     Shape,
     Strategy,
 )
-from muster.core.scheduler import Config, Scheduler
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, pod, shape, started
 
 ALIKE = (Requirement("app", Operator.IN, ("x",)),)

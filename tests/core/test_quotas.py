@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.words.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
@@ -13,7 +14,7 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Amounts,
     Code,
     GangId,
@@ -26,7 +27,6 @@ from muster.core.gang import (
     Queue,
     Strategy,
 )
-from muster.core.scheduler import Scheduler
 from tests.core.words import assigns, bind, gang, node, shape, started
 
 REQUESTS: Amounts = (("pods", 1), ("requests.nvidia.com/gpu", 1))

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import GangSubmitted, QueueChanged
-from muster.core.gang import GangId, Queue
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.events import GangSubmitted, QueueChanged
+from muster.core.words.gang import GangId, Queue
 from tests.core.words import GPU, gang, node, started
 
 
@@ -27,4 +27,4 @@ def test_who_comes_behind_a_gang_that_can_no_longer_fit(explain: bool, parents: 
     ]:
         made.apply(GangSubmitted(replace(gang(name, count=count, priority=priority), queue=queue)))
     assert started(made.decide(0.0)) == ["first", "behind"]
-    assert made.gangs[GangId("huge")].want is not None
+    assert made.gangs[GangId("huge")].demand is not None

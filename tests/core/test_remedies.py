@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill import Backfill
-from muster.core.decisions import ExpectedStart, Explanation, Remedy
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.explain.remedies.preempting import NOT
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
+from muster.core.words.events import (
     BudgetChanged,
     GangSubmitted,
     LayersChanged,
@@ -19,7 +21,7 @@ from muster.core.events import (
     QueueChanged,
     QuotaChanged,
 )
-from muster.core.gang import (
+from muster.core.words.gang import (
     Code,
     Gang,
     GangId,
@@ -36,8 +38,6 @@ from muster.core.gang import (
     Requirement,
     Strategy,
 )
-from muster.core.remedies.preempting import NOT
-from muster.core.scheduler import Config, Scheduler
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, scheduler, shape, started, waits
 
 

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill import Backfill
-from muster.core.decisions import Decision, Evict, Wait
-from muster.core.events import (
+from muster.core.cycle import Config, Scheduler
+from muster.core.explain.remedies.preempting import NOT
+from muster.core.reservations import Backfill
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Decision, Evict, Wait
+from muster.core.words.events import (
     Event,
     GangRemoved,
     GangSubmitted,
@@ -23,10 +26,7 @@ from muster.core.events import (
     PodsEnded,
     QueueChanged,
 )
-from muster.core.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Strategy
-from muster.core.nodes import PODS
-from muster.core.remedies.preempting import NOT
-from muster.core.scheduler import Config, Scheduler
+from muster.core.words.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Strategy
 from muster.names import GPU
 from tests.core.words import amounts, assigns, bind, node, shape
 

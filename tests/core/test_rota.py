@@ -2,53 +2,53 @@
 
 import gc
 
-from muster.core.placement import Part, Want
-from muster.core.rota import Rota
+from muster.core.demand import Demand, Part
+from muster.core.placement.search_budget import Rota
 from tests.core.words import shape
 
 
-def want(gpu: int) -> Want:
-    return Want((Part("main", shape(gpu=gpu), 1, 1),), 1)
+def demand(gpu: int) -> Demand:
+    return Demand((Part("main", shape(gpu=gpu), 1, 1),), 1)
 
 
 def test_each_that_goes_on_asking_has_its_turn() -> None:
-    rota, wants = Rota(2), [want(i) for i in range(1, 8)]
+    rota, demands = Rota(2), [demand(i) for i in range(1, 8)]
     turns: list[int] = []
     for _ in range(4):
         rota.next_cycle()
-        turns += [i for i, each in enumerate(wants) if rota.take(each)]
+        turns += [i for i, each in enumerate(demands) if rota.take(each)]
     assert turns == [0, 1, 2, 3, 4, 5, 0, 6]
 
 
 def test_a_want_that_asks_no_longer_gives_up_its_turn() -> None:
-    rota, wants = Rota(1), [want(i) for i in range(1, 5)]
+    rota, demands = Rota(1), [demand(i) for i in range(1, 5)]
     rota.next_cycle()
-    assert [rota.take(each) for each in wants] == [True, False, False, False]
+    assert [rota.take(each) for each in demands] == [True, False, False, False]
     rota.next_cycle()
-    assert [rota.take(each) for each in wants[2:]] == [False, False]  # the turn of wants[1]
+    assert [rota.take(each) for each in demands[2:]] == [False, False]  # the turn of demands[1]
     rota.next_cycle()
-    assert [rota.take(each) for each in wants[2:]] == [True, False]
+    assert [rota.take(each) for each in demands[2:]] == [True, False]
     rota.next_cycle()
     rota.next_cycle()
     assert not rota.behind
 
 
 def test_a_turn_goes_to_a_want_that_has_asked_in_the_last_cycle() -> None:
-    rota, wants = Rota(1), [want(i) for i in range(1, 5)]
+    rota, demands = Rota(1), [demand(i) for i in range(1, 5)]
     rota.next_cycle()
-    assert [rota.take(each) for each in wants] == [True, False, False, False]
+    assert [rota.take(each) for each in demands] == [True, False, False, False]
     rota.next_cycle()
-    assert [rota.take(wants[i]) for i in (1, 3)] == [True, False]
+    assert [rota.take(demands[i]) for i in (1, 3)] == [True, False]
     rota.next_cycle()
-    assert rota.take(wants[3]), "wants[2] was before it, and has not asked"
+    assert rota.take(demands[3]), "wants[2] was before it, and has not asked"
 
 
 def test_turns_do_not_depend_on_who_keeps_a_want_alive() -> None:
-    def turns(kept: list[Want]) -> list[bool]:
+    def turns(kept: list[Demand]) -> list[bool]:
         """Three wants wait of which nothing refers to two any longer, unless they are `kept`."""
-        rota, last = Rota(1), want(9)
+        rota, last = Rota(1), demand(9)
         rota.next_cycle()
-        for passing in (want(1), want(2), want(3)):
+        for passing in (demand(1), demand(2), demand(3)):
             rota.take(passing)
             kept.append(passing)
         answers = [rota.take(last)]
@@ -62,5 +62,5 @@ def test_turns_do_not_depend_on_who_keeps_a_want_alive() -> None:
             answers.append(rota.take(last))
         return answers
 
-    dropped: list[Want] = []
+    dropped: list[Demand] = []
     assert turns([]) == turns(dropped)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import GangSubmitted, PodsBound
-from muster.core.gang import Gang, Place
-from muster.core.gangs import GangState, fill
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.events import GangSubmitted, PodsBound
+from muster.core.words.gang import Gang, Place
+from muster.core.world.gangs import GangState, fill
 from tests.core.test_preemption import ended, evicts
 from tests.core.words import assigns, gang, node, pod, scheduler, shape
 

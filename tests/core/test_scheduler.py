@@ -5,8 +5,9 @@ from math import inf
 
 import pytest
 
-from muster.core.decisions import Release
-from muster.core.events import (
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Release
+from muster.core.words.events import (
     CommitFailed,
     GangRemoved,
     GangSubmitted,
@@ -18,8 +19,7 @@ from muster.core.events import (
     PodsEnded,
     QueueChanged,
 )
-from muster.core.gang import Code, GangId, Gate, NodeName, Place, PodId, PodSet, Queue
-from muster.core.scheduler import Scheduler
+from muster.core.words.gang import Code, GangId, Gate, NodeName, Place, PodId, PodSet, Queue
 from tests.core.words import (
     GPU,
     amounts,

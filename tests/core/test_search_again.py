@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from muster.core.events import Event, GangSubmitted, LayersChanged, NodeChanged, PodsBound, Presence
-from muster.core.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.events import Event, GangSubmitted, LayersChanged, NodeChanged, PodsBound, Presence
+from muster.core.words.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
 from tests.core.test_preemption import ended, running
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, places, shape
 

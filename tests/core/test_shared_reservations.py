@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core import placement
-from muster.core.backfill import Backfill
-from muster.core.backfill.timetable import Timetable
-from muster.core.exact import Answer, Exact, Rung, Verdict
-from muster.core.gang import Gang, GangId, NodeName, Place, PodSet, Shape
-from muster.core.placement import Want
-from muster.core.scheduler import Config
+from muster.core.cycle import Config
+from muster.core.demand import Demand
+from muster.core.placement import greedy as placement
+from muster.core.placement.exact import Answer, Exact, Rung, Verdict
+from muster.core.reservations import Backfill
+from muster.core.reservations.calendar import Timetable
+from muster.core.words.gang import Gang, GangId, NodeName, Place, PodSet, Shape
 from tests.core.test_backfill import Cluster, reserves
 from tests.core.words import GPU, assigns, gang, node, shape, started, where
 
@@ -103,7 +103,7 @@ class Line(Cluster):
                     if device is not None:
                         fixed[device] += of.gpu_share
         for each in self.core.reservations.made:
-            of_set = {part.pod_set: part.shape for part in each.want.parts}
+            of_set = {part.pod_set: part.shape for part in each.demand.parts}
             for place, on in each.nodes.items() if each.at <= at < each.until else ():
                 if on == name:
                     whole += dict(of_set[place.pod_set].requests).get(GPU, 0)
@@ -161,13 +161,15 @@ def test_a_gang_for_which_no_places_are_found_again_starts_in_those_that_are_res
     assert started(cluster.decide(1.0)) == ["passer"]
 
     def greedy(
-        want: Want, vacant: Sequence[Sequence[int]], preferred: Mapping[Place, int], *others: Any
+        demand: Demand, vacant: Sequence[Sequence[int]], preferred: Mapping[Place, int], *others: Any
     ) -> dict[Place, int] | None:  # Any: whatever else it is given
         return (
-            placement.place(want, vacant, preferred, *others) if preferred or len(want.parts) == 1 else None
+            placement.place(demand, vacant, preferred, *others)
+            if preferred or len(demand.parts) == 1
+            else None
         )
 
-    monkeypatch.setattr("muster.core.fit.place", greedy)
+    monkeypatch.setattr("muster.core.placement.fit.place", greedy)
     monkeypatch.setattr(Exact, "place", lambda *_, **__: Verdict(Rung.SEARCH, Answer.NONE_FOUND))
     if early:
         cluster.end("first", 5.0)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.eligibility import Eligibility
-from muster.core.events import GangSubmitted, NodeChanged
-from muster.core.gang import NodeName, PodSet
-from muster.core.ledger import Ledger
-from muster.core.nodes import LARGEST, UNLIMITED, Nodes
-from muster.core.scheduler import Config, Scheduler
-from muster.core.slots import NO_SLOT, Slots, scarcest
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement.slots import NO_SLOT, Slots, scarcest
+from muster.core.words.events import GangSubmitted, NodeChanged
+from muster.core.words.gang import NodeName, PodSet
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import LARGEST, UNLIMITED, Nodes
 from tests.core.words import GPU, amounts, assigns, gang, node, scheduler, shape
 
 SHAPES = [
@@ -73,7 +73,7 @@ def test_bytes_are_counted_exactly(capacity: int, request: int) -> None:
     assert vector.slots.tolist() == [min(n // request, UNLIMITED) for n in (capacity, 2**20, 0)]
     assert vector.total == sum(vector.slots.tolist())
     if pods := min(vector.slots.item(0), 5):
-        Ledger(nodes).take_at(0, nodes.demand((("memory", request),)), pods)
+        Ledger(nodes).take_at(0, nodes.row_amounts((("memory", request),)), pods)
         assert nodes.free_at(nodes.row("memory"), 0) == capacity - pods * request
 
 
@@ -123,7 +123,7 @@ def test_slots_are_what_plain_arithmetic_says(free: list[tuple[int, int]], gpu: 
 def test_the_shape_unused_for_longest_is_forgotten_and_computed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("muster.core.slots._KEPT", 2)
+    monkeypatch.setattr("muster.core.placement.slots._KEPT", 2)
     _, ledger, slots = made(10)
     first = slots.of(SHAPES[1])
     slots.of(SHAPES[2])
@@ -145,7 +145,7 @@ def test_the_scarce_resource_is_the_one_of_which_most_is_asked() -> None:
     nodes, _, _ = made(9)
 
     def scarce(gpu: int = 0, cpu: int = 0) -> str:
-        return nodes.resource(scarcest(nodes, nodes.demand(shape(gpu=gpu, cpu=cpu).requests))[0])
+        return nodes.resource(scarcest(nodes, nodes.row_amounts(shape(gpu=gpu, cpu=cpu).requests))[0])
 
     assert scarce(gpu=1, cpu=100) == GPU
     assert scarce(gpu=1, cpu=4000) == "cpu"

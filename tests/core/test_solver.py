@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import muster
-from muster.core.exact.solver import Program, integral, optimum
+from muster.core.placement.exact.solver import Program, integral, optimum
 
 
 def program(cost: list[float], at_least: float, most: float = 10.0) -> Program:
@@ -46,8 +46,8 @@ def test_an_impossible_program_is_exhausted() -> None:
 
 
 def test_the_core_starts_without_it_and_one_module_names_it() -> None:
-    code = "import sys, muster.core.scheduler, muster.core.offline; sys.exit('highspy' in sys.modules)"
+    code = "import sys, muster.core.cycle, muster.core.offline; sys.exit('highspy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     root = Path(muster.__file__).parent
     naming = [str(p.relative_to(root)) for p in root.rglob("*.py") if "import highspy" in p.read_text()]
-    assert naming == ["core/exact/solver.py"]
+    assert naming == ["core/placement/exact/solver.py"]

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from muster.core.events import GangSubmitted, LayersChanged
-from muster.core.gang import Gather, Layer, PodId, PodSet, Strategy
-from muster.core.nodes import Bools
+from muster.core.cycle import Scheduler
 from muster.core.preemption.candidates import OTHERS, Candidates
-from muster.core.preemption.counting import Count
-from muster.core.preemption.cuts import Table
-from muster.core.scheduler import Scheduler
+from muster.core.preemption.eviction_units import Table
+from muster.core.preemption.slot_bounds import Count
+from muster.core.words.events import GangSubmitted, LayersChanged
+from muster.core.words.gang import Gather, Layer, PodId, PodSet, Strategy
+from muster.core.world.nodes import Bools
 from tests.core.test_preemption import evicts, running
 from tests.core.words import gang, node, scheduler, shape
 
@@ -27,10 +27,10 @@ def spread(pods: int, minimum: int) -> Scheduler:
 
 
 def victims(made: Scheduler, *sets: PodSet, rack: bool = False) -> list[str]:
-    wants = gang("wants", *sets, priority=1)
+    demands = gang("wants", *sets, priority=1)
     if rack:
-        wants = replace(wants, gather=(Gather("rack", Strategy.MUST_GATHER),))
-    made.apply(GangSubmitted(wants))
+        demands = replace(demands, gather=(Gather("rack", Strategy.MUST_GATHER),))
+    made.apply(GangSubmitted(demands))
     return sorted(pod for evict in evicts(made.decide(10.0)) for v in evict.victims for pod in v.pods)
 
 

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.eligibility import Eligibility
-from muster.core.gang import Layer
-from muster.core.ledger import Ledger
-from muster.core.nodes import Nodes
-from muster.core.slots import Slots
-from muster.core.topology import Topology
-from muster.core.topology.survey import Survey
+from muster.core.placement.slots import Slots
+from muster.core.placement.topology.totals import Survey
+from muster.core.words.gang import Layer
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Nodes
+from muster.core.world.topology import Topology
 from tests.core.words import GPU, node, shape
 
 SHAPES = [shape(gpu=1), shape(gpu=3, cpu=1000), shape(share=300)]

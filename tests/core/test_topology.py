@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from muster.core.gang import Gather, Layer, NodeName, Strategy
-from muster.core.nodes import Nodes
-from muster.core.topology import CLUSTER, NODE, Topology
-from muster.core.topology.rules import resolve
+from muster.core.placement.topology.rules import resolve
+from muster.core.words.gang import Gather, Layer, NodeName, Strategy
+from muster.core.world.nodes import Nodes
+from muster.core.world.topology import CLUSTER, NODE, Topology
 from tests.core.words import node
 
 SPINE, BLOCK = Layer("Spine", ("spine",)), Layer("Block", ("block", "rack"))

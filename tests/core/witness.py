@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
-from muster.core.decisions import Assign, Decision, Evict, Explanation, Release, Wait
-from muster.core.events import NodeChanged
-from muster.core.gang import Code, Effect, Gang, GangId, NodeName, Place, PodId, Shape, Strategy
+from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import Code, Effect, Gang, GangId, NodeName, Place, PodId, Shape, Strategy
 from muster.names import GPU, GPU_SHARE
 from tests.core import company
-from tests.core.account import Account, Promise, Room, demand
+from tests.core.account import Account, Promise, Room, row_amounts
 from tests.core.entitled import Entitled, counted, slack
 
 #: Reasons by which a gang waits for room, and for nothing else.
@@ -110,7 +110,7 @@ class Witness(Account):
         mine = {(borrower.id, place) for place in starts[0].nodes} & after.promised.keys()
         lent = Counter[str]()
         for key in mine:
-            lent.update(counted(demand(self.promised[key].requests).items()))
+            lent.update(counted(row_amounts(self.promised[key].requests).items()))
         if not any(
             there[queue].get(r, 0) + slack(r) < min(used[queue][r], there["root"].get(r, 0))
             for queue in self.tree.path(borrower.queue)
@@ -246,7 +246,7 @@ class Witness(Account):
         self.planned.pop(gang.id, None)
         for place, node in assign.nodes.items():
             room = self.room(node, gang.id)
-            for resource in demand(shapes[place.pod_set].requests):
+            for resource in row_amounts(shapes[place.pod_set].requests):
                 if resource != GPU_SHARE:
                     assert room.amounts[resource] >= 0, f"{resource} of {node} is oversubscribed"
                     continue
@@ -267,10 +267,10 @@ class Witness(Account):
         more: Counter[str] = Counter()
         for place in assign.nodes:
             if (gang.id, place) not in self.promised and place not in self.planned[gang.id]:
-                more.update(counted(demand(shapes[place.pod_set].requests).items()))
+                more.update(counted(row_amounts(shapes[place.pod_set].requests).items()))
         for key, held in self.vacated.items():
             if key[0] == gang.id:
-                more.subtract(counted(demand(held.requests).items()))
+                more.subtract(counted(row_amounts(held.requests).items()))
         return +more
 
     def _check_layers(self, gang: Gang, assign: Assign) -> None:
@@ -447,7 +447,7 @@ class Witness(Account):
             mine, theirs = tree.parting(gang.queue, self.gangs[victim].queue)
             freed = Counter[str]()
             for pod in pods:
-                freed.update(counted(demand(self.pods[pod].requests).items()))
+                freed.update(counted(row_amounts(self.pods[pod].requests).items()))
             for queue in theirs:
                 taken[queue].append(freed)
             for queue in mine if theirs else ():
@@ -512,7 +512,7 @@ def _holds(room: Room, shapes: Sequence[Shape], counts: Sequence[int]) -> bool:
         together[shape] += count
     taken: defaultdict[str, int] = defaultdict(int)
     for shape, count in together.items():
-        for resource, amount in demand(shape.requests).items() if count else ():
+        for resource, amount in row_amounts(shape.requests).items() if count else ():
             if resource == GPU_SHARE:  # of one size: what open devices do not take needs whole ones
                 if room.amounts[GPU] < 0:
                     return False

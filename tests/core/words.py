@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from muster.core.decisions import Assign, Decision, Release, Wait
-from muster.core.events import GangSubmitted, NodeChanged, PodsBound
-from muster.core.gang import (
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Decision, Release, Wait
+from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound
+from muster.core.words.gang import (
     Amounts,
     Gang,
     GangId,
@@ -18,8 +19,7 @@ from muster.core.gang import (
     Taint,
     Toleration,
 )
-from muster.core.gangs import presence
-from muster.core.scheduler import Scheduler
+from muster.core.world.gangs import presence
 from muster.names import GPU, GPU_SHARE
 
 __all__ = ["GPU"]

@@ -22,12 +22,12 @@ def test_each_fault_is_a_program() -> None:
 
 
 def test_a_fault_whose_place_is_gone_says_what_to_do() -> None:
-    fault = Fault("x", "y", "core/gang.py", "no such line", "", ())
+    fault = Fault("x", "y", "core/words/gang.py", "no such line", "", ())
     assert outdated([fault]) == [
-        "x: its text is found 0 times in core/gang.py; bring tests/mutants/faults.py up to date"
+        "x: its text is found 0 times in core/words/gang.py; bring tests/mutants/faults.py up to date"
     ]
     with pytest.raises(ValueError, match="found 2 times"):
-        Fault("x", "y", "core/gang.py", "a", "b", ()).applied("a a")
+        Fault("x", "y", "core/words/gang.py", "a", "b", ()).applied("a a")
 
 
 def test_each_module_of_the_commit_has_a_fault() -> None:

@@ -18,7 +18,7 @@ from muster.api.base import Object, controller_of
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED

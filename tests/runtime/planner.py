@@ -6,8 +6,8 @@ more as fit, or nothing. `preempts` names gangs that may take the nodes of other
 
 from dataclasses import dataclass, field
 
-from muster.core.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
-from muster.core.events import (
+from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
+from muster.core.words.events import (
     CommitFailed,
     Event,
     GangRemoved,
@@ -20,7 +20,7 @@ from muster.core.events import (
     PodsBound,
     PodsEnded,
 )
-from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId
+from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId
 
 
 @dataclass

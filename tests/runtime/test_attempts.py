@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import GangPlan
-from muster.core.gang import GangId, PodId
+from muster.core.words.gang import GangId, PodId
 from muster.runtime.commit import step
 from muster.runtime.commit.view import GangView, Memory, Victim
 from muster.runtime.plan import Leaving, Plan, PodRef, decode

@@ -6,7 +6,7 @@ from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import PDB, POD
 from muster.api.scheduling import PodDisruptionBudget
-from muster.core.events import BudgetChanged, BudgetRemoved
+from muster.core.words.events import BudgetChanged, BudgetRemoved
 from muster.runtime.mirror import Mirror
 from tests.translate.cluster import pod
 

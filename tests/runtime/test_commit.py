@@ -11,9 +11,9 @@ from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import Source
-from muster.core.decisions import Explanation
-from muster.core.events import CommitFailed, PlacesLost
-from muster.core.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import CommitFailed, PlacesLost
+from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
 from muster.runtime.commit import step
 from muster.runtime.commit.outcomes import learn

@@ -10,7 +10,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.core.gang import GangId, PodId
+from muster.core.words.gang import GangId, PodId
 from muster.runtime.consent import agreed, entry
 from muster.runtime.mirror import Mirror
 from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef, encode

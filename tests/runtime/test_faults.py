@@ -14,7 +14,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
 from muster.kube.errors import Conflict, Invalid, TooManyRequests
 from tests.runtime.model import Kind, Making, Running
 from tests.runtime.server import AnyKind, ServerClient, lost

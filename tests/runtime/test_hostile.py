@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from muster.api import kinds
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
-from muster.core.decisions import Assign, Decision, Wait
-from muster.core.events import PodsBound
-from muster.core.gang import Code, GangId, Place, PodId
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Decision, Wait
+from muster.core.words.events import PodsBound
+from muster.core.words.gang import Code, GangId, Place, PodId
 from muster.kube.decode import decode
 from muster.runtime import mirror
 from muster.runtime.mirror import WATCHED, Mirror

@@ -5,7 +5,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace, Pod
 from muster.api.kinds import NAMESPACE, POD
-from muster.core.events import GangSubmitted, PodsBound
+from muster.core.words.events import GangSubmitted, PodsBound
 from muster.runtime.mirror import Mirror
 
 SELECTOR = {"matchLabels": {"team": "x"}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
 from tests.runtime.model import Cluster, Kind, Running
 
 LEASE = 20.0

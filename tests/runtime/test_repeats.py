@@ -9,7 +9,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.kube.errors import (
     AlreadyExists,
     Conflict,

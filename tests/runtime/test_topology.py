@@ -7,8 +7,8 @@ import msgspec
 from muster.api.base import Resource
 from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, ClusterNetworkTopologyStatus
-from muster.core.events import LayersChanged
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.events import LayersChanged
 from muster.runtime.topology import TopologyReports
 from muster.runtime.writes import AnyKind
 from muster.translate.world import World

@@ -9,7 +9,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.core.gang import GangId, PodId
+from muster.core.words.gang import GangId, PodId
 from muster.runtime.commit import step
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import Memory, Victim

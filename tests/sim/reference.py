@@ -6,7 +6,7 @@ SC'15. Jobs are rigid and counted in processors; it knows nothing of the schedul
 
 from collections.abc import Iterator
 
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.sim.engine import Pass
 from muster.sim.trace import Job
 

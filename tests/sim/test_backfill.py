@@ -5,14 +5,14 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.backfill import Backfill
-from muster.core.backfill.earliest import Earliest
-from muster.core.backfill.timetable import Reservation, Timetable
-from muster.core.decisions import Decision, Reserve
-from muster.core.fit import Claim
-from muster.core.gang import GangId
-from muster.core.nodes import Longs
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.demand import Request
+from muster.core.reservations import Backfill
+from muster.core.reservations.calendar import Reservation, Timetable
+from muster.core.reservations.start_search import Earliest
+from muster.core.words.decisions import Decision, Reserve
+from muster.core.words.gang import GangId
+from muster.core.world.nodes import Longs
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Recorder
 from muster.sim.policies import policy
@@ -137,9 +137,9 @@ class SearchedAgain(Scheduler):
         decisions = super().decide(now)
         for head in self.reservations.made:
             nobody = Timetable(self.ledger, self.ends)
-            earliest = Earliest(self.ledger, self.fit, self.ends, nobody, lambda claim, *_: claim)
-            claim = Claim(head.want, [range(part.count) for part in head.want.parts])
-            found = earliest.find(head.gang, claim, inf, now)
+            earliest = Earliest(self.ledger, self.fit, self.ends, nobody, lambda request, *_: request)
+            request = Request(head.demand, [range(part.count) for part in head.demand.parts])
+            found = earliest.find(head.gang, request, inf, now)
             assert found is not None
             assert found.at == max(head.at, now)
             assert (self.left_beside(head) == head.spare).all()

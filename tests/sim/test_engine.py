@@ -2,10 +2,10 @@
 
 import pytest
 
-from muster.core.decisions import Decision, Evict, Victim
-from muster.core.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
-from muster.core.gang import Place, PodId
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Decision, Evict, Victim
+from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
+from muster.core.words.gang import Place, PodId
 from muster.sim.engine import Pass, Violation
 from muster.sim.policies import policy
 from muster.sim.trace import TraceError

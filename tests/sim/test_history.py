@@ -25,7 +25,7 @@ def test_integrals_are_kept_however_often_slices_are_joined(
         history.advance(now, now + seconds, *amounts)
         sums = [total + amount * (now + seconds - now) for total, amount in zip(sums, amounts, strict=True)]
         now += seconds
-    for row, total in zip((history.capacity, history.allocated, history.demand), sums, strict=True):
+    for row, total in zip((history.capacity, history.allocated, history.row_amounts), sums, strict=True):
         assert len(row) == SLICES
         assert row.sum() == pytest.approx(total, rel=1e-6, abs=1e-3)
     series = history.series

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import pytest
 
-from muster.core.decisions import Assign
-from muster.core.gang import NodeName, Place
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign
+from muster.core.words.gang import NodeName, Place
 from muster.sim.metrics import UNITS, Metrics, Recorder
 from muster.sim.report import Result, summary
 from tests.sim.traces import Puppet, assign, job, machine, play

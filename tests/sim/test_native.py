@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import LayersChanged, NodeChanged, QueueChanged
-from muster.core.gang import GangId, Gather, Layer, NodeName, PodSet, Queue, QueueOrder, Shape, Strategy
+from muster.core.words.events import LayersChanged, NodeChanged, QueueChanged
+from muster.core.words.gang import GangId, Gather, Layer, NodeName, PodSet, Queue, QueueOrder, Shape, Strategy
 from muster.sim.readers.native import Native, is_journal
 from muster.sim.trace import Job, Outage, Tally, TraceError
 from tests.sim.traces import GPU, write

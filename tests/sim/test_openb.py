@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.core.gang import NodeTerm, Operator, Requirement, Shape
+from muster.core.words.gang import NodeTerm, Operator, Requirement, Shape
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.sim.engine import replay
 from muster.sim.experiment import Experiment, prepare, run

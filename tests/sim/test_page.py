@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import QueueChanged
-from muster.core.gang import Queue
+from muster.core.words.events import QueueChanged
+from muster.core.words.gang import Queue
 from muster.names import GPU
 from muster.sim import charts, units
 from muster.sim.experiment import Experiment, prepare, run

@@ -5,9 +5,9 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Decision
-from muster.core.events import Event, GangRemoved, NodeChanged, PodsBound, PodsEnded
-from muster.core.gang import GangId, NodeName, PodId
+from muster.core.words.decisions import Decision
+from muster.core.words.events import Event, GangRemoved, NodeChanged, PodsBound, PodsEnded
+from muster.core.words.gang import GangId, NodeName, PodId
 from muster.sim.engine import Pass
 from muster.sim.policies import policy
 from muster.sim.trace import WHOLE, Job

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from bench.reproduce import openb
 
-from muster.core.events import NodeChanged
-from muster.core.gang import GangId, NodeName
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import GangId, NodeName
 from muster.sim.engine import Pass, replay
 from muster.sim.metrics import Recorder
 from muster.sim.policies import policy

@@ -11,10 +11,10 @@ from muster.api import kinds
 from muster.controllers import driver
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.controllers.jobset import controller as jobset_controller
-from muster.core.decisions import Assign, Decision, Wait
-from muster.core.events import Event, GangSubmitted, NodeChanged, PodsBound, PodsEnded
-from muster.core.gang import Gang, GangId, NodeName, PodSet, Shape
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Decision, Wait
+from muster.core.words.events import Event, GangSubmitted, NodeChanged, PodsBound, PodsEnded
+from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.journal import Began, Cycle, Entry, Journal, decode, encode, read
 from muster.runtime.leader import Term
 from muster.runtime.loop import run

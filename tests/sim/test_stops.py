@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.decisions import Assign, Decision, Evict, Victim
-from muster.core.events import Event, GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
-from muster.core.gang import GangId, NodeName, Place, PodId
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Decision, Evict, Victim
+from muster.core.words.events import Event, GangSubmitted, NodeChanged, NodeRemoved, PodsBound, PodsEnded
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Metrics, Recorder, Stop
 from muster.sim.trace import WHOLE, Job, Outage, capacity

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.core.events import NodeChanged
-from muster.core.gang import NodeName, PodSet, Shape
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import NodeName, PodSet, Shape
 from muster.sim.readers.swf import COLUMNS, Swf
 from muster.sim.trace import Estimates, Job, Tally, TraceError, survey
 from tests.sim.traces import swf, write

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from muster.core.decisions import Assign, Decision
-from muster.core.events import Event, GangSubmitted, NodeChanged
-from muster.core.gang import GangId, NodeName, Place, PodSet, Shape
+from muster.core.words.decisions import Assign, Decision
+from muster.core.words.events import Event, GangSubmitted, NodeChanged
+from muster.core.words.gang import GangId, NodeName, Place, PodSet, Shape
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Metrics, Recorder
 from muster.sim.trace import WHOLE, Job, capacity

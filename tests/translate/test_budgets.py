@@ -6,7 +6,7 @@ import pytest
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.scheduling import PodDisruptionBudget
-from muster.core.gang import Operator, Requirement
+from muster.core.words.gang import Operator, Requirement
 from muster.translate.budgets import budget_changed
 from tests.translate.cluster import pod
 

@@ -9,7 +9,7 @@ from muster.api.base import Object, Resource
 from muster.api.core_v1 import Namespace, PersistentVolume, PersistentVolumeClaim
 from muster.api.kinds import NAMESPACE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.api.storage_v1 import StorageClass
-from muster.core.gang import (
+from muster.core.words.gang import (
     Code,
     HostPort,
     NodeTerm,

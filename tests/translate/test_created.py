@@ -7,7 +7,7 @@ from muster.api.base import Object, Resource
 from muster.api.core_v1 import LimitRange, ResourceQuota
 from muster.api.kinds import LIMIT_RANGE, RUNTIME_CLASS
 from muster.api.node_v1 import RuntimeClass
-from muster.core.gang import Code, Shape
+from muster.core.words.gang import Code, Shape
 from muster.translate.dialects import keys_touched, read
 from muster.translate.identity import Dialect, GroupKey
 from tests.translate.cluster import job, jobset, pod, pod_spec, world

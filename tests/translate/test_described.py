@@ -13,7 +13,7 @@ from muster.api.kinds import POD, POD_GROUP_SIGS
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
-from muster.core.gang import Code, Gate
+from muster.core.words.gang import Code, Gate
 from muster.translate.dialects import group_of, keys_touched, read
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey

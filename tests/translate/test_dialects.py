@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from muster import names
 from muster.api.base import Kind, Resource
 from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_X, PRIORITY_CLASS
-from muster.core.gang import Code, Gate, Place, PodSet, Shape
+from muster.core.words.gang import Code, Gate, Place, PodSet, Shape
 from muster.translate.dialects import group_of, keys_touched, read
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey

@@ -8,7 +8,7 @@ from muster.api.base import Resource
 from muster.api.kinds import POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
-from muster.core.gang import Code, Gate
+from muster.core.words.gang import Code, Gate
 from muster.translate.dialects import group_of, keys_touched, read
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey

@@ -8,7 +8,7 @@ import pytest
 from muster import names
 from muster.api.base import Object, Resource
 from muster.api.kinds import JOBSET
-from muster.core.gang import Code, Gate, Place, PodSet, Shape
+from muster.core.words.gang import Code, Gate, Place, PodSet, Shape
 from muster.translate.group import Group, Owner
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.jobset import keys, read

@@ -5,7 +5,7 @@ import pytest
 
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.core.gang import Layer
+from muster.core.words.gang import Layer
 from muster.translate.layers import Layers, layers
 from tests.translate.cluster import topology
 

@@ -7,8 +7,8 @@ import pytest
 from muster.api.base import Object, Resource
 from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC
-from muster.core.gang import Code, Gather, Strategy
-from muster.core.nodes import UNLIMITED
+from muster.core.words.gang import Code, Gather, Strategy
+from muster.core.world.nodes import UNLIMITED
 from muster.translate.dialects import keys_touched, read
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey

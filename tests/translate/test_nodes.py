@@ -7,8 +7,8 @@ import pytest
 
 from muster.api.base import Object
 from muster.api.core_v1 import Node
-from muster.core.events import NodeChanged
-from muster.core.gang import Effect, NodeName, Taint
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import Effect, NodeName, Taint
 from muster.translate.nodes import node_changed
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.core.gang import Place, PodId
+from muster.core.words.gang import Place, PodId
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.job import read

@@ -12,7 +12,7 @@ from muster.api.base import Kind, Resource
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
 from muster.api.scheduling import PodGroup
-from muster.core.gang import Code, Gate, Place
+from muster.core.words.gang import Code, Gate, Place
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey

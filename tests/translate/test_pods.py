@@ -7,8 +7,8 @@ import pytest
 
 from muster import names
 from muster.api.base import Object
-from muster.core.events import PodsBound, Presence
-from muster.core.gang import (
+from muster.core.words.events import PodsBound, Presence
+from muster.core.words.gang import (
     Code,
     Effect,
     GangId,

@@ -3,7 +3,7 @@ import pytest
 from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.api.kinds import JOB
-from muster.core.gang import Code, Gate
+from muster.core.words.gang import Code, Gate
 from muster.translate.dialects import keys_touched, read
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.priority import chosen, may_preempt, priority

@@ -7,10 +7,10 @@ import msgspec
 
 from muster.api.base import Condition
 from muster.api.muster_v1alpha1 import Queue
-from muster.core.events import GangSubmitted
-from muster.core.gang import PodSet, QueueOrder
-from muster.core.gang import Queue as Rules
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.events import GangSubmitted
+from muster.core.words.gang import PodSet, QueueOrder
+from muster.core.words.gang import Queue as Rules
 from muster.translate.queues import conditions, queue_changed, status_of
 from tests.core.words import GPU, gang, node, shape
 

@@ -9,7 +9,7 @@ from muster import names
 from muster.api.base import Object
 from muster.api.core_v1 import ResourceQuota
 from muster.api.kinds import RESOURCE_QUOTA
-from muster.core.gang import Code
+from muster.core.words.gang import Code
 from muster.translate.dialects import keys_touched, read
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.quotas import charged, counts_itself, refusal, room

@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.core.gang import PodId
+from muster.core.words.gang import PodId
 from muster.translate.pods import pod_bound
 from muster.translate.requests import as_it_runs, requests
 from tests.translate.cluster import pod, spec

@@ -6,7 +6,7 @@ import pytest
 
 from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
-from muster.core.gang import Code, Gang, GangId, Gate
+from muster.core.words.gang import Code, Gang, GangId, Gate
 from muster.translate.dialects import read
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.running import SILENT, marked, run

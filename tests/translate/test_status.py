@@ -8,8 +8,8 @@ from muster import names
 from muster.api.base import Object, is_true
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
-from muster.core.decisions import ExpectedStart, Explanation, PodSetExplanation, Remedy
-from muster.core.gang import Code, GangId
+from muster.core.words.decisions import ExpectedStart, Explanation, PodSetExplanation, Remedy
+from muster.core.words.gang import Code, GangId
 from muster.translate.dialects import read
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey

@@ -14,11 +14,11 @@ from muster.api import kinds, quantity
 from muster.api.base import Kind
 from muster.app.picture import Picture
 from muster.app.plan.proposal import propose
-from muster.core.decisions import Explanation
-from muster.core.devices import WHOLE
-from muster.core.events import Event, LayersChanged, NodeChanged
-from muster.core.gang import Code, Gang, GangId, Gate, NodeName, Operator, Shape
 from muster.core.offline import misfit
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import Event, LayersChanged, NodeChanged
+from muster.core.words.gang import Code, Gang, GangId, Gate, NodeName, Operator, Shape
+from muster.core.world.devices import WHOLE
 from muster.local import nodespec
 from muster.local.nodespec import NodeSpec
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE

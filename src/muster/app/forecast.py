@@ -12,10 +12,10 @@ from math import inf
 from operator import itemgetter
 from typing import Final
 
-from muster.core.decisions import Assign, Decision, Evict
-from muster.core.events import GangRemoved, GangSubmitted, PodsEnded
-from muster.core.gang import GangId
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Decision, Evict
+from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded
+from muster.core.words.gang import GangId
 
 #: Instants at which gangs end that are simulated at most.
 MOST_ENDS: Final = 1000

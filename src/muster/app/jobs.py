@@ -27,7 +27,7 @@ from muster.api.muster_v1alpha1 import Gang
 from muster.api.natural import natural
 from muster.api.scheduling import PodGroup
 from muster.app.pods import failed, first_failure
-from muster.core.gang import Code
+from muster.core.words.gang import Code
 from muster.kube.client import Client
 from muster.kube.listing import every
 from muster.names import ADMISSION, PRIORITY, QUEUE

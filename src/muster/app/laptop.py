@@ -22,7 +22,7 @@ from muster.app import jobs
 from muster.app.home import Endpoint, Home
 from muster.controllers import driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
 from muster.journal import Journal
 from muster.kube.clock import Clock, SystemClock
 from muster.local import credentials, machine, nodespec

@@ -8,7 +8,7 @@ from muster.api import kinds
 from muster.api.base import Object, is_true
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
-from muster.core.gang import NodeName
+from muster.core.words.gang import NodeName
 from muster.kube.client import Client
 from muster.kube.listing import everything
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE

@@ -1,7 +1,7 @@
 """A hypothetical cluster, and the events about it for a scheduler."""
 
 from muster.api.base import Resource
-from muster.core.events import Event
+from muster.core.words.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan import found
 from muster.runtime.writes import AnyKind

@@ -12,10 +12,10 @@ from muster.api.base import Object
 from muster.api.quantity import show
 from muster.app.observe import observe
 from muster.app.picture import Picture
-from muster.core.gang import Amounts
-from muster.core.queues import Queues
-from muster.core.queues.account import Account
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.gang import Amounts
+from muster.core.world.queues import Queues
+from muster.core.world.queues.account import Account
 from muster.kube.client import Client
 from muster.names import GPU, GPU_SHARE
 from muster.translate.queues import status_of

@@ -109,8 +109,11 @@ async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
 
 async def known_queue(client: Client, queue: str, namespace: str) -> None:
     """Refuses a queue in which nothing of the namespace can ever start, in the scheduler's words."""
-    from muster.core.gang import Gang, GangId  # imported here, so that the other commands do without numpy
-    from muster.core.scheduler import Scheduler
+    from muster.core.cycle import Scheduler
+    from muster.core.words.gang import (  # imported here, so that the other commands do without numpy
+        Gang,
+        GangId,
+    )
     from muster.translate.queues import queue_changed
 
     core = Scheduler()

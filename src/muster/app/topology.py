@@ -9,10 +9,10 @@ from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.app import nodes
 from muster.app.nodes import NodeView, quantities
-from muster.core.events import NodeChanged
-from muster.core.gang import NodeName
-from muster.core.nodes import Nodes
-from muster.core.topology import Topology
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import NodeName
+from muster.core.world.nodes import Nodes
+from muster.core.world.topology import Topology
 from muster.kube.client import Client
 from muster.kube.listing import every
 from muster.translate.layers import Layers, layers

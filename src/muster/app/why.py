@@ -15,8 +15,8 @@ from muster.api.muster_v1alpha1 import Gang
 from muster.app.jobs import JobView
 from muster.app.observe import observe
 from muster.app.picture import Picture
-from muster.core.gang import GangId
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.gang import GangId
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden
 from muster.translate.status import explained

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from muster.core.events import NodeChanged
+    from muster.core.words.events import NodeChanged
     from muster.sim.experiment import Experiment
     from muster.sim.metrics import Recorder
     from muster.sim.recheck import Verdict

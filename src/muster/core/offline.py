@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from muster.core.decisions import Explanation, Wait
-from muster.core.events import Event, GangSubmitted
-from muster.core.gang import Gang
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Explanation, Wait
+from muster.core.words.events import Event, GangSubmitted
+from muster.core.words.gang import Gang
 
 
 def misfit(gang: Gang, events: Iterable[Event]) -> Explanation | None:

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.core.decisions import Assign, Decision, Evict, Explanation, Release, Wait
-from muster.core.decisions import Victim as CalledVictim
-from muster.core.events import CommitFailed, Event, PlacesLost, PodsBound
-from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
+from muster.core.words.decisions import Victim as CalledVictim
+from muster.core.words.events import CommitFailed, Event, PlacesLost, PodsBound
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import Conflict
 from muster.runtime.commit import step
 from muster.runtime.commit.outcomes import learn, repeated

@@ -14,7 +14,7 @@ from muster.api import kinds
 from muster.api.base import Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.runtime.plan import Leaving, Plan, occupying
 from muster.runtime.writes import AnyKind
 from muster.translate.group import Group

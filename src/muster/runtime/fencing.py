@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from muster.api.base import Resource
 from muster.api.kinds import POD
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
 from muster.names import EPOCH
 from muster.runtime.commit.view import Fenced

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from muster.core.decisions import Decision
-from muster.core.events import Event
-from muster.core.gang import GangId
+from muster.core.words.decisions import Decision
+from muster.core.words.events import Event
+from muster.core.words.gang import GangId
 from muster.journal import Began, Cycle, Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock

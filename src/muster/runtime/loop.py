@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
-from muster.core.gang import GangId
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.gang import GangId
 from muster.journal import Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock

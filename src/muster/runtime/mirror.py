@@ -23,7 +23,7 @@ from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan, Queue
 from muster.api.scheduling import PodDisruptionBudget
-from muster.core.events import (
+from muster.core.words.events import (
     BudgetChanged,
     BudgetRemoved,
     Event,
@@ -38,7 +38,7 @@ from muster.core.events import (
     QuotaChanged,
     QuotaRemoved,
 )
-from muster.core.gang import Amounts, GangId, NodeName, Place, PodId
+from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.runtime.plan import Plan, decode
 from muster.runtime.writes import AnyKind
 from muster.translate.budgets import budget_changed

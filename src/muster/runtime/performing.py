@@ -8,7 +8,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Condition, Object, is_true
 from muster.api.core_v1 import Pod
-from muster.core.gang import NodeName
+from muster.core.words.gang import NodeName
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, NotFound

@@ -22,9 +22,9 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan
-from muster.core.decisions import Victim
-from muster.core.events import PlanFound
-from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.core.words.decisions import Victim
+from muster.core.words.events import PlanFound
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.translate.demand import MOST_PLACES
 from muster.translate.pods import occupies
 

@@ -13,7 +13,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Object, Resource
 from muster.api.muster_v1alpha1 import Queue, QueueStatus
-from muster.core.queues import Queues
+from muster.core.world.queues import Queues
 from muster.runtime.writes import AnyKind, PatchQueueStatus
 from muster.translate.queues import conditions, status_of
 

@@ -13,7 +13,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Condition, Object, Resource, condition
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology, ClusterNetworkTopologyStatus
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
 from muster.runtime.writes import AnyKind, PatchTopologyStatus
 from muster.translate.layers import detail
 from muster.translate.world import World

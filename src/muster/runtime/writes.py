@@ -13,7 +13,7 @@ from typing import Any, Final
 from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
-from muster.core.gang import NodeName, Place
+from muster.core.words.gang import NodeName, Place
 from muster.runtime.plan import Plan, PodRef
 from muster.translate.group import Owner
 

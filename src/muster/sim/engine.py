@@ -22,8 +22,8 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Generic, Protocol, TypeVar
 
-from muster.core.decisions import Assign, Decision, Evict, Victim
-from muster.core.events import (
+from muster.core.words.decisions import Assign, Decision, Evict, Victim
+from muster.core.words.events import (
     NOTHING,
     Event,
     GangRemoved,
@@ -34,7 +34,7 @@ from muster.core.events import (
     PodsEnded,
     Presence,
 )
-from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.sim.metrics import Recorder, Stop
 from muster.sim.trace import Job, Outage, TraceError, capacity, size
 

@@ -31,7 +31,7 @@ class History:
         #: seconds of one slice
         self.width = 1.0
         #: integrals by slice
-        self.capacity, self.allocated, self.demand = (np.zeros(SLICES) for _ in range(3))
+        self.capacity, self.allocated, self.row_amounts = (np.zeros(SLICES) for _ in range(3))
         self.queues: dict[str, Floats] = {}
         #: seconds, by size class: of jobs of 2^n to 2^(n+1) pieces, those of less than one in -1
         self.waits: dict[int, array[float]] = {}
@@ -47,7 +47,7 @@ class History:
             self.queues.setdefault(queue, np.zeros(SLICES))
         self._held[queue] += by
 
-    def advance(self, begin: float, end: float, capacity: int, allocated: int, demand: int) -> None:
+    def advance(self, begin: float, end: float, capacity: int, allocated: int, row_amounts: int) -> None:
         """Add these values for the time from `begin` to `end`, which follows the last one."""
         if not self._begun:
             self._begun, self.start = True, begin
@@ -65,7 +65,7 @@ class History:
             seconds = np.diff(edges) * self.width
         self.capacity[at] += capacity * seconds
         self.allocated[at] += allocated * seconds
-        self.demand[at] += demand * seconds
+        self.row_amounts[at] += row_amounts * seconds
         for queue, held in self._held.items():
             if held:
                 self.queues[queue][at] += held * seconds
@@ -81,7 +81,7 @@ class History:
         seconds = np.full(length, self.width)
         if length:
             seconds[-1] = self._end - self.start - (length - 1) * self.width
-        rows = {"capacity": self.capacity, "allocated": self.allocated, "demand": self.demand}
+        rows = {"capacity": self.capacity, "allocated": self.allocated, "demand": self.row_amounts}
         return {name: row[:length] / seconds / WHOLE for name, row in {**rows, **self._by_queue()}.items()}
 
     def _by_queue(self) -> dict[str, Floats]:
@@ -89,7 +89,7 @@ class History:
 
     def _halve(self) -> None:
         self.width *= 2
-        for row in (self.capacity, self.allocated, self.demand, *self.queues.values()):
+        for row in (self.capacity, self.allocated, self.row_amounts, *self.queues.values()):
             row[: SLICES // 2] = row[::2] + row[1::2]
             row[SLICES // 2 :] = 0.0
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.sim.history import History
 from muster.sim.trace import WHOLE, Job
 

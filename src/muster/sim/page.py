@@ -95,9 +95,11 @@ def _charts(history: History, resource: str, report: Report, clock: Clock) -> It
     unit = escape(pieces(resource))
     yield f"<h2>Allocation and demand ({unit})</h2>"
     over = " The line stops at twice the capacity." if (series["demand"] > 2 * top).any() else ""
-    demand = "running and waiting jobs" if clock is Clock.SECONDS else "all jobs that have arrived so far"
+    row_amounts = (
+        "running and waiting jobs" if clock is Clock.SECONDS else "all jobs that have arrived so far"
+    )
     axis = "" if clock is Clock.SECONDS else " The horizontal axis counts arrivals."
-    yield f"<p>Demand is what {demand} ask for together.{axis}{over}</p>"
+    yield f"<p>Demand is what {row_amounts} ask for together.{axis}{over}</p>"
     rows = {"allocated": series["allocated"], "demand": asked, "capacity": series["capacity"]}
     yield charts.lines(times, rows, clock, area="allocated", top=max(top, float(asked.max())))
     yield "<h2>Utilisation</h2>"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.core.decisions import Decision
+from muster.core.words.decisions import Decision
 from muster.journal import Began, Cycle, Entry, encode, previous, read
 from muster.sim.engine import Core
 from muster.sim.readers.lines import opened

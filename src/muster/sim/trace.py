@@ -14,8 +14,8 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
-from muster.core.events import Event, NodeChanged
-from muster.core.gang import Gang, GangId, Gather, NodeName, PodSet, Shape
+from muster.core.words.events import Event, NodeChanged
+from muster.core.words.gang import Gang, GangId, Gather, NodeName, PodSet, Shape
 from muster.names import GPU, GPU_SHARE
 
 #: What one piece is in the core's integers: processors are milli-CPU there.

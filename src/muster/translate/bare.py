@@ -7,7 +7,7 @@ The bind of the pod is the whole transaction, so the gang has no Gang record (un
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
-from muster.core.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
+from muster.core.words.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network, quotas
 from muster.translate.group import Group, Member
 from muster.translate.identity import GroupKey

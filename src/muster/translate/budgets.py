@@ -14,9 +14,9 @@ from muster.api.base import is_true
 from muster.api.core_v1 import Pod
 from muster.api.natural import natural
 from muster.api.scheduling import PodDisruptionBudget
-from muster.core.events import BudgetChanged
-from muster.core.gang import Requirement
-from muster.core.labels import satisfied
+from muster.core.words.events import BudgetChanged
+from muster.core.words.gang import Requirement
+from muster.core.world.labels import satisfied
 from muster.translate.surroundings import requirements
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.api.base import LabelSelector
 from muster.api.core_v1 import PodAffinityTerm, PodSpec, TopologySpreadConstraint
-from muster.core.gang import HostPort, NodeTerm, Operator, PodTerm, Requirement, Spread
+from muster.core.words.gang import HostPort, NodeTerm, Operator, PodTerm, Requirement, Spread
 from muster.translate.surroundings import Surroundings, node_term, pod_terms, requirements
 
 #: A requirement that selects nothing.

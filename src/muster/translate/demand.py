@@ -15,7 +15,7 @@ from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, convert
 from muster.api.membership import pod_groups
-from muster.core.gang import Amounts, Code, Gate, Labels, Shape
+from muster.core.words.gang import Amounts, Code, Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.pods import asked, labels_of, scheduling_gates
 from muster.translate.priority import may_preempt, priority

@@ -51,7 +51,7 @@ from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import StorageClass
-from muster.core.gang import Code, Gang, GangId, Gate
+from muster.core.words.gang import Code, Gang, GangId, Gate
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import Group

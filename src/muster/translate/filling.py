@@ -11,7 +11,7 @@ from muster.api.base import is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
-from muster.core.gang import Place, PodId
+from muster.core.words.gang import Place, PodId
 from muster.translate.group import Group, Member
 from muster.translate.places import Block, fill
 from muster.translate.pods import completion_index, live, occupies, scheduling_gates

@@ -6,7 +6,7 @@ from typing import Any
 from muster.api.base import Kind
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Source
-from muster.core.gang import Gang, Place, PodId
+from muster.core.words.gang import Gang, Place, PodId
 
 
 @dataclass(frozen=True, slots=True)

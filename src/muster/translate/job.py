@@ -15,7 +15,7 @@ from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID,
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
-from muster.core.gang import Code, Gang, GangId, Gate, PodSet
+from muster.core.words.gang import Code, Gang, GangId, Gate, PodSet
 from muster.translate import marks, network
 from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
 from muster.translate.filling import Filled, job_finished

@@ -43,7 +43,7 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.kinds import JOBSET
 from muster.api.natural import natural
-from muster.core.gang import Code, Gate, Shape
+from muster.core.words.gang import Code, Gate, Shape
 from muster.translate.demand import MOST_PLACES, Demand, Part, asks_for_gang, at, demand, job_spec
 from muster.translate.filling import Filled
 from muster.translate.group import Group

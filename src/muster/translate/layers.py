@@ -13,8 +13,8 @@ import numpy as np
 
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, TopologyLayer
-from muster.core.gang import Layer
-from muster.core.topology import CLUSTER, NODE, Topology
+from muster.core.words.gang import Layer
+from muster.core.world.topology import CLUSTER, NODE, Topology
 
 #: Most domains that are listed in a status: about 300 kB.
 MOST_DETAILS: Final = 2_000

@@ -10,8 +10,8 @@ from typing import Final
 from muster import names
 from muster.api.base import ObjectMeta, mark
 from muster.api.natural import natural
-from muster.core.devices import WHOLE
-from muster.core.gang import Code, Gate
+from muster.core.words.gang import Code, Gate
+from muster.core.world.devices import WHOLE
 from muster.translate.world import World
 
 #: The queue of a gang that names none.

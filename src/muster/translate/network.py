@@ -18,9 +18,9 @@ from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.api.natural import natural
-from muster.core.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
-from muster.core.nodes import UNLIMITED
-from muster.core.topology.rules import resolve
+from muster.core.placement.topology.rules import resolve
+from muster.core.words.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
+from muster.core.world.nodes import UNLIMITED
 from muster.translate.demand import MOST_PLACES
 from muster.translate.world import World
 

@@ -5,9 +5,9 @@ from typing import Final
 from muster.api.base import is_true
 from muster.api.core_v1 import Node, Quantities
 from muster.api.quantity import capacity
-from muster.core.eligibility import UNSCHEDULABLE
-from muster.core.events import NodeChanged
-from muster.core.gang import Effect, NodeName, Taint
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import Effect, NodeName, Taint
+from muster.core.world.eligibility import UNSCHEDULABLE
 
 
 def node_changed(node: Node) -> NodeChanged:

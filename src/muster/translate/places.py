@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from muster import names
 from muster.api.core_v1 import Pod
 from muster.api.natural import natural
-from muster.core.gang import Place, PodId
+from muster.core.words.gang import Place, PodId
 from muster.translate.group import Group
 from muster.translate.pods import completion_index
 

@@ -17,8 +17,8 @@ from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
-from muster.core.events import PodsBound, Presence
-from muster.core.gang import (
+from muster.core.words.events import PodsBound, Presence
+from muster.core.words.gang import (
     Amounts,
     Code,
     Effect,

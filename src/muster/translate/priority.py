@@ -11,7 +11,7 @@ from typing import Final
 from muster import names
 from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import PodSpec
-from muster.core.gang import Code, Gate
+from muster.core.words.gang import Code, Gate
 from muster.translate.world import World
 
 #: The classes that every cluster has, whether or not their objects exist.

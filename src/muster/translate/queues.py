@@ -7,11 +7,11 @@ from muster.api import quantity
 from muster.api.base import Condition, Object, condition
 from muster.api.core_v1 import Quantities
 from muster.api.muster_v1alpha1 import Queue
-from muster.core.events import QueueChanged
-from muster.core.gang import Amounts, QueueOrder
-from muster.core.gang import Queue as Rules
-from muster.core.queues import Queues
-from muster.core.queues.account import Account
+from muster.core.words.events import QueueChanged
+from muster.core.words.gang import Amounts, QueueOrder
+from muster.core.words.gang import Queue as Rules
+from muster.core.world.queues import Queues
+from muster.core.world.queues.account import Account
 from muster.names import GPU, GPU_SHARE
 
 #: Condition of a queue that is in use; False, with a reason, while it is not.

@@ -20,7 +20,7 @@ from typing import Final
 
 from muster.api import quantity
 from muster.api.core_v1 import Pod, PodSpec, ResourceQuota, ScopeSelectorRequirement
-from muster.core.gang import Amounts, Code, Gate
+from muster.core.words.gang import Amounts, Code, Gate
 from muster.translate.requests import limits, requests
 from muster.translate.world import World
 

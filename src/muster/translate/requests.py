@@ -25,7 +25,7 @@ from muster.api.core_v1 import (
     ResourceRequirements,
 )
 from muster.api.quantity import parse, unit
-from muster.core.gang import Amounts
+from muster.core.words.gang import Amounts
 
 _Sum = dict[str, Fraction]
 #: Resources that `spec.resources` may set for the whole pod; hugepages too.

@@ -18,7 +18,7 @@ from muster.api import duration
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import NOT_PREEMPTIBLE
-from muster.core.gang import Code, Gang, Gate
+from muster.core.words.gang import Code, Gang, Gate
 
 T = TypeVar("T")
 

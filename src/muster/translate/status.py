@@ -15,8 +15,8 @@ from muster import names
 from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import GANG
-from muster.core.decisions import Explanation
-from muster.core.gang import GangId
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import GangId
 from muster.translate.group import Group
 
 LONGEST_MESSAGE: Final = 1024  # characters

@@ -20,8 +20,8 @@ from muster.api.core_v1 import (
     PodTemplate,
 )
 from muster.api.storage_v1 import WAIT_FOR_FIRST_CONSUMER
-from muster.core.gang import Code, Gate, NodeTerm, Operator, Requirement
-from muster.core.labels import satisfied
+from muster.core.words.gang import Code, Gate, NodeTerm, Operator, Requirement
+from muster.core.world.labels import satisfied
 from muster.translate.world import World
 
 

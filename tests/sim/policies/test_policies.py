@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.events import GangSubmitted, NodeChanged, PodsBound, PodsEnded, Presence
-from muster.core.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
-from muster.core.packing import NO_SLOT
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement.packing import NO_SLOT
+from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound, PodsEnded, Presence
+from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.names import GPU_PRODUCT
 from muster.sim.policies import POLICIES, policy
 from muster.sim.policies.fgd import Fgd, typical_pods

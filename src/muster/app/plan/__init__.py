@@ -28,10 +28,10 @@ from muster.app.forecast import cycles, starts
 from muster.app.picture import Picture
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.proposal import propose
-from muster.core.decisions import Decision as Decided
-from muster.core.events import Event
-from muster.core.gang import GangId
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.decisions import Decision as Decided
+from muster.core.words.events import Event
+from muster.core.words.gang import GangId
 from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
 

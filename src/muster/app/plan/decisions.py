@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from muster.api.base import Object
-from muster.core.decisions import Assign, Evict, Explanation
-from muster.core.decisions import Decision as Decided
-from muster.core.gang import Code, GangId, Gate, Place
-from muster.core.gangs import stands
-from muster.core.scheduler import Scheduler
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign, Evict, Explanation
+from muster.core.words.decisions import Decision as Decided
+from muster.core.words.gang import Code, GangId, Gate, Place
+from muster.core.world.gangs import stands
 from muster.translate.group import Group
 from muster.translate.status import explained
 

@@ -15,7 +15,7 @@ from muster.api.fields import FieldError, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
 from muster.app.picture import Picture
-from muster.core.gang import Code, GangId, Gate
+from muster.core.words.gang import Code, GangId, Gate
 from muster.kube import apply
 from muster.local import admission
 from muster.local.refusals import invalid

@@ -6,8 +6,8 @@ reasons are of two kinds:
 - what kept *this gang* from being tried, or from using room that exists: its gate, a failed commit, and
   `GangState.refusal`, which the component that refused the gang in this cycle has set (its queue, victims
   that are still leaving, another gang's reservation);
-- why *its want* does not fit (`NEVER` and `NOW`, a function per code). That depends only on the want and on
-  the ledger, so equal wants share one explanation until a node changes: ten thousand equal gangs are
+- why *its demand* does not fit (`NEVER` and `NOW`, a function per code). That depends only on the demand and
+  on the ledger, so equal demands share one explanation until a node changes: ten thousand equal gangs are
   explained once, and an explanation that is the same as before is not reported again.
 
 A gang whose minimum runs does not wait, but pods above its minimum may: they start when there is room. The
@@ -21,10 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from muster.core.admission import Admission
-from muster.core.cluster import Cluster
-from muster.core.decisions import Explanation, Wait
-from muster.core.exact import Verdict
+from muster.core.demand import Demand
 from muster.core.explain.case import Case
 from muster.core.explain.constraint_unsatisfied import constraint_unsatisfied
 from muster.core.explain.fragmented import fragmented
@@ -33,18 +30,22 @@ from muster.core.explain.invalid import invalid
 from muster.core.explain.kept_by_queue import kept_by_queue
 from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.explain.topology_unsatisfied import topology_unsatisfied
-from muster.core.gang import Code, GangId
-from muster.core.gangs import GangState, stands, whole
-from muster.core.placement import Want
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.queueing.admission import Admission
+from muster.core.words.decisions import Explanation, Wait
+from muster.core.words.gang import Code, GangId
+from muster.core.world import World
+from muster.core.world.gangs import GangState, stands, whole
 
 if TYPE_CHECKING:  # remedies read the cases of this package
-    from muster.core.remedies import Remedies
+    from muster.core.explain.remedies import Remedies
 
 __all__ = ["Explainer"]
 
 _Reasons = tuple[Callable[[Case], Explanation | None], ...]
 
-#: Why a want would not fit even if the cluster were empty: the first that returns an explanation counts.
+#: Why a demand would not fit even if the cluster were empty: the first that returns an explanation counts.
 NEVER: Final[_Reasons] = (invalid, nothing_matches)
 #: Why it does not fit now. The last always returns an explanation.
 NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_unsatisfied, fragmented)
@@ -57,8 +58,8 @@ PROBLEMS: Final = 4
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(self, cluster: Cluster, admission: Admission, remedies: "Remedies") -> None:
-        self._cluster = cluster
+    def __init__(self, world: World, fit: Fit, admission: Admission, remedies: "Remedies") -> None:
+        self._world, self._fit = world, fit
         self._admission = admission
         self._remedies = remedies
         #: by want and reasons, as of a revision of the nodes; None: no explanation applies
@@ -67,7 +68,7 @@ class Explainer:
         self._as_of = -1
 
     def explain(
-        self, served: Iterable[GangState], verdicts: Mapping[Want, Verdict | None], now: float
+        self, served: Iterable[GangState], verdicts: Mapping[Demand, Verdict | None], now: float
     ) -> list[Wait]:
         """Explain all waiting gangs, and return the explanations that changed, in serving order.
 
@@ -75,9 +76,9 @@ class Explainer:
         """
 
         case_of = self._cases(verdicts)
-        if self._as_of != self._cluster.nodes.revision:
+        if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
-        with self._cluster.fit.exact.lending(PROBLEMS):
+        with self._fit.exact.lending(PROBLEMS):
             reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
         self._remedies.begin(reasons, now)
         waits = []
@@ -90,23 +91,23 @@ class Explainer:
                 waits.append(Wait(state.id, explanation))
             state.explanation = explanation
         self._remedies.end()
-        self._as_of = self._cluster.nodes.revision
+        self._as_of = self._world.nodes.revision
         return waits
 
-    def asked(self, state: GangState, verdicts: Mapping[Want, Verdict | None]) -> Explanation | None:
+    def asked(self, state: GangState, verdicts: Mapping[Demand, Verdict | None]) -> Explanation | None:
         """Return the last cycle's explanation with all remedies; None if the gang does not wait."""
         told = state.explanation
         return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
 
-    def _cases(self, verdicts: Mapping[Want, Verdict | None]) -> Callable[[Want], Case]:
-        """Return a function that makes one case per want; all cases read the ledger as it is now."""
+    def _cases(self, verdicts: Mapping[Demand, Verdict | None]) -> Callable[[Demand], Case]:
+        """Return a function that makes one case per demand; all cases read the ledger as it is now."""
         holding: dict[str, list[GangState]] = {}
-        cases: dict[Want, Case] = {}
+        cases: dict[Demand, Case] = {}
 
-        def case_of(want: Want) -> Case:
-            case = cases.get(want)
+        def case_of(demand: Demand) -> Case:
+            case = cases.get(demand)
             if case is None:
-                case = cases[want] = Case(self._cluster, want, verdicts.get(want), holding)
+                case = cases[demand] = Case(self._world, self._fit, demand, verdicts.get(demand), holding)
             return case
 
         return case_of
@@ -116,7 +117,7 @@ class Explainer:
         """Whether remedies for some gangs are still to be found in later cycles."""
         return self._remedies.behind
 
-    def _reason(self, state: GangState, case_of: Callable[[Want], Case]) -> Explanation | None:
+    def _reason(self, state: GangState, case_of: Callable[[Demand], Case]) -> Explanation | None:
         """Return the explanation of the first code that applies, in the order of docs/names.md."""
         gang = state.gang
         if gang is None:
@@ -124,22 +125,22 @@ class Explainer:
         if gang.gate is not None:  # Invalid, Gated, MembersMissing
             told = Explanation(gang.gate.code, "gate", gang.gate.message)
             return None if stands(state) and whole(state) else told
-        if state.want is None:
+        if state.demand is None:
             return None
         if state.waits:
             refusal = state.refusal
             if refusal is None or refusal.code in (Code.OVER_SHARE, Code.HELD_FOR_RESERVATION):
                 refusal = self._admission.exhausted(state) or refusal
-            return self._of(state, state.want, refusal, case_of)
+            return self._of(state, state.demand, refusal, case_of)
         # pods for its held places are on their way
-        return None if state.holds else self._of_surplus(state, state.want, case_of)
+        return None if state.holds else self._of_surplus(state, state.demand, case_of)
 
     def _of_surplus(
-        self, state: GangState, want: Want, case_of: Callable[[Want], Case]
+        self, state: GangState, demand: Demand, case_of: Callable[[Demand], Case]
     ) -> Explanation | None:
         """Explain why not one more pod above the minimum starts. Computed once for equal gangs."""
         assert state.gang is not None
-        more = self._cluster.wants.of(want.parts, 1, want.rules)
+        more = self._world.demands.of(demand.parts, 1, demand.rules)
         refusal = self._admission.refusal_of(state, more) or state.refusal
         count = sum(map(len, state.vacant))
 
@@ -158,39 +159,41 @@ class Explainer:
         return self._once(key, find)
 
     def _of(
-        self, state: GangState, want: Want, refusal: Explanation | None, case_of: Callable[[Want], Case]
+        self, state: GangState, demand: Demand, refusal: Explanation | None, case_of: Callable[[Demand], Case]
     ) -> Explanation | None:
-        """Return the first code that applies to a want that does not fit, from its queue's `Invalid` on."""
+        """Return the first code that applies to a demand that does not fit, from its queue's `Invalid` on."""
         code = None if refusal is None else refusal.code
         if code is Code.INVALID:
             return refusal
         if refusal is not None and code in (Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED):
-            return self._kept(state, refusal, want, case_of)
-        if (never := self._first(NEVER, want, case_of)) is not None:  # Invalid, NothingMatches
+            return self._kept(state, refusal, demand, case_of)
+        if (never := self._first(NEVER, demand, case_of)) is not None:  # Invalid, NothingMatches
             return never
         if refusal is not None and code is Code.OVER_SHARE:
-            return self._kept(state, refusal, want, case_of)
+            return self._kept(state, refusal, demand, case_of)
         if state.back_off is not None or state.avoided:
-            failed = _commit_failed(state, case_of(want))
+            failed = _commit_failed(state, case_of(demand))
             if failed is not None:
                 return failed
         if code is Code.WAITING_FOR_VICTIMS or code is Code.HELD_FOR_RESERVATION:
             return refusal
-        return self._first(NOW, want, case_of)
+        return self._first(NOW, demand, case_of)
 
-    def _first(self, reasons: _Reasons, want: Want, case_of: Callable[[Want], Case]) -> Explanation | None:
-        """Return the first explanation that these reasons give. Computed once for equal wants."""
-        return self._once((want, reasons), lambda: _told(reasons, case_of(want)))
+    def _first(
+        self, reasons: _Reasons, demand: Demand, case_of: Callable[[Demand], Case]
+    ) -> Explanation | None:
+        """Return the first explanation that these reasons give. Computed once for equal demands."""
+        return self._once((demand, reasons), lambda: _told(reasons, case_of(demand)))
 
     def _kept(
-        self, state: GangState, refusal: Explanation, want: Want, case_of: Callable[[Want], Case]
+        self, state: GangState, refusal: Explanation, demand: Demand, case_of: Callable[[Demand], Case]
     ) -> Explanation | None:
         """Return the queue's refusal with numbers added. Computed once for equal gangs."""
         assert state.gang is not None
         queue = state.gang.queue
         return self._once(
-            (want, queue, refusal.code, refusal.message),
-            lambda: kept_by_queue(case_of(want), self._cluster.queues, queue, refusal),
+            (demand, queue, refusal.code, refusal.message),
+            lambda: kept_by_queue(case_of(demand), self._world.queues, queue, refusal),
         )
 
     def _once(self, key: Hashable, find: Callable[[], Explanation | None]) -> Explanation | None:

@@ -1,4 +1,4 @@
-"""The input of every explanation of a failed placement: the want, and the ledger as it is now.
+"""The input of every explanation of a failed placement: the demand, and the ledger as it is now.
 
 The methods only read numbers: what one pod requests, what the minimum takes at least, which nodes count, how
 many pods of each pod set fit, and what keeps the next pod off each node. All reasons report these same
@@ -13,18 +13,21 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.cluster import Cluster
-from muster.core.constraints.concern import NO_CONCERN
-from muster.core.decisions import PodSetExplanation
-from muster.core.devices import WHOLE
-from muster.core.eligibility import Obstacle
-from muster.core.exact import Verdict
-from muster.core.gang import GangId
-from muster.core.gangs import GangState
-from muster.core.nodes import PODS, Bools, Ints
-from muster.core.placement import Claim, Part, Rules, Trial, Want
-from muster.core.slots import Vector
-from muster.core.wording import bare, show
+from muster.core.demand import Demand, Part, Request, Rules
+from muster.core.demand.affinity import NO_CONCERN
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.placement.greedy import Trial
+from muster.core.placement.slots import Vector
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import PodSetExplanation
+from muster.core.words.gang import GangId
+from muster.core.words.wording import bare, show
+from muster.core.world import World
+from muster.core.world.devices import WHOLE
+from muster.core.world.eligibility import Obstacle
+from muster.core.world.gangs import GangState
+from muster.core.world.nodes import Bools, Ints
 from muster.names import GPU, GPU_SHARE
 
 #: Gangs named as blockers, largest holders first.
@@ -42,10 +45,11 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True)
 class Case:
-    """A want whose minimum does not fit. `verdict` is what is known beyond greedy placement."""
+    """A demand whose minimum does not fit. `verdict` is what is known beyond greedy placement."""
 
-    cluster: Cluster
-    want: Want
+    world: World
+    fit: Fit
+    demand: Demand
     verdict: Verdict | None = None
     #: gangs by resource, the largest holders first: found once for all cases of a cycle
     holding: dict[str, list[GangState]] = field(default_factory=dict)
@@ -53,15 +57,15 @@ class Case:
     @cached_property
     def pod_sets(self) -> tuple[PodSetExplanation, ...]:
         """How many pods of each part fit, in the order of a placement."""
-        if len(self.want.parts) == 1 and not self.want.constrained:
+        if len(self.demand.parts) == 1 and not self.demand.constrained:
             return (self._alone(),)
-        want, ledger, slots = self.want, self.cluster.ledger, self.cluster.slots
+        demand, ledger, slots = self.demand, self.world.ledger, self.fit.slots
         mark = ledger.mark()
-        trial = Trial(want.parts, None, ledger, slots)
-        trial.fill_minimum(want.need)
-        wanted = [max(part.need, n) for part, n in zip(want.parts, trial.placed, strict=True)]
-        missing = want.need - sum(wanted)
-        for p, part in enumerate(want.parts):
+        trial = Trial(demand.parts, None, ledger, slots)
+        trial.fill_minimum(demand.need)
+        wanted = [max(part.need, n) for part, n in zip(demand.parts, trial.placed, strict=True)]
+        missing = demand.need - sum(wanted)
+        for p, part in enumerate(demand.parts):
             more = min(max(missing, 0), part.count - wanted[p])
             wanted[p] += more
             missing -= more
@@ -72,7 +76,7 @@ class Case:
                 trial.placed[p],
                 self.limits(slots.of(part.shape), trial.obstacles(p)) if trial.placed[p] < wanted[p] else {},
             )
-            for p, part in enumerate(want.parts)
+            for p, part in enumerate(demand.parts)
             if wanted[p]
         )
         ledger.rollback(mark)
@@ -80,9 +84,9 @@ class Case:
 
     def _alone(self) -> PodSetExplanation:
         """Explain a single unconstrained part from its slots alone, without a placement."""
-        (part,) = self.want.parts
-        vector = self.cluster.slots.room(part.shape)
-        wanted = max(part.need, self.want.need)
+        (part,) = self.demand.parts
+        vector = self.fit.slots.room(part.shape)
+        wanted = max(part.need, self.demand.need)
         fits = min(vector.total, wanted)
         limits = self.limits(vector, (), vector.slots) if fits < wanted else {}
         return PodSetExplanation(part.pod_set, wanted, fits, limits)
@@ -90,12 +94,12 @@ class Case:
     @cached_property
     def fits_without_rules(self) -> bool:
         """Whether there is room without regard to the topology, as far as is known."""
-        return self._fits(self.want.parts, None)
+        return self._fits(self.demand.parts, None)
 
     @cached_property
     def fits_without_constraints(self) -> bool:
         """Whether there is room without regard to other pods, as far as is known."""
-        return self._fits(self._bare, self.want.rules)
+        return self._fits(self._bare, self.demand.rules)
 
     @cached_property
     def fits_without_both(self) -> bool:
@@ -104,8 +108,8 @@ class Case:
 
     @property
     def _bare(self) -> tuple[Part, ...]:
-        """The want's parts without constraints besides room."""
-        parts = self.want.parts
+        """The demand's parts without constraints besides room."""
+        parts = self.demand.parts
         shapes = (replace(part.shape, ports=(), near=(), apart=(), spread=()) for part in parts)
         return tuple(
             replace(part, shape=shape, concern=NO_CONCERN) for part, shape in zip(parts, shapes, strict=True)
@@ -113,11 +117,11 @@ class Case:
 
     def _fits(self, parts: tuple[Part, ...], rules: Rules | None) -> bool:
         """Whether greedy placement succeeds, or an exact search while problems are lent (`lending`)."""
-        fit, ledger = self.cluster.fit, self.cluster.ledger
-        want = self.cluster.wants.of(parts, self.want.need, rules)
-        claim = Claim(want, [range(part.count) for part in parts], search=fit.exact.lent > 0)
+        fit, ledger = self.fit, self.world.ledger
+        demand = self.world.demands.of(parts, self.demand.need, rules)
+        request = Request(demand, [range(part.count) for part in parts], search=fit.exact.lent > 0)
         mark = ledger.mark()
-        found = fit.anywhere(claim) if rules is None else fit.fit(claim)
+        found = fit.anywhere(request) if rules is None else fit.fit(request)
         ledger.rollback(mark)
         return not isinstance(found, Verdict)
 
@@ -125,7 +129,7 @@ class Case:
         self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0
     ) -> Mapping[str, int]:
         """Count nodes by what keeps the next pod off them, given `more` pods; each node counts once."""
-        obstacles = self.cluster.eligibility.of(vector.shape).obstacles
+        obstacles = self.world.eligibility.of(vector.shape).obstacles
         left = obstacles & Obstacle.GONE == 0
         limits: dict[str, int] = {}
 
@@ -140,41 +144,41 @@ class Case:
             count(name, obstacles & flag != 0)
         for resource, row, amount in self.asked(vector):
             taken = np.multiply(more, amount, dtype=np.int64)
-            count(resource, self.cluster.nodes.free(row) - taken < amount)
+            count(resource, self.world.nodes.free(row) - taken < amount)
         if vector.share:
-            count(GPU_SHARE, self.cluster.nodes.devices.slots(vector.share) - more < 1)
+            count(GPU_SHARE, self.world.nodes.devices.slots(vector.share) - more < 1)
         for name, blocked in constraints:
             count(name, blocked)
         return limits
 
     def asked(self, vector: Vector) -> list[tuple[str, int, int]]:
         """Return (resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
-        asked = [(self.cluster.nodes.resource(row), row, amount) for row, amount in vector.demand]
+        asked = [(self.world.nodes.resource(row), row, amount) for row, amount in vector.row_amounts]
         return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS, item[0]))
 
     def at_least(self, row: int) -> int:
         """Return what the minimum takes at least of a resource, whichever places make it up."""
-        want = self.want
-        amounts = [self.amount(part, row) for part in want.parts]
-        needed = sum(part.need * amount for part, amount in zip(want.parts, amounts, strict=True))
-        rest = want.need - sum(part.need for part in want.parts)
-        choice = [a for part, a in zip(want.parts, amounts, strict=True) if part.count > part.need]
+        demand = self.demand
+        amounts = [self.amount(part, row) for part in demand.parts]
+        needed = sum(part.need * amount for part, amount in zip(demand.parts, amounts, strict=True))
+        rest = demand.need - sum(part.need for part in demand.parts)
+        choice = [a for part, a in zip(demand.parts, amounts, strict=True) if part.count > part.need]
         return needed + rest * min(choice, default=0)
 
     def amount(self, part: Part, row: int) -> int:
         """Return what one pod of a part takes of a resource."""
-        return dict(self.cluster.nodes.demand(part.shape.requests)).get(row, 0)
+        return dict(self.world.nodes.row_amounts(part.shape.requests)).get(row, 0)
 
     def usable(self, row: int) -> Bools:
         """Return the nodes that some part which requests this resource may use."""
-        usable = np.zeros(len(self.cluster.nodes), np.bool_)
-        for part in self.want.parts:
+        usable = np.zeros(len(self.world.nodes), np.bool_)
+        for part in self.demand.parts:
             if self.amount(part, row):
-                usable |= self.cluster.eligibility.of(part.shape).eligible
+                usable |= self.world.eligibility.of(part.shape).eligible
         return usable
 
     def free(self, row: int, usable: Bools) -> int:
-        nodes = self.cluster.nodes
+        nodes = self.world.nodes
         if row == nodes.resources.get(GPU_SHARE):  # a node that has lost a GPU in use takes no share
             usable = usable & (nodes.free(nodes.devices.row) >= 0)
         return int(np.maximum(nodes.free(row)[usable], 0).sum(dtype=np.int64))
@@ -183,7 +187,7 @@ class Case:
         """Return the demand as a phrase: "16 GPUs asked as 4 × 4"."""
         terms = [
             f"{part.need} × {bare(resource, amount)}"
-            for part in self.want.parts
+            for part in self.demand.parts
             if (amount := self.amount(part, row)) and part.need
         ]
         if resource == PODS or not terms:
@@ -192,7 +196,7 @@ class Case:
 
     def holders(self, resource: str, usable: Bools) -> tuple[GangId, ...]:
         """Return the gangs on some of these nodes that use most of a resource, at most `BLOCKERS`."""
-        column = self.cluster.nodes.column
+        column = self.world.nodes.column
 
         def there(state: GangState) -> bool:
             return any(usable[column[node]] for node in state.nodes if node in column)
@@ -203,15 +207,15 @@ class Case:
         """Return all gangs that use some of a resource, the largest users first."""
         known = self.holding.get(resource)
         if known is None:
-            gangs = self.cluster.gangs.values()
+            gangs = self.world.gangs.values()
             amounts = {state.id: held for state in gangs if (held := _held(state, resource)) > 0}
             names = sorted(amounts, key=lambda gang: (-amounts[gang], gang))
-            known = self.holding[resource] = [self.cluster.gangs[name] for name in names]
+            known = self.holding[resource] = [self.world.gangs[name] for name in names]
         return known
 
     def named(self, part: Part, message: str) -> str:
-        """Return the message, with the pod set's name if the want has several."""
-        return f"{part.pod_set}: {message}" if len(self.want.parts) > 1 else message
+        """Return the message, with the pod set's name if the demand has several."""
+        return f"{part.pod_set}: {message}" if len(self.demand.parts) > 1 else message
 
 
 def _held(state: GangState, resource: str) -> int:

@@ -1,29 +1,29 @@
-"""ConstraintUnsatisfied: the want would fit but for host ports, pod (anti-)affinity, or a spread."""
+"""ConstraintUnsatisfied: the demand would fit but for host ports, pod (anti-)affinity, or a spread."""
 
 from collections.abc import Iterable, Iterator
 
-from muster.core.decisions import Explanation, PodSetExplanation
-from muster.core.exact import Rung, Verdict
+from muster.core.demand import Part
 from muster.core.explain.case import Case
 from muster.core.explain.fragmented import CERTAINTY
-from muster.core.gang import Code
-from muster.core.nodes import PODS
-from muster.core.placement import Part
-from muster.core.wording import show
+from muster.core.placement.exact import Rung, Verdict
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Explanation, PodSetExplanation
+from muster.core.words.gang import Code
+from muster.core.words.wording import show
 
 
 def constraint_unsatisfied(case: Case) -> Explanation | None:
-    if not case.want.constrained or not case.fits_without_constraints:
+    if not case.demand.constrained or not case.fits_without_constraints:
         return None
     sets = case.pod_sets
-    constrained = {part.pod_set: part for part in case.want.parts if part.constrained}
+    constrained = {part.pod_set: part for part in case.demand.parts if part.constrained}
     short = next((told for told in sets if told.fits < told.wanted and told.name in constrained), None)
     if short is None:  # each part fits by itself, but not all together
         short = next((told for told in sets if told.name in constrained), sets[0])
         found = "not all together"
     else:
         found = f"{short.fits} of {short.wanted} fit"
-    part = constrained.get(short.name, case.want.parts[0])
+    part = constrained.get(short.name, case.demand.parts[0])
     names = _decisive(part, short)
     message = (
         f"{show(PODS, short.wanted)} asked with {' and '.join(names)}; {found}{_certainty(case.verdict)}; "

@@ -5,20 +5,20 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.decisions import Explanation
-from muster.core.exact import Answer
 from muster.core.explain.case import Case
-from muster.core.gang import Code
-from muster.core.wording import are, bare, nodes_, show
+from muster.core.placement.exact import Answer
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code
+from muster.core.words.wording import are, bare, nodes_, show
 from muster.names import GPU_SHARE
 
 
 def fragmented(case: Case) -> Explanation:
-    want = case.want
+    demand = case.demand
     sets = case.pod_sets
     short = next((pod_set for pod_set in sets if pod_set.fits < pod_set.wanted), sets[0])
-    part = next(part for part in want.parts if part.pod_set == short.name)
-    vector = case.cluster.slots.of(part.shape)
+    part = next(part for part in demand.parts if part.pod_set == short.name)
+    vector = case.fit.slots.of(part.shape)
     asked_by_pod = case.asked(vector)
     limiting = [item for item in asked_by_pod if item[0] in short.limited_by] or asked_by_pod[:1]
     resource, row, asked = limiting[0]
@@ -31,7 +31,7 @@ def fragmented(case: Case) -> Explanation:
     )
     if not holding:
         but = f"no {'GPU' if resource == GPU_SHARE else 'node'} has {pod} free at once"
-    elif vector.total == holding and len(want.parts) == 1:
+    elif vector.total == holding and len(demand.parts) == 1:
         but = f"only {nodes_(holding)} {'has' if holding == 1 else 'have'} {pod} free at once"
     else:
         but = f"in pieces that take only {short.fits} of {short.wanted} pods"
@@ -44,7 +44,7 @@ def fragmented(case: Case) -> Explanation:
 
 def _certainty(case: Case) -> str:
     """Return the wording for how certain the answer is; "" for one shape, where greedy placement is exact."""
-    if case.verdict is None or len({part.shape for part in case.want.parts}) == 1:
+    if case.verdict is None or len({part.shape for part in case.demand.parts}) == 1:
         return ""
     return CERTAINTY[case.verdict.answer]
 

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from muster.core.decisions import Explanation
 from muster.core.explain.case import Case
-from muster.core.gang import Code
-from muster.core.nodes import Bools
-from muster.core.wording import are, bare
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code
+from muster.core.words.wording import are, bare
+from muster.core.world.nodes import Bools
 
 
 def insufficient_capacity(case: Case) -> Explanation | None:
-    nodes = case.cluster.nodes
+    nodes = case.world.nodes
     worst: tuple[float, str, int, int, Bools] | None = None
     for resource, row in nodes.resources.items():
         demanded = case.at_least(row)

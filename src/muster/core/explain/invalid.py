@@ -3,23 +3,23 @@
 Other invalid gangs have a gate.
 """
 
-from muster.core.decisions import Explanation
 from muster.core.explain.case import Case
-from muster.core.gang import Code
-from muster.core.topology.rules import resolve
+from muster.core.placement.topology.rules import resolve
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code
 
 
 def invalid(case: Case) -> Explanation | None:
-    want = case.want
-    if want.rules is not None:
-        layers = case.cluster.fit.gathering.topology.layers
-        if error := resolve(want.rules.gather, want.rules.exclusive, layers).error:
+    demand = case.demand
+    if demand.rules is not None:
+        layers = case.fit.gathering.topology.layers
+        if error := resolve(demand.rules.gather, demand.rules.exclusive, layers).error:
             return _refused(error)
-    for part in want.parts:
+    for part in demand.parts:
         if part.need > part.count:
             return _refused(case.named(part, _short(part.need, part.count)))
-    size = sum(part.count for part in want.parts)
-    return _refused(_short(want.need, size)) if want.need > size else None
+    size = sum(part.count for part in demand.parts)
+    return _refused(_short(demand.need, size)) if demand.need > size else None
 
 
 def _short(need: int, count: int) -> str:

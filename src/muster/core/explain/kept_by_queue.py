@@ -10,18 +10,17 @@ from itertools import islice
 
 import numpy as np
 
-from muster.core.decisions import Explanation, PodSetExplanation
+from muster.core.demand import Part
 from muster.core.explain.case import BLOCKERS, Case
-from muster.core.gang import Code, GangId
-from muster.core.nodes import PODS
-from muster.core.placement import Part
-from muster.core.queues import Queues
-from muster.core.queues.amounts import counted
+from muster.core.words.amounts import PODS, counted
+from muster.core.words.decisions import Explanation, PodSetExplanation
+from muster.core.words.gang import Code, GangId
+from muster.core.world.queues import Queues
 
 
 def kept_by_queue(case: Case, queues: Queues, queue: str, refusal: Explanation) -> Explanation:
     left = _left(case, queues, queue, refusal.code)
-    parts = {part.pod_set: part for part in case.want.parts}
+    parts = {part.pod_set: part for part in case.demand.parts}
     sets = tuple(_cut(case, parts[told.name], told, left) for told in case.pod_sets)
     return replace(refusal, pod_sets=sets, blockers=_blockers(case, queue, refusal.code))
 
@@ -33,7 +32,7 @@ def _left(case: Case, queues: Queues, queue: str, code: Code) -> dict[str, int]:
         return {PODS: 0}
     if code is Code.OVER_SHARE:
         return queues.room(account, borrow=False)
-    if code is Code.QUOTA_EXCEEDED and queues.above_capability(account, queues.demand(case.want)[0]):
+    if code is Code.QUOTA_EXCEEDED and queues.above_capability(account, queues.amounts(case.demand)[0]):
         return queues.room(account, borrow=True)
     return {PODS: 0}
 
@@ -47,17 +46,17 @@ def _cut(case: Case, part: Part, told: PodSetExplanation, left: dict[str, int]) 
         left[resource] -= taken * amount
     if taken == told.wanted:
         return told
-    vector = case.cluster.slots.room(part.shape)
+    vector = case.fit.slots.room(part.shape)
     free = int(np.count_nonzero(vector.slots))
     limits: Mapping[str, int] = {**case.limits(vector), **({"quota": free} if free else {})}
     return replace(told, fits=min(told.fits, taken), limited_by=limits)
 
 
 def _blockers(case: Case, queue: str, code: Code) -> tuple[GangId, ...]:
-    if not case.want.parts:
+    if not case.demand.parts:
         return ()
-    part = max(case.want.parts, key=lambda part: part.need)
-    resource, row, _ = case.asked(case.cluster.slots.room(part.shape))[0]
+    part = max(case.demand.parts, key=lambda part: part.need)
+    resource, row, _ = case.asked(case.fit.slots.room(part.shape))[0]
     own = [state.id for state in case.holds(resource) if state.gang is not None and state.gang.queue == queue]
     others = case.holders(resource, case.usable(row)) if code is Code.OVER_SHARE else ()
     return tuple(islice(dict.fromkeys([*own, *others]), BLOCKERS))

@@ -2,43 +2,44 @@
 
 import numpy as np
 
-from muster.core.decisions import Explanation
-from muster.core.eligibility import Obstacle
+from muster.core.demand import Part
 from muster.core.explain.case import Case
-from muster.core.gang import Code
-from muster.core.mismatch import mismatch
-from muster.core.nodes import PODS, Bools
-from muster.core.placement import Part
-from muster.core.wording import bare, nodes_, show
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code
+from muster.core.words.wording import bare, nodes_, show
+from muster.core.world.eligibility import Obstacle
+from muster.core.world.mismatch import mismatch
+from muster.core.world.nodes import Bools
 
 
 def nothing_matches(case: Case) -> Explanation | None:
-    want, cluster = case.want, case.cluster
-    hopeless = [part for part in want.parts if not _ever(case, part)]
-    if not any(part.need for part in hopeless) and len(hopeless) < len(want.parts):
+    demand, world = case.demand, case.world
+    hopeless = [part for part in demand.parts if not _ever(case, part)]
+    if not any(part.need for part in hopeless) and len(hopeless) < len(demand.parts):
         return None
     part = next((part for part in hopeless if part.need), hopeless[0])
-    mask = cluster.eligibility.of(part.shape)
+    mask = world.eligibility.of(part.shape)
     matching = mask.matching
     present = int(np.count_nonzero(mask.obstacles & Obstacle.GONE == 0))
     if not present:
         message = "there is no node"
     elif not matching.any():
-        message = f"none of {nodes_(present)} matches: {mismatch(part.shape, cluster.nodes.facts.values())}"
+        message = f"none of {nodes_(present)} matches: {mismatch(part.shape, world.nodes.facts.values())}"
     else:
         message = _too_large(case, part, matching)
     return Explanation(Code.NOTHING_MATCHES, "placement", case.named(part, message), case.pod_sets)
 
 
 def _ever(case: Case, part: Part) -> bool:
-    matching = case.cluster.eligibility.of(part.shape).matching
-    return bool(case.cluster.slots.when_empty(part.shape, matching).any())
+    matching = case.world.eligibility.of(part.shape).matching
+    return bool(case.fit.slots.when_empty(part.shape, matching).any())
 
 
 def _too_large(case: Case, part: Part, matching: Bools) -> str:
-    pod = case.asked(case.cluster.slots.of(part.shape))
+    pod = case.asked(case.fit.slots.of(part.shape))
     for resource, row, asked in pod:
-        largest = int(case.cluster.nodes.capacity(row)[matching].max(initial=0))
+        largest = int(case.world.nodes.capacity(row)[matching].max(initial=0))
         if largest < asked:
             has = f"the largest matching node has {bare(resource, largest)}"
             return f"a pod asks {show(resource, asked)}; {has}"

@@ -1,41 +1,41 @@
-"""TopologyUnsatisfied: the want would fit, but not as near together, or as far from others, as required.
+"""TopologyUnsatisfied: the demand would fit, but not as near together, or as far from others, as required.
 
 The code also applies if other constraints keep it off as well, and it would fit only without both.
 """
 
 import numpy as np
 
-from muster.core.decisions import Explanation, PodSetExplanation
+from muster.core.demand import Part, Rules
 from muster.core.explain.case import Case
 from muster.core.explain.constraint_unsatisfied import constraints
-from muster.core.gang import Code, Strategy
-from muster.core.nodes import PODS
-from muster.core.placement import Part, Rules
-from muster.core.topology.gather import Nearest
-from muster.core.wording import nodes_, show
+from muster.core.placement.topology.gathering import Nearest
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Explanation, PodSetExplanation
+from muster.core.words.gang import Code, Strategy
+from muster.core.words.wording import nodes_, show
 
 
 def topology_unsatisfied(case: Case) -> Explanation | None:
-    want = case.want
-    barred = case.cluster.fit.exclusion.barred(want)
+    demand = case.demand
+    barred = case.fit.exclusion.barred(demand)
     shut = 0 if barred is None else len(barred)
-    if not (want.rules is not None or shut):
+    if not (demand.rules is not None or shut):
         return None
     besides = ""
     if not case.fits_without_rules:
-        if not want.constrained or case.fits_without_constraints or not case.fits_without_both:
+        if not demand.constrained or case.fits_without_constraints or not case.fits_without_both:
             return None
-        names = dict.fromkeys(text for part in want.parts for _, text in constraints(part))
+        names = dict.fromkeys(text for part in demand.parts for _, text in constraints(part))
         besides = f" and without {' and '.join(names)}"
-    asked = show(PODS, want.need)
-    rules = want.rules or Rules()
+    asked = show(PODS, demand.need)
+    rules = demand.rules or Rules()
     asked += _asked(rules)
     sets = case.pod_sets
-    nearest = case.cluster.fit.nearest(want, case.verdict) if want.rules is not None else None
+    nearest = case.fit.nearest(demand, case.verdict) if demand.rules is not None else None
     if nearest is not None:
-        parts = zip(want.parts, nearest.fits, strict=True)
+        parts = zip(demand.parts, nearest.fits, strict=True)
         sets = tuple(_there(case, part, n, nearest) for part, n in parts)
-        found = _found(nearest, want.need)
+        found = _found(nearest, demand.need)
     elif rules.exclusive:
         found = f"other gangs are in the domains of {nodes_(shut)}, or they have no label of it"
     elif shut:
@@ -72,7 +72,7 @@ def _found(nearest: Nearest, need: int) -> str:
 
 def _there(case: Case, part: Part, fits: int, nearest: Nearest) -> PodSetExplanation:
     """Explain a pod set in the domain with most room; other nodes with room are too far away."""
-    slots = case.cluster.slots.of(part.shape).slots
+    slots = case.fit.slots.of(part.shape).slots
     away = int(np.count_nonzero(slots)) - int(np.count_nonzero(slots[nearest.columns]))
     limits = {"topology": away} if fits < part.need and away else {}
     return PodSetExplanation(part.pod_set, max(part.need, fits), fits, limits)

@@ -6,7 +6,7 @@ A search costs milliseconds, and thousands of gangs may wait. So a search is mad
   queues,
 - while a gang of lower priority runs in its queue, or another queue is over its entitlement and this one is
   not,
-- once for equal wants of a queue, the highest priority first (a gang that may evict less will not fit
+- once for equal demands of a queue, the highest priority first (a gang that may evict less will not fit
   either),
 - not again until something changes,
 - for at most `SEARCHES` wants in a cycle; further ones are searched in later cycles.
@@ -25,25 +25,25 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from muster.core.cluster import Cluster
-from muster.core.decisions import Evict, Explanation, Victim
-from muster.core.exact import Verdict
-from muster.core.fit import Claim
-from muster.core.gang import Code, Gang, GangId, PodId
-from muster.core.gangs import GangState, departing, occupy, stands
-from muster.core.ledger import Charged
-from muster.core.nodes import PODS
-from muster.core.placement import Want
-from muster.core.preemption.budgets import Budgets
+from muster.core.demand import Demand, Request
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.placement.search_budget import Rota
 from muster.core.preemption.candidates import Candidates
-from muster.core.preemption.cuts import Table
-from muster.core.preemption.departures import Departures
+from muster.core.preemption.eviction_units import Table
 from muster.core.preemption.limits import Limits, Quota, caps, limits
 from muster.core.preemption.victims import Found, Search
-from muster.core.queues.lingering import Leaving
-from muster.core.rota import Rota
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Evict, Explanation, Victim
+from muster.core.words.gang import Code, Gang, GangId, PodId
+from muster.core.world import World
+from muster.core.world.budgets import Budgets
+from muster.core.world.gangs import GangState, departing, occupy, stands
+from muster.core.world.ledger import Charged
+from muster.core.world.pending_evictions import Departures
+from muster.core.world.queues.lingering import Leaving
 
-#: Wants per cycle for which victims are searched.
+#: Demands per cycle for which victims are searched.
 SEARCHES: Final = 4
 #: Seconds, from the first cycle that sees a pod being deleted, in which muster does not preempt for the
 #: capacity that the pod is about to free. A pod that exists longer may be stuck.
@@ -53,23 +53,23 @@ _NAMED: Final = 3
 
 
 class Preemption:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, world: World, fit: Fit) -> None:
         self.budgets = Budgets()
-        self._ledger, self._fit, self._queues = cluster.ledger, cluster.fit, cluster.queues
-        self._gangs, self._pods = cluster.gangs, cluster.pods
-        self.departures = Departures(cluster.ledger, cluster.pods, cluster.gangs)
-        self._candidates = Candidates(cluster.nodes, cluster.gangs, cluster.pods)
-        self._search = Search(cluster.nodes, cluster.ledger, cluster.eligibility, cluster.fit)
+        self._ledger, self._fit, self._queues = world.ledger, fit, world.queues
+        self._gangs, self._pods = world.gangs, world.pods
+        self.departures = Departures(world.ledger, world.pods, world.gangs)
+        self._candidates = Candidates(world.nodes, world.gangs, world.pods)
+        self._search = Search(world.nodes, world.ledger, world.eligibility, fit)
         self._rota = Rota(SEARCHES)
         #: per queue, how many gangs with pods have which priority; each of these gangs, and its state's stamp
         self._running: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._counted: dict[GangId, tuple[Gang, int]] = {}
         #: wants of a queue for which there were no victims, and the highest priority that looked for them
-        self._hopeless: dict[tuple[Want, str], int] = {}
-        #: queues that a want of a queue may take from, in this cycle
-        self._from: dict[tuple[Want, str], set[str]] = {}
+        self._hopeless: dict[tuple[Demand, str], int] = {}
+        #: queues that a demand of a queue may take from, in this cycle
+        self._from: dict[tuple[Demand, str], set[str]] = {}
         #: wants of a queue that are searched in a later cycle
-        self._later: set[tuple[Want, str]] = set()
+        self._later: set[tuple[Demand, str]] = set()
         #: pods being deleted, and until when their capacity counts as coming; None: no cycle has seen them
         self._deleted: dict[PodId, float | None] = {}
         #: a gang that was leaving stays, since the end of the last cycle
@@ -151,8 +151,8 @@ class Preemption:
         if any(pod in self._pods for pod in pods):
             self.departures.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
 
-    def helps(self, state: GangState, want: Want) -> bool:
-        """Whether a search may make room for this want, as far as is known without searching."""
+    def helps(self, state: GangState, demand: Demand) -> bool:
+        """Whether a search may make room for this demand, as far as is known without searching."""
         gang = state.gang
         if gang is None or not gang.preempts:
             return False
@@ -161,12 +161,12 @@ class Preemption:
         others = len(self._running) > bool(running)
         if not (lower or others) or not state.waits:
             return False
-        failed = self._hopeless.get((want, gang.queue))
+        failed = self._hopeless.get((demand, gang.queue))
         if failed is not None and gang.priority <= failed:
             return False
-        if (want, gang.queue) in self._later:
+        if (demand, gang.queue) in self._later:
             return False
-        return lower or bool(self._reclaims(gang.queue, want))
+        return lower or bool(self._reclaims(gang.queue, demand))
 
     def idle(self, queue: str, priority: int) -> bool:
         """Whether no gang of this queue, of this priority or less, can evict any gang, whatever it wants."""
@@ -174,7 +174,7 @@ class Preemption:
             return False
         return min(self._running.get(queue, ()), default=priority) >= priority
 
-    def conceivable(self, state: GangState, want: Want) -> bool:
+    def conceivable(self, state: GangState, demand: Demand) -> bool:
         """Whether there is any gang that it may evict, as queues are now, whatever earlier searches found."""
         gang = state.gang
         if gang is None or not gang.preempts or not state.waits:
@@ -182,45 +182,45 @@ class Preemption:
         running = self._running.get(gang.queue)
         if running and min(running) < gang.priority:
             return True
-        demand = self._queues.demand(want)[0]
-        least = tuple((resource, 1) for resource, _ in demand)
-        return any(self._queues.may_reclaim(gang.queue, demand, other, least) for other in self._running)
+        asked = self._queues.amounts(demand)[0]
+        least = tuple((resource, 1) for resource, _ in asked)
+        return any(self._queues.may_reclaim(gang.queue, asked, other, least) for other in self._running)
 
-    def _reclaims(self, queue: str, want: Want) -> set[str]:
+    def _reclaims(self, queue: str, demand: Demand) -> set[str]:
         """The queues from which it may reclaim, as of this cycle."""
-        known = self._from.get((want, queue))
+        known = self._from.get((demand, queue))
         if known is None:
-            demand = self._queues.demand(want)[0]
-            least = tuple((resource, 1) for resource, _ in demand)
+            asked = self._queues.amounts(demand)[0]
+            least = tuple((resource, 1) for resource, _ in asked)
             may = self._queues.may_reclaim
-            known = {other for other in self._running if may(queue, demand, other, least)}
-            self._from[want, queue] = known
+            known = {other for other in self._running if may(queue, asked, other, least)}
+            self._from[demand, queue] = known
         return known
 
-    def find(self, state: GangState, claim: Claim) -> Found | None:
+    def find(self, state: GangState, request: Request) -> Found | None:
         """Victims for it, and its places then. The ledger is charged as the gang sees it, and stays so.
 
         Also None if the gang fits once the pods that are already leaving have gone.
         """
         gang = state.gang
         assert gang is not None
-        if not self._rota.take(claim.want):
-            self._later.add((claim.want, gang.queue))
+        if not self._rota.take(request.demand):
+            self._later.add((request.demand, gang.queue))
             return None
         coming = {
             pod: until for pod, until in self._deleted.items() if until is not None and until > self._now
         }
-        if (self.departures or coming) and self._fits_soon(state, claim, coming.keys()):
-            self._hopeless[claim.want, gang.queue] = gang.priority
+        if (self.departures or coming) and self._fits_soon(state, request, coming.keys()):
+            self._hopeless[request.demand, gang.queue] = gang.priority
             self._due = min(self._due, *coming.values(), inf)
             return None
-        found, due = self._search_for(state, claim)
+        found, due = self._search_for(state, request)
         self._due = min(self._due, due)
         if found is None:
-            self._hopeless[claim.want, gang.queue] = gang.priority
+            self._hopeless[request.demand, gang.queue] = gang.priority
         return found
 
-    def _fits_soon(self, state: GangState, claim: Claim, coming: Set[PodId]) -> bool:
+    def _fits_soon(self, state: GangState, request: Request, coming: Set[PodId]) -> bool:
         """Whether it would fit once all victims of other gangs, and the `coming` pods, have left."""
         mark = self._ledger.mark()
         for pod in sorted(coming - self.departures.leaving.keys()):
@@ -229,41 +229,41 @@ class Preemption:
         for beneficiary in self.departures.beneficiaries:
             if beneficiary != state.id:
                 self.departures.lift(beneficiary)
-        placed = self._fit.fit(claim._replace(search=False))
+        placed = self._fit.fit(request._replace(search=False))
         self._ledger.rollback(mark)
         return not isinstance(placed, Verdict)
 
-    def would_find(self, state: GangState, claim: Claim) -> Found | None:
+    def would_find(self, state: GangState, request: Request) -> Found | None:
         """The victims if the gang might preempt. This search does not count towards `SEARCHES`."""
-        return self._search_for(state, claim)[0]
+        return self._search_for(state, request)[0]
 
-    def _search_for(self, state: GangState, claim: Claim) -> tuple[Found | None, float]:
+    def _search_for(self, state: GangState, request: Request) -> tuple[Found | None, float]:
         """Victims, and when the next minimum run time ends."""
         gang = state.gang
         assert gang is not None
-        demand, leaving = self._queues.asked(state, claim.want), self.departures.leaving
+        asked, leaving = self._queues.asked(state, request.demand), self.departures.leaving
 
         def limit(table: Table) -> Limits:
-            return limits(table, gang.queue, demand, self._queues, self.budgets, self._pods, leaving)
+            return limits(table, gang.queue, asked, self._queues, self.budgets, self._pods, leaving)
 
         def quota(table: Table) -> Quota:
-            return caps(table, gang.queue, demand, not state.begun, self._queues)
+            return caps(table, gang.queue, asked, not state.begun, self._queues)
 
-        may, found, due = self._may_end(gang, claim.want), None, inf
-        for highest in self._candidates.levels(claim.want, may):
+        may, found, due = self._may_end(gang, request.demand), None, inf
+        for highest in self._candidates.levels(request.demand, may):
             candidates, due = self._candidates.of(self._now, may, highest)
-            found = self._search.find(claim, candidates, limit, quota, self._freed)
+            found = self._search.find(request, candidates, limit, quota, self._freed)
             if found is not None:
                 break
         return found, due
 
-    def nobody(self, state: GangState, claim: Claim, running: Iterable[GangState]) -> str | None:
+    def nobody(self, state: GangState, request: Request, running: Iterable[GangState]) -> str | None:
         """Why there are no victims for it among the running gangs; None: not known yet."""
         gang = state.gang
         assert gang is not None
-        if self.departures or (gang.preempts and self.helps(state, claim.want)):
+        if self.departures or (gang.preempts and self.helps(state, request.demand)):
             return None
-        ranks_above = self._ranks_above(gang, claim.want)
+        ranks_above = self._ranks_above(gang, request.demand)
         lower = [
             other
             for other in running
@@ -277,7 +277,7 @@ class Preemption:
         if not staying:
             are = "is" if len(lower) == 1 else "are"
             return f"{_gangs(len(lower))} of lower rank {are} leaving already"
-        candidates, _ = self._candidates.of(self._now, self._may_end(gang, claim.want))
+        candidates, _ = self._candidates.of(self._now, self._may_end(gang, request.demand))
         able = {candidate.gang.id for candidate in candidates}.intersection(other.id for other in lower)
         if not able:
             are = "is" if len(staying) == 1 else "are"
@@ -291,11 +291,11 @@ class Preemption:
         everybody = [Victim(gang) for gang in sorted(able)]
         self.lift(everybody)
         with self._fit.exclusion.without(everybody):
-            fits = not isinstance(self._fit.fit(claim._replace(search=False)), Verdict)
+            fits = not isinstance(self._fit.fit(request._replace(search=False)), Verdict)
         self._ledger.rollback(mark)
         if fits:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
-        if claim.want.sociable:  # it may need some of them to stay
+        if request.demand.sociable:  # it may need some of them to stay
             return (
                 f"no way was found to make it fit by ending some of the {_gangs(len(able))} that it may end"
             )
@@ -382,9 +382,9 @@ class Preemption:
         """When a gang that could be a victim leaves its minimum run time."""
         return self._due
 
-    def _ranks_above(self, preemptor: Gang, want: Want) -> Callable[[Gang], bool]:
+    def _ranks_above(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
         """Whether a gang has lower priority in its queue, or its queue may reclaim from that gang's queue."""
-        reclaims = self._reclaims(preemptor.queue, want)
+        reclaims = self._reclaims(preemptor.queue, demand)
 
         def ranks_above(other: Gang) -> bool:
             lower = other.queue == preemptor.queue and other.priority < preemptor.priority
@@ -392,11 +392,11 @@ class Preemption:
 
         return ranks_above
 
-    def _may_end(self, preemptor: Gang, want: Want) -> Callable[[Gang], bool]:
+    def _may_end(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
         """Whether it may evict a gang: of lower rank, not leaving, not waiting for victims, not itself."""
         leaving = {self._pods[pod].gang for pod in self.departures.leaving}
         barred = {*leaving, *self.departures.whole, *self.departures.beneficiaries, preemptor.id}
-        ranks_above = self._ranks_above(preemptor, want)
+        ranks_above = self._ranks_above(preemptor, demand)
         return lambda other: ranks_above(other) and other.id not in barred
 
 

@@ -29,11 +29,12 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.events import PodsBound
-from muster.core.gang import Amounts, Gang, GangId, NodeName, Place, PodId
-from muster.core.gangs import GangState, Hold, stands
-from muster.core.nodes import PODS, Columns, Demand, Longs, Nodes
-from muster.core.placement import Want
+from muster.core.demand import Demand
+from muster.core.words.amounts import PODS
+from muster.core.words.events import PodsBound
+from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId
+from muster.core.world.gangs import GangState, Hold, stands
+from muster.core.world.nodes import Columns, Longs, Nodes, RowAmounts
 from muster.names import GPU_SHARE
 
 #: How many gangs' cuts are cached; if there are more, the cache is cleared from time to time.
@@ -55,7 +56,7 @@ class Cut:
     #: of a surplus cut, its pod set
     pod_set: str
     #: of each kind of demand the columns on which it is given back, distinct, and how often
-    taken: tuple[tuple[Demand, Columns, Longs], ...]
+    taken: tuple[tuple[RowAmounts, Columns, Longs], ...]
     #: the same in sum, one of `pods` for each
     freed: Amounts
     #: part of it is a share of a GPU
@@ -116,21 +117,21 @@ class Candidates:
         found.sort(key=lambda candidate: candidate.gang.id)
         return found, due
 
-    def levels(self, want: Want, may: Callable[[Gang], bool]) -> Iterator[float]:
-        """Priorities up to which to look for victims of this want, until there are some.
+    def levels(self, demand: Demand, may: Callable[[Gang], bool]) -> Iterator[float]:
+        """Priorities up to which to look for victims of this demand, until there are some.
 
         The best victims are those whose highest priority is lowest. So gangs of higher priority are left out
         as long as those below use `AMPLE` times what the minimum takes. If that is not enough after all, all
         gangs are considered.
         """
-        if want.rules is None:  # a gang that gathers needs the capacity in one domain
-            yield from self._ample(want, may)
+        if demand.rules is None:  # a gang that gathers needs the capacity in one domain
+            yield from self._ample(demand, may)
         yield inf
 
-    def _ample(self, want: Want, may: Callable[[Gang], bool]) -> Iterator[int]:
+    def _ample(self, demand: Demand, may: Callable[[Gang], bool]) -> Iterator[int]:
         """The lowest such priority, if it is not the highest there is."""
         lacking: dict[str, int] = {}
-        for part in want.parts:
+        for part in demand.parts:
             for resource, amount in part.shape.requests:
                 lacking[resource] = lacking.get(resource, 0) + AMPLE * part.need * amount
         used: dict[int, dict[str, int]] = {}
@@ -248,12 +249,12 @@ class Candidates:
             tuple(sorted(running.items(), key=lambda each: -inf if each[0] is None else each[0])),
         )
 
-    def _taken(self, requests: Amounts, nodes: Mapping[NodeName, int]) -> tuple[Demand, Columns, Longs]:
+    def _taken(self, requests: Amounts, nodes: Mapping[NodeName, int]) -> tuple[RowAmounts, Columns, Longs]:
         column = self._nodes.column
         times = {column[node]: number for node, number in nodes.items() if node in column}
         columns = sorted(times)
         return (
-            self._nodes.demand(requests),
+            self._nodes.row_amounts(requests),
             np.array(columns, np.intp),
             np.array([times[where] for where in columns], np.int64),
         )

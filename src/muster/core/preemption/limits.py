@@ -19,15 +19,15 @@ from functools import partial
 
 import numpy as np
 
-from muster.core.events import PodsBound
-from muster.core.gang import Amounts, PodId
-from muster.core.nodes import Bools, Longs
-from muster.core.preemption.budgets import Budgets
 from muster.core.preemption.candidates import Cut
-from muster.core.preemption.cuts import Table
-from muster.core.queues import Queues
-from muster.core.queues.account import Account
-from muster.core.queues.amounts import counted
+from muster.core.preemption.eviction_units import Table
+from muster.core.words.amounts import counted
+from muster.core.words.events import PodsBound
+from muster.core.words.gang import Amounts, PodId
+from muster.core.world.budgets import Budgets
+from muster.core.world.nodes import Bools, Longs
+from muster.core.world.queues import Queues
+from muster.core.world.queues.account import Account
 
 #: Whether a set of victims keeps the limits.
 Limits = Callable[[Bools], bool]
@@ -46,13 +46,13 @@ class Quota:
 def limits(
     table: Table,
     queue: str,
-    demand: Amounts,
+    asked: Amounts,
     queues: Queues,
     budgets: Budgets,
     pods: Mapping[PodId, PodsBound],
     leaving: Collection[PodId],
 ) -> Limits:
-    """The limits for a preemptor of this queue, which takes at least `demand`."""
+    """The limits for a preemptor of this queue, which takes at least `asked`."""
     checks: list[Limits] = []
     if budgets:
         left = budgets.left(pods, leaving)
@@ -64,12 +64,12 @@ def limits(
     others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
     if others.any():
         foreign: Bools = others[table.gang]
-        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, demand, queues))
+        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, queues))
     return lambda taken: all(check(taken) for check in checks)
 
 
-def caps(table: Table, queue: str, demand: Amounts, new: bool, queues: Queues) -> Quota:
-    """What must be freed for a preemptor of this queue that takes `demand`; `new`: it is one more gang."""
+def caps(table: Table, queue: str, asked: Amounts, new: bool, queues: Queues) -> Quota:
+    """What must be freed for a preemptor of this queue that takes `asked`; `new`: it is one more gang."""
     lacking: list[int] = []
     freed: list[Longs] = []
     account = queues.find(queue)
@@ -83,7 +83,7 @@ def caps(table: Table, queue: str, demand: Amounts, new: bool, queues: Queues) -
     if account is not None:
         for above, gangs in queues.crowds(account) if new else ():
             lack(gangs, above, lambda cut: int(cut.core))
-        for above, resource, amount in queues.excess(account, demand):
+        for above, resource, amount in queues.excess(account, asked):
             lack(amount, above, partial(_freed, resource))
     return Quota(np.array(lacking, np.int64), np.array(freed, np.int64).reshape(len(freed), len(table)))
 
@@ -105,7 +105,7 @@ def _needs(
     return needs
 
 
-def _may_reclaim(table: Table, taken: Bools, queue: str, demand: Amounts, queues: Queues) -> bool:
+def _may_reclaim(table: Table, taken: Bools, queue: str, asked: Amounts, queues: Queues) -> bool:
     """Whether each of these cuts may be reclaimed once those before it are gone."""
     spared = table.kept(taken & ~table.core)
     cuts = np.flatnonzero(spared | (taken & table.core)).tolist()
@@ -117,7 +117,7 @@ def _may_reclaim(table: Table, taken: Bools, queue: str, demand: Amounts, queues
         if table.core[cut]:  # with all that could not be spared
             rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[cut]))
             freed = tuple(sum((Counter(dict(table.cuts[one].freed)) for one in rest), Counter()).items())
-        if not queues.may_reclaim(queue, demand, theirs, freed):
+        if not queues.may_reclaim(queue, asked, theirs, freed):
             allowed = False
             break
         queues.shift(theirs, freed, -1)

@@ -10,17 +10,17 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.decisions import Victim
-from muster.core.exact import Verdict
-from muster.core.fit import Claim, Fit
-from muster.core.gang import Place
-from muster.core.ledger import Charged, Ledger
-from muster.core.nodes import Bools, Nodes
-from muster.core.placement import Want
-from muster.core.preemption.companions import Companions
-from muster.core.preemption.counting import Count
-from muster.core.preemption.cuts import Table
+from muster.core.demand import Demand, Request
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.preemption.affinity_dependents import Companions
+from muster.core.preemption.eviction_units import Table
 from muster.core.preemption.limits import Limits
+from muster.core.preemption.slot_bounds import Count
+from muster.core.words.decisions import Victim
+from muster.core.words.gang import Place
+from muster.core.world.ledger import Charged, Ledger
+from muster.core.world.nodes import Bools, Nodes
 
 #: How often one search asks `Fit`.
 TRIALS: Final = 150
@@ -42,7 +42,7 @@ class Trials:
         nodes: Nodes,
         ledger: Ledger,
         fit: Fit,
-        want: Want,
+        demand: Demand,
         company: Companions | None,
     ) -> None:
         self.table = table
@@ -53,21 +53,21 @@ class Trials:
         self.fit = fit
         self._left = TRIALS if company is None else TRIALS_IN_COMPANY
         #: slots are sufficient
-        self.plain = fit.by_slots(want)
+        self.plain = fit.by_slots(demand)
         #: for a gang that may need some pods to stay
         self.company = company
         #: pods elsewhere may keep it off
-        self.far = want.constrained or fit.bars(want)
+        self.far = demand.constrained or fit.bars(demand)
 
-    def place(self, claim: Claim, taken: Bools) -> dict[Place, int] | None:
+    def place(self, request: Request, taken: Bools) -> dict[Place, int] | None:
         """Where it goes without these; None, too, when the trials are used up."""
         if not self._left:
             return None
         self._left -= 1
         mark = self._ledger.mark()
-        self._lift(claim, taken)
+        self._lift(request, taken)
         with self.fit.exclusion.without(self.victims(taken)):
-            placed = self.fit.fit(claim)
+            placed = self.fit.fit(request)
         self._ledger.rollback(mark)
         return None if isinstance(placed, Verdict) else placed
 
@@ -81,31 +81,31 @@ class Trials:
             pods = frozenset(pod for cut in mine for pod in table.cuts[cut].pods)
             yield Victim(table.candidates[gang].gang.id, frozenset() if whole else pods, lost)
 
-    def _lift(self, claim: Claim, taken: Bools) -> None:
+    def _lift(self, request: Request, taken: Bools) -> None:
         shared = taken & self.table.shares
         whole = taken & ~shared
-        if claim.want.constrained:  # what others see of the victims counts as well
+        if request.demand.constrained:  # what others see of the victims counts as well
             shared, whole = taken, shared & ~taken
         for victim in self.victims(shared):
             for charged in self._charged(victim):
                 self._ledger.give(*charged)
-        for demand, cuts, columns, times in self.table.groups:
+        for row_amounts, cuts, columns, times in self.table.groups:
             mine = whole[cuts]
             if mine.any():
                 freed = np.bincount(columns[mine], times[mine], self.table.columns).astype(np.int64)
                 where = np.flatnonzero(freed)
-                self._ledger.take_at(where, demand, -freed[where])
+                self._ledger.take_at(where, row_amounts, -freed[where])
 
 
 class Trial:
     """The trials on one ground: all nodes that the gang may use, or one domain."""
 
-    def __init__(self, trials: Trials, count: Count, claim: Claim) -> None:
+    def __init__(self, trials: Trials, count: Count, request: Request) -> None:
         self.count = count
         self.table = trials.table
         self.victims = trials.victims
         self._trials = trials
-        self._claim = claim
+        self._request = request
         self._known: dict[bytes, dict[Place, int] | None] = {}
 
     def inside(self, rank: int, number: int) -> "Trial":
@@ -115,10 +115,10 @@ class Trial:
             return self
         outside = np.ones(self.table.columns, np.bool_)
         outside[columns] = False
-        if self._claim.excluded is not None:
-            outside[self._claim.excluded] = True
-        claim = self._claim._replace(excluded=np.flatnonzero(outside))
-        return Trial(self._trials, self.count.within(columns), claim)
+        if self._request.excluded is not None:
+            outside[self._request.excluded] = True
+        request = self._request._replace(excluded=np.flatnonzero(outside))
+        return Trial(self._trials, self.count.within(columns), request)
 
     def choice(self, usable: Bools) -> Bools | None:
         """Which of these cuts to choose from; None: nothing shows that it fits, whichever are taken.
@@ -223,7 +223,7 @@ class Trial:
         """Where it is placed once these cuts are gone."""
         key = taken.tobytes()
         if key not in self._known:
-            self._known[key] = self._trials.place(self._claim, taken)
+            self._known[key] = self._trials.place(self._request, taken)
         return self._known[key]
 
     def _fits(self, taken: Bools) -> bool:

@@ -41,18 +41,19 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.decisions import Victim
-from muster.core.eligibility import Eligibility
-from muster.core.fit import Claim, Fit
-from muster.core.gang import Place
-from muster.core.ledger import Charged, Ledger
-from muster.core.nodes import Bools, Nodes
+from muster.core.demand import Request
+from muster.core.placement.fit import Fit
+from muster.core.preemption.affinity_dependents import Companions
 from muster.core.preemption.candidates import Candidate
-from muster.core.preemption.companions import Companions
-from muster.core.preemption.counting import Count
-from muster.core.preemption.cuts import Table
+from muster.core.preemption.eviction_units import Table
 from muster.core.preemption.limits import Limits, Quota
+from muster.core.preemption.slot_bounds import Count
 from muster.core.preemption.trials import FEW, Trial, Trials
+from muster.core.words.decisions import Victim
+from muster.core.words.gang import Place
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.ledger import Charged, Ledger
+from muster.core.world.nodes import Bools, Nodes
 
 #: Domains that one search tries to clear, for each priority.
 DOMAINS: Final = 16
@@ -106,7 +107,7 @@ class Search:
 
     def find(
         self,
-        claim: Claim,
+        request: Request,
         candidates: Sequence[Candidate],
         limit: Callable[[Table], Limits],
         quota: Callable[[Table], Quota],
@@ -118,19 +119,19 @@ class Search:
         with for a victim.
         """
         table = Table(candidates, len(self._nodes))
-        grounds = self._fit.grounds(claim)
+        grounds = self._fit.grounds(request)
         if not table.groups or not grounds:
             return None  # no candidate is on any node, or the gang fits on none
-        alone = self._fit.exclusion.alone(claim.want)
-        count = Count(claim, self._nodes, self._eligibility, table, quota(table), grounds, alone)
+        alone = self._fit.exclusion.alone(request.demand)
+        count = Count(request, self._nodes, self._eligibility, table, quota(table), grounds, alone)
         company, problems = None, PROBLEMS
-        if claim.want.sociable:
+        if request.demand.sociable:
             problems = max(PROBLEMS, SMALL // len(self._nodes))
-            company = Companions(claim, count.shapes, table, charged, self._ledger, self._eligibility)
+            company = Companions(request, count.shapes, table, charged, self._ledger, self._eligibility)
         trials = Trials(
-            table, limit(table), charged, self._nodes, self._ledger, self._fit, claim.want, company
+            table, limit(table), charged, self._nodes, self._ledger, self._fit, request.demand, company
         )
-        whole = Trial(trials, count, claim)
+        whole = Trial(trials, count, request)
         with self._fit.exact.lending(problems):
             for usable in _levels(table, count):
                 if (best := self._best(whole, usable)) is not None:

@@ -22,8 +22,8 @@ Rules that everything below keeps:
 
 from dataclasses import replace
 
-from muster.core.events import CommitFailed
-from muster.core.gang import PodId
+from muster.core.words.events import CommitFailed
+from muster.core.words.gang import PodId
 from muster.runtime.commit.attempts import record_attempt
 from muster.runtime.commit.ending import close, end, give_up, release, remake, suspendable
 from muster.runtime.commit.outcomes import places_lost

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from muster.api.core_v1 import Pod
-from muster.core.gang import NodeName, PodId
+from muster.core.words.gang import NodeName, PodId
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.view import NEVER, GangView, Limits, Memory, Step

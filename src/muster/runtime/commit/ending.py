@@ -7,8 +7,8 @@ one by one. Eviction would lose other pods: these stay, or muster itself records
 from dataclasses import replace
 
 from muster.api.base import controller_of, is_true
-from muster.core.decisions import Explanation
-from muster.core.events import CommitFailed
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import CommitFailed
 from muster.names import PREEMPTED
 from muster.runtime.commit.attempts import record_pods
 from muster.runtime.commit.outcomes import commit_failed

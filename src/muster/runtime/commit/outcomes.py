@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from muster.core.events import CommitFailed, Event, PlacesLost
-from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.core.words.events import CommitFailed, Event, PlacesLost
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.kube.errors import (
     AlreadyExists,
     ApiError,

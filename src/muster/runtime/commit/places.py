@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Set
 
 from muster.api.core_v1 import Pod
-from muster.core.gang import Gang, NodeName, Place, PodId
+from muster.core.words.gang import Gang, NodeName, Place, PodId
 from muster.runtime.commit.view import NEVER, GangView, Memory
 from muster.runtime.plan import Plan, mark
 from muster.runtime.writes import Bind

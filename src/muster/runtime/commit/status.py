@@ -8,8 +8,8 @@ import msgspec
 
 from muster.api.base import Object
 from muster.api.muster_v1alpha1 import GangSpec, GangStatus
-from muster.core.decisions import Explanation
-from muster.core.gang import Code
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code
 from muster.runtime.commit.places import Places, minimum_met
 from muster.runtime.commit.view import GangView, Limits, Memory, Step
 from muster.runtime.writes import CreateGang, PatchGang, PatchGangStatus, PatchPodStatus, Write

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.core.gang import GangId
+from muster.core.words.gang import GangId
 from muster.runtime.commit.view import Victim
 from muster.runtime.consent import entry
 from muster.runtime.plan import Leaving

@@ -6,9 +6,9 @@ from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.core.decisions import Explanation
-from muster.core.events import Event
-from muster.core.gang import GangId, NodeName, Place, PodId
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import Event
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.runtime.plan import Leaving, Plan
 from muster.runtime.writes import Write
 from muster.translate.group import Group, Owner

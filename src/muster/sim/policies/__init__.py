@@ -1,16 +1,16 @@
 """Policies by name: how to make the scheduler that a replay drives.
 
 All of them are the scheduler itself, with different configurations: which gangs may pass which, and in which
-order nodes are filled (`muster.core.packing`). Six published orders are here, a file for each.
+order nodes are filled (`muster.core.placement.packing`). Six published orders are here, a file for each.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from muster.core.backfill import Backfill
-from muster.core.packing import Spread
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement.packing import Spread
+from muster.core.reservations import Backfill
 from muster.sim.engine import Core
 from muster.sim.policies import fgd, gpu_clustering, random
 from muster.sim.policies.best_fit import BestFit

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.core.nodes import Columns, Ints
+from muster.core.world.nodes import Columns, Ints
 from muster.sim.policies.score import HIGHEST, MOST_CPU, MOST_GPU, Score, floor
 
 if TYPE_CHECKING:
-    from muster.core.slots import Vector
+    from muster.core.placement.slots import Vector
 
 
 class BestFit(Score):
     local = False  # a score depends on the best and the worst
 
     def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
-        cpu, thousandths, count = self.asked(vector.demand)
+        cpu, thousandths, count = self.asked(vector.row_amounts)
         left = (self.cpu(columns) - cpu) / MOST_CPU + (self.gpu(columns) - count * thousandths) / MOST_GPU
         scores = floor(HIGHEST * (1 - left / 2))
         fitting = scores[vector.slots > 0] if columns is None else scores

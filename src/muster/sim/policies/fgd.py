@@ -8,9 +8,9 @@ function. A share goes to the GPU that scores best, the lowest number of several
 the trace: the kinds of pods by falling frequency until 95 % of all are covered. Weng et al., "Beware of
 fragmentation", ATC'23.
 
-Scores are kept by shape (`muster.core.slots`); for nodes that have changed since, all candidates (the GPUs
-that a share could go to) are scored in one go. A thousandth of a node's amounts decides nothing here: what
-is equal is rounded to a tie, which the smallest name wins.
+Scores are kept by shape (`muster.core.placement.slots`); for nodes that have changed since, all candidates
+(the GPUs that a share could go to) are scored in one go. A thousandth of a node's amounts decides nothing
+here: what is equal is rounded to a tie, which the smallest name wins.
 """
 
 from collections import Counter
@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.devices import WHOLE
-from muster.core.eligibility import Eligibility
-from muster.core.gang import Shape
-from muster.core.nodes import UNLIMITED, Bools, Columns, Demand, Ints, Nodes
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.gang import Shape
+from muster.core.world.devices import WHOLE
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, RowAmounts
 from muster.names import GPU
 from muster.sim.policies.score import HIGHEST, Score
 from muster.sim.trace import Tally, Trace, TraceError
 
 if TYPE_CHECKING:
-    from muster.core.slots import Vector
+    from muster.core.placement.slots import Vector
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,20 +104,20 @@ class Fgd(Score):
 
     def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
         some = np.arange(len(self.nodes)) if columns is None else columns
-        best: Ints = self._candidates(some, vector.demand).max(axis=1)
+        best: Ints = self._candidates(some, vector.row_amounts).max(axis=1)
         return np.maximum(best, 0)
 
-    def device(self, column: int, demand: Demand, share: int) -> int:
-        scores = self._candidates(np.array([column]), demand)[0]
+    def device(self, column: int, row_amounts: RowAmounts, share: int) -> int:
+        scores = self._candidates(np.array([column]), row_amounts)[0]
         number = int(scores.argmax())
         return number if number < len(scores) - 1 else self.nodes.devices.unopened(self.nodes.names[column])
 
-    def _candidates(self, columns: Columns, demand: Demand) -> Ints:
+    def _candidates(self, columns: Columns, row_amounts: RowAmounts) -> Ints:
         """Columns × GPUs: the score with the pod on each open GPU, by number, and in the last on empty ones.
 
         -1 where it does not fit.
         """
-        cpu, thousandths, count = self.asked(demand)
+        cpu, thousandths, count = self.asked(row_amounts)
         share = thousandths if thousandths < WHOLE else 0
         # one number more, for an empty GPU that a share opens
         open_ = np.vstack((self.nodes.devices.left(columns), np.zeros(len(columns), np.int32)))

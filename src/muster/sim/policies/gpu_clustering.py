@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from muster.core.eligibility import Eligibility
-from muster.core.events import Event, PodsBound, PodsEnded
-from muster.core.gang import NodeName, PodId
-from muster.core.nodes import Columns, Ints, Nodes
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.words.events import Event, PodsBound, PodsEnded
+from muster.core.words.gang import NodeName, PodId
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import Columns, Ints, Nodes
 from muster.names import GPU, GPU_SHARE
 from muster.sim.policies.score import HIGHEST, MOST_GPU, Score
 from muster.sim.trace import Trace
 
 if TYPE_CHECKING:
-    from muster.core.slots import Vector
+    from muster.core.placement.slots import Vector
 
 #: The class of a pod: so many whole GPUs, a share of one, or none at all.
 Class = int
@@ -83,7 +83,7 @@ class GpuClustering(Score):
         self._held = held
 
     def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
-        _, _, count = self.asked(vector.demand)
+        _, _, count = self.asked(vector.row_amounts)
         kind = SHARE if vector.share else count
         some = range(len(self.nodes)) if columns is None else columns.tolist()
         if kind == NONE:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from muster.core.devices import WHOLE
-from muster.core.nodes import UNLIMITED, Columns, Ints
+from muster.core.world.devices import WHOLE
+from muster.core.world.nodes import UNLIMITED, Columns, Ints
 from muster.sim.policies.score import HIGHEST, Score
 
 if TYPE_CHECKING:
-    from muster.core.slots import Vector
+    from muster.core.placement.slots import Vector
 
 _IN_USE: Final = HIGHEST // 2
 _UNUSED: Final = HIGHEST // 3
@@ -26,7 +26,7 @@ _UNUSED: Final = HIGHEST // 3
 
 class GpuPacking(Score):
     def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
-        _, thousandths, count = self.asked(vector.demand)
+        _, thousandths, count = self.asked(vector.row_amounts)
         devices, row = self.nodes.devices, self.nodes.devices.row
         empty = self.nodes.free(row) if columns is None else self.nodes.free(row)[columns]
         if not count:

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.core.devices import WHOLE
-from muster.core.eligibility import Eligibility
-from muster.core.nodes import Columns, Demand, Ints, Nodes
-from muster.core.packing import NO_SLOT, Order
-from muster.core.scheduler import Config, Scheduler
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement.packing import NO_SLOT, Order
+from muster.core.world.devices import WHOLE
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import Columns, Ints, Nodes, RowAmounts
 from muster.sim.trace import Trace
 
 if TYPE_CHECKING:
-    from muster.core.slots import Vector
+    from muster.core.placement.slots import Vector
 
 
 def make(config: Config, trace: Trace | None, seed: int) -> Scheduler:
@@ -31,7 +31,7 @@ class Random(Order):
         number = len(self.nodes) if columns is None else len(columns)
         return self._generator.integers(0, NO_SLOT, number, dtype=np.int32)
 
-    def device(self, column: int, demand: Demand, share: int) -> int:
+    def device(self, column: int, row_amounts: RowAmounts, share: int) -> int:
         devices, node = self.nodes.devices, self.nodes.names[column]
         fitting = [i for i, used in enumerate(devices.used(node)) if 0 < used <= WHOLE - share]
         empty = self.nodes.free_at(devices.row, column)

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from muster.core.devices import WHOLE
-from muster.core.eligibility import Eligibility
-from muster.core.nodes import UNLIMITED, Columns, Demand, Ints, Nodes
-from muster.core.packing import Order
+from muster.core.placement.packing import Order
+from muster.core.world.devices import WHOLE
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import UNLIMITED, Columns, Ints, Nodes, RowAmounts
 
 if TYPE_CHECKING:
-    from muster.core.slots import Vector
+    from muster.core.placement.slots import Vector
 
 HIGHEST: Final = 100
 #: What the largest node is taken to have: milli-CPU, thousandths of GPUs.
@@ -39,10 +39,10 @@ class Score(Order):
         """Thousandths of GPUs that are free."""
         return self.nodes.devices.thousandths(columns)
 
-    def asked(self, demand: Demand) -> tuple[int, int, int]:
+    def asked(self, row_amounts: RowAmounts) -> tuple[int, int, int]:
         """Milli-CPU, thousandths of one GPU (a share, or all), and how many GPUs, 0 to n."""
-        amounts = dict(demand)
-        share = self.nodes.share(demand)
+        amounts = dict(row_amounts)
+        share = self.nodes.share(row_amounts)
         count = 1 if share else amounts.get(self.nodes.devices.row, 0)
         return amounts.get(self._cpu, 0), share or (WHOLE if count else 0), count
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from muster.core.events import NodeChanged
+from muster.core.words.events import NodeChanged
 from muster.sim.trace import Estimates, Trace, TraceError
 
 

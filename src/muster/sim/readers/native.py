@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final
 
-from muster.core.events import NodeChanged, QueueChanged
-from muster.core.gang import GangId, NodeName, Queue
-from muster.core.queues.account import DEFAULT
-from muster.core.queues.faults import faults_of
-from muster.core.topology import CLUSTER, NODE
+from muster.core.words.events import NodeChanged, QueueChanged
+from muster.core.words.gang import GangId, NodeName, Queue
+from muster.core.world.queues.account import DEFAULT
+from muster.core.world.queues.faults import faults_of
+from muster.core.world.topology import CLUSTER, NODE
 from muster.names import GPU
 from muster.sim.readers import csv_lines, json_lines
 from muster.sim.readers.lines import Line, first, shown

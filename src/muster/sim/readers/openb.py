@@ -29,9 +29,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster.api.quantity import most
-from muster.core.devices import WHOLE
-from muster.core.events import NodeChanged
-from muster.core.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodSet, Requirement, Shape
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import Amounts, GangId, NodeName, NodeTerm, Operator, PodSet, Requirement, Shape
+from muster.core.world.devices import WHOLE
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.sim.readers import table
 from muster.sim.readers.lines import first, shown

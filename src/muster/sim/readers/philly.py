@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.events import NodeChanged
-from muster.core.gang import GangId, PodSet, Shape
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import GangId, PodSet, Shape
 from muster.sim.readers import table
 from muster.sim.readers.lines import shown
 from muster.sim.trace import WHOLE, Job, Tally, Trace, TraceError, capacity, only, pieces

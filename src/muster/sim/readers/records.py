@@ -14,8 +14,8 @@ from typing import Annotated, Final, Literal, get_args
 import msgspec
 
 from muster.api import quantity
-from muster.core.events import LayersChanged, NodeChanged, QueueChanged
-from muster.core.gang import (
+from muster.core.words.events import LayersChanged, NodeChanged, QueueChanged
+from muster.core.words.gang import (
     Amounts,
     GangId,
     Gather,
@@ -27,7 +27,7 @@ from muster.core.gang import (
     Shape,
     Strategy,
 )
-from muster.core.topology import CLUSTER, NODE
+from muster.core.world.topology import CLUSTER, NODE
 from muster.names import GPU, GPU_SHARE
 from muster.sim.readers.lines import LARGEST, Line, shown
 from muster.sim.trace import WHOLE, Job, Outage, TraceError, size

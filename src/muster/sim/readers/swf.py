@@ -17,8 +17,8 @@ from operator import le
 from pathlib import Path
 from typing import Final
 
-from muster.core.events import NodeChanged
-from muster.core.gang import GangId, NodeName, PodSet, Shape
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import GangId, NodeName, PodSet, Shape
 from muster.sim.readers.lines import LARGEST, lines, number, shown
 from muster.sim.trace import PIECE, WHOLE, Estimates, Job, Tally, Trace, TraceError, capacity, only
 

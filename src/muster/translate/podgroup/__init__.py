@@ -15,7 +15,7 @@ from muster import names
 from muster.api.base import controller_of, mark
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
-from muster.core.gang import Gang, GangId
+from muster.core.words.gang import Gang, GangId
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, Member
 from muster.translate.identity import Dialect, GroupKey

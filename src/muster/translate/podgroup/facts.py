@@ -7,7 +7,7 @@ priority classes) clears the world's memory (`World.once`).
 from typing import NamedTuple
 
 from muster.api.core_v1 import Pod
-from muster.core.gang import Gate, Labels, Shape
+from muster.core.words.gang import Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.podgroup.pod_sets import own_labels
 from muster.translate.pods import asked

@@ -6,7 +6,7 @@ from dataclasses import replace
 from muster.api.base import Kind, ObjectMeta, mark
 from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
 from muster.api.scheduling import PodGroup
-from muster.core.gang import Code, Gate
+from muster.core.words.gang import Code, Gate
 from muster.names import QUEUE
 from muster.translate import ganggroup, marks
 from muster.translate.demand import MOST_PLACES

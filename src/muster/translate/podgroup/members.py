@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB
-from muster.core.gang import PodId
+from muster.core.words.gang import PodId
 from muster.translate.filling import job_finished
 from muster.translate.pods import live, occupies, scheduling_gates
 from muster.translate.world import World

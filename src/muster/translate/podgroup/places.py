@@ -8,7 +8,7 @@ after a change of leader only the claim remains.
 from dataclasses import dataclass, field
 
 from muster.api.core_v1 import Pod
-from muster.core.gang import Labels, Place, PodId, PodSet, Shape
+from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
 from muster.translate.demand import MOST_PLACES
 from muster.translate.group import Group, Member
 from muster.translate.places import Block, fill, planned

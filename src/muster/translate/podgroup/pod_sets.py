@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from muster.api.core_v1 import Pod
-from muster.core.gang import Labels, NodeTerm, Requirement, Shape, Toleration
+from muster.core.words.gang import Labels, NodeTerm, Requirement, Shape, Toleration
 
 PODS: Final = "pods"
 

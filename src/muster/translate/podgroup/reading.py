@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from muster.api.base import Kind
 from muster.api.kinds import POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import PodGroup
-from muster.core.gang import PodId, PodSet
+from muster.core.words.gang import PodId, PodSet
 from muster.translate import ganggroup
 from muster.translate.demand import ours
 from muster.translate.group import Group, Member

@@ -1,0 +1,217 @@
+"""The scheduler: facts in (`apply`), decisions out (`decide`), for whole gangs.
+
+`apply` records a fact at any time (`facts.py`). `decide` runs one cycle over all that is known:
+
+1. *nodes*: merge new nodes in.
+2. *settlement*: release holds that have ended.
+3. *settlement*, *queues*: compute what each gang lacks, what each queue uses and what it is entitled to.
+4. *order* says which gang is next, and how much it may have. *starts* places each gang whole: its minimum at
+   once and as many more pods as fit, or nothing; greedily, then exactly, then with victims (*fit*,
+   *preemption*). A gang that does not fit is skipped: *misfits* remembers it, or it gets a reservation
+   (*backfill*).
+5. *settlement*: bring the accounts of started and evicted gangs up to date.
+6. *explain* why the other gangs wait.
+
+Both are pure: the same events and times give the same decisions on any machine. The scheduler itself only
+puts these parts together; each piece of state has one owner among them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from muster.core.cycle.accounting import Settlement
+from muster.core.cycle.handlers import Facts
+from muster.core.cycle.incremental import Quiet
+from muster.core.cycle.start import Starts
+from muster.core.explain import Explainer
+from muster.core.explain.remedies import Remedies
+from muster.core.explain.remedies.rehearsal import Rehearsal
+from muster.core.infeasible import Misfits
+from muster.core.placement.fit import Fit
+from muster.core.placement.packing import Order, Pack
+from muster.core.preemption import Preemption
+from muster.core.queueing.admission import Admission
+from muster.core.queueing.attempts import Turn, Turns
+from muster.core.queueing.pending import Lines
+from muster.core.reservations import Backfill, Reservations
+from muster.core.reservations.backfill_order import shortest_first
+from muster.core.words.decisions import Decision, Explanation
+from muster.core.words.events import Event
+from muster.core.words.gang import GangId
+from muster.core.world import World
+from muster.core.world.completions import expected, promised
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.gangs import GangState
+from muster.core.world.nodes import Nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of a scheduler, fixed for its life. A policy of the simulator is one of these."""
+
+    #: seconds a vacated place of a standing gang stays held for its replacement
+    hold: float = 300.0
+    #: seconds until the next cycle if exact searches had to be put off
+    turn: float = 1.0
+    #: say why gangs wait (`Wait`); False for a replay whose explanations are not read
+    explain: bool = True
+    #: which gangs may start ahead of a gang that waits
+    backfill: Backfill = Backfill.EASY
+    #: under `conservative`: how many waiting gangs have a reservation
+    depth: int = 64
+    #: seconds after which nodes are kept free for a gang whose start cannot be estimated; None: never
+    drain_after: float | None = 3600.0
+    #: whether gangs that may backfill are served by rising duration, not in queue order
+    shortest_first: bool = False
+    #: the order in which nodes are filled
+    order: Callable[[Nodes, Eligibility], Order] = Pack
+    #: gangs of each queue for which a cycle finds what would start them, and placements that it tries for it
+    remedies: int = 3
+    trials: int = 100
+
+
+class Scheduler:
+    """The state, and the cycle over it. It never blocks, and belongs to one thread."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config = config or Config()
+        hold, backfill = config.hold, config.backfill
+        # The shared state
+        nodes = Nodes()
+        eligibility = Eligibility(nodes)
+        order = config.order(nodes, eligibility)
+        duration = promised if backfill is Backfill.CONSERVATIVE else expected
+        world = World(nodes, eligibility, order.device, duration)
+        fit = Fit(world, order)
+        self.nodes, self.ledger, self.eligibility = world.nodes, world.ledger, world.eligibility
+        self.slots, self.topology, self.fit = fit.slots, world.topology, fit
+        self.gangs, self.pods, self.ends = world.gangs, world.pods, world.ends
+        self.queues, self.quotas = world.queues, world.quotas
+        # What a cycle asks about that state
+        self.preemption = Preemption(world, fit)
+        self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
+        self._misfits = Misfits(self.ledger, self.fit)
+        self._admission = Admission(self.queues, self.quotas, world.demands)
+        self._lines = Lines(self.queues, self.ends.duration if backfill.reserves else None)
+        self._quiet = Quiet(world, self._lines, self._misfits, self.preemption, self.reservations)
+        # What changes that state
+        self._facts = Facts(hold, world, fit, self.preemption, self._misfits)
+        self._settlement = Settlement(hold, world, fit, self.preemption, self._misfits, self._lines)
+        self._starts = Starts(
+            hold, world, fit, self._misfits, self.preemption, self.reservations, self._settlement
+        )
+        rehearsal = Rehearsal(
+            world,
+            fit,
+            self._admission,
+            self._lines,
+            self._misfits,
+            self.preemption,
+            self.reservations,
+            self._starts,
+            self._settlement,
+            self._in_order,
+        )
+        remedies = Remedies(
+            config.remedies,
+            config.trials,
+            self._starts.request,
+            self._admission,
+            self.preemption,
+            self.reservations,
+            rehearsal,
+        )
+        self._explainer = Explainer(world, fit, self._admission, remedies)
+        #: gangs that lacked something in the last cycle, in the order in which they were served
+        self.served: Sequence[GangState] = ()
+
+    def apply(self, event: Event) -> None:
+        """Record one fact. A repeated fact changes nothing."""
+        self._facts.apply(event)
+
+    def decide(self, now: float) -> list[Decision]:
+        """Run one cycle. Return the decisions in the order in which they are to be carried out."""
+        # 1. New nodes
+        self.nodes.settle()
+        self.slots.order.settle()
+        # 2. Holds that have ended
+        lapsed, releases = self._settlement.release(now)
+        # 3. What each gang lacks, and what each queue may use
+        self._settlement.touch_concerned()
+        self._settlement.settle()
+        if self.config.explain or (self._lines and not self.queues.undivided):
+            self.queues.entitle()
+        # 4. Each gang in order
+        self._misfits.begin()
+        self.fit.exact.next_cycle()
+        self.preemption.next_cycle(now, changed=self._misfits.changed)
+        # When explaining, visit infeasible gangs too: the reason may be the gang's own.
+        seen = self.config.explain
+        only = None if seen or lapsed else self._quiet.lasts(now)
+        if only is None:
+            self.reservations.begin(now)
+        else:
+            self.reservations.go_on(now)
+        turns = Turns(
+            self._lines,
+            self.queues,
+            self._admission,
+            lapsed,
+            self._starts.hopeless,
+            lambda demand: demand not in self._misfits,
+            seen=seen,
+            only=only,
+        )
+        placed = [decision for turn in self._in_order(turns) for decision in self._starts.place(turn, now)]
+        self.served = [*turns.served.values()]
+        self._lines.newcomers.clear()
+        # 5. Gangs that have started, gangs that were evicted
+        if self.preemption.departures:
+            self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
+        self._settlement.settle()
+        # 6. Why the other gangs wait
+        waits = []
+        if self.config.explain:
+            waits = self._explainer.explain(self.served, self._misfits.verdicts, now)
+        reserves = self.reservations.end()
+        self._quiet.note(self.served)
+        self._misfits.end(started=bool(placed))
+        return [*releases, *placed, *reserves, *waits]
+
+    def settle(self) -> None:
+        """Update what follows from the events (what gangs lack, what queues use). Decide nothing."""
+        self.nodes.settle()
+        self.slots.order.settle()
+        self._settlement.settle()
+        self.queues.entitle()
+
+    def asked(self, gang: GangId) -> Explanation | None:
+        """Why a gang waits, as of the last cycle, and all that would start it; None: it does not wait.
+
+        This is for single requests: a cycle spends less on remedies, for the first gangs of each queue only.
+        """
+        state = self.gangs.get(gang)
+        return None if state is None else self._explainer.asked(state, self._misfits.verdicts)
+
+    @property
+    def behind(self) -> bool:
+        """Whether work is left to the next cycle, which may start or evict gangs without any change."""
+        return self.fit.exact.behind or self.preemption.behind or self._misfits.company
+
+    def wake_at(self) -> float | None:
+        """The earliest time at which a cycle has work without a new event; None: there is none.
+
+        At that time a hold, a back-off or a minimum run time ends, a reservation begins, a postponed search
+        is due, or gangs may fit thanks to the affinity of a gang that has just started.
+        """
+        times = [time for time in self.gangs.timed.values() if time != inf]
+        if self.behind or self._explainer.behind:
+            times.append(self._settlement.now + self.config.turn)
+        times += [self.preemption.due, self.reservations.due_at]
+        return None if (first := min(times)) == inf else first
+
+    def _in_order(self, turns: Turns) -> Iterable[Turn]:
+        if not self.config.shortest_first:
+            return turns
+        return shortest_first(turns, self.reservations, self.queues, self._admission, self.ends.duration)

@@ -1,0 +1,334 @@
+"""Handlers of events: facts, in any order in which watches can produce them.
+
+A fact changes what is known about one gang, one pod or one node, charges the ledger at once, and touches the
+gangs that it concerns. What follows from it (what a gang lacks now, what its queue uses) is computed later,
+once per cycle (`settlement.py`). A repeated fact changes nothing.
+
+When a pod ends, its place is held for its replacement if its gang goes on. When a pod is bound, it fills its
+place, on whatever node it is. If it is what was promised there, the charge of the promise becomes the pod's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import inf
+
+from muster.core.infeasible import Misfits
+from muster.core.placement.fit import Fit
+from muster.core.preemption import Preemption
+from muster.core.words.events import (
+    BudgetChanged,
+    BudgetRemoved,
+    CommitFailed,
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeChanged,
+    NodeRemoved,
+    PlacesLost,
+    PlacesRetired,
+    PlanFound,
+    PodsBound,
+    PodsEnded,
+    QueueChanged,
+    QueueRemoved,
+    QuotaChanged,
+    QuotaRemoved,
+)
+from muster.core.words.gang import Amounts, PodId
+from muster.core.world import World
+from muster.core.world.gangs import (
+    BackOff,
+    GangState,
+    Hold,
+    fill,
+    give_back,
+    hold,
+    occupy,
+    pod_set_of,
+    presence,
+    stands,
+    vacate,
+)
+
+
+class Facts:
+    """Applies events to the cluster."""
+
+    def __init__(
+        self,
+        hold: float,
+        world: World,
+        fit: Fit,
+        preemption: Preemption,
+        misfits: Misfits,
+    ) -> None:
+        """`hold`: as in `Config`."""
+        self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
+        self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
+        self._exclusion, self._queues, self._quotas = fit.exclusion, world.queues, world.quotas
+        self._preemption, self._misfits, self._order = preemption, misfits, fit.slots.order
+
+    def apply(self, event: Event) -> None:
+        """Record one fact. A repeated fact changes nothing."""
+        match event:
+            case PodsBound():
+                self._pods_bound(event)
+            case PodsEnded():
+                self._pods_ended(event)
+            case GangSubmitted():
+                self._gang_submitted(event)
+            case GangRemoved():
+                self._gang_removed(event)
+            case NodeChanged():
+                if self._nodes.change(event):
+                    self._end_endless_back_offs()
+            case NodeRemoved():
+                if self._nodes.remove(event.name):
+                    self._gangs.touched |= {s.id for s in self._gangs.values() if event.name in s.nodes}
+            case PlacesRetired():
+                self._places_retired(event)
+            case PlanFound():
+                self._plan_found(event)
+            case PlacesLost():
+                self._places_lost(event)
+            case CommitFailed():
+                self._commit_failed(event)
+            case LayersChanged():
+                if self._topology.change(event.layers):
+                    self._misfits.clear()
+            case QueueChanged():
+                if self._queues.change(event.queue):
+                    self._gangs.touched.update(self._gangs)  # their requests may count now, or no longer
+            case BudgetChanged() | BudgetRemoved():
+                if self._preemption.budgets.apply(event):
+                    self._preemption.forget()
+            case QueueRemoved():
+                if self._queues.remove(event.name):
+                    self._gangs.touched.update(self._gangs)
+            case QuotaChanged():
+                self._quotas.change((event.namespace, event.name), event.room)
+            case QuotaRemoved():
+                self._quotas.remove((event.namespace, event.name))
+
+    def _pods_bound(self, event: PodsBound) -> None:
+        if self._keep_promise(event):
+            return
+        for pod in event.pods:
+            one = _one(event, pod)
+            if one is event or not self._keep_promise(one):
+                self._pod_bound(pod, one)
+
+    def _keep_promise(self, event: PodsBound) -> bool:
+        """Record pods that are all new, promised together and charged already. False: they are not."""
+        state = self._gangs.get(event.gang) if event.gang is not None else None
+        if state is None or not self._pods.keys().isdisjoint(event.pods):
+            return False
+        places = [place for place in dict.fromkeys(event.pods.values()) if place is not None]
+        promises = [state.holds.get(place) for place in places]
+        promise = promises[0] if promises else None
+        if promise is None or promises.count(promise) < len(event.pods) or not _keeps(event, promise):
+            return False
+        for place in places:
+            del state.holds[place]
+        self._ledger.rename(event.node, promise.presence, event.presence, len(places))
+        if promise.device is not None:
+            event = _with_device(event, promise.device)
+        self._pods.update(dict.fromkeys(event.pods, event))
+        # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
+        more = state.lapsed or state.planned or self._preemption.departures
+        (self._gangs.touched if more else self._gangs.kept).add(state.id)
+        fill(state, event.pods, event.at)
+        self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+        if event.presence.leaving:
+            self._preemption.pods_seen(event.pods, deleted=True)
+        return True
+
+    def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
+        """Record a single pod that was not promised on this node."""
+        place, known = event.pods[pod], self._pods.get(pod)
+        vacated = None
+        if known is not None:
+            if event.presence.device is None and (known.node, known.requests) == (event.node, event.requests):
+                event = _with_device(event, known.presence.device)
+            if _one(known, pod) == event:
+                return
+            self._give_back(known, 1)
+            vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
+        device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
+        self._pods[pod] = _with_device(event, device)
+        self._preemption.pods_seen([pod], deleted=event.presence.leaving)
+        if event.gang is None:
+            self._exclusion.foreign(event.node, 1)
+        else:
+            state = self._gangs.touch(event.gang)
+            if place is not None:
+                give_back(state, [place], self._ledger)
+            fill(state, event.pods, event.at)
+            self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+            if place is None and vacated is not None and known is not None and known.gang == event.gang:
+                state.leaving[pod] = vacated
+            occupy(state, event.node, event.requests, 1)
+
+    def _pods_ended(self, event: PodsEnded) -> None:
+        for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
+            self._preemption.pods_seen(pods, deleted=False)
+            self._give_back(bound, len(pods))
+            self._leave(pods, bound, event.at)
+
+    def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
+        """Hold the place of each ended pod for its replacement, unless another pod fills it."""
+        leaving = self._preemption.departures.pods_ended(pods)
+        if ended.gang is None:
+            return
+        state = self._gangs[ended.gang]
+        for pod in pods:
+            vacated = vacate(state, pod)
+            if vacated is None or state.gang is None or pod in leaving:
+                continue
+            pod_set = pod_set_of(state, vacated)
+            if pod_set is None or _undone(state):
+                continue
+            requests = pod_set.shape.requests
+            if _asks_for_more(requests, ended.requests):
+                continue  # the replacement needs more than the pod used: quotas and caps must admit it first
+            if vacated not in state.holds and ended.node in self._nodes.facts:
+                who = presence(state.gang, pod_set)
+                device = ended.presence.device if requests == ended.requests else None
+                device = self._ledger.take(ended.node, requests, device, who)
+                until = at + self._hold
+                hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
+
+    def _give_back(self, bound: PodsBound, times: int) -> None:
+        """Give back what `times` of these pods took."""
+        self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)
+        if bound.gang is None:
+            self._exclusion.foreign(bound.node, -times)
+        else:
+            occupy(self._gangs.touch(bound.gang), bound.node, bound.requests, -times)
+
+    def _gang_submitted(self, event: GangSubmitted) -> None:
+        state = self._gangs.touch(event.gang.id)
+        gang = event.gang
+        if state.gang is not None:
+            gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
+        if gang == state.gang:
+            return
+        if state.gang is not None:
+            self._order.count(state.gang, -1)
+        self._order.count(gang, 1)
+        state.gang = gang
+        self._gangs.arrivals += 1
+        state.arrived = self._gangs.arrivals
+        for place, promise in state.holds.items():
+            if (pod_set := pod_set_of(state, place)) is not None:
+                self._ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))
+                state.holds[place] = promise._replace(presence=who)
+                state.stamp += 1
+        state.lapsed.clear()
+        if state.back_off is not None and state.back_off.until == inf:
+            state.back_off = None
+
+    def _gang_removed(self, event: GangRemoved) -> None:
+        state = self._gangs.touch(event.gang)
+        self._preemption.departures.give_up(event.gang)
+        give_back(state, list(state.holds), self._ledger)
+        if state.gang is not None:
+            self._order.count(state.gang, -1)
+        state.gang = state.back_off = state.explanation = None
+        state.avoided.clear()
+        state.retired = frozenset()
+        state.planned.clear()
+        state.leaving.clear()
+
+    def _places_retired(self, event: PlacesRetired) -> None:
+        state = self._gangs.touch(event.gang)
+        state.retired = event.places
+        state.stamp += 1
+        for retired in event.places:
+            state.planned.pop(retired, None)
+
+    def _plan_found(self, event: PlanFound) -> None:
+        state = self._gangs.touch(event.gang)
+        for place, node in event.nodes.items():
+            if not (place in state.filled or place in state.holds or place in state.retired):
+                state.planned[place] = node
+        for victim in event.victims:
+            self._preemption.found(event.gang, victim)
+
+    def _places_lost(self, event: PlacesLost) -> None:
+        state = self._gangs.touch(event.gang)
+        give_back(state, event.places, self._ledger)
+        for lost in event.places:
+            state.planned.pop(lost, None)
+        for node in event.excluded:
+            state.avoided[node] = max(event.until, state.avoided.get(node, event.until))
+
+    def _commit_failed(self, event: CommitFailed) -> None:
+        state = self._gangs.touch(event.gang)
+        self._preemption.departures.give_up(event.gang)
+        give_back(state, list(state.holds), self._ledger)
+        state.planned.clear()
+        state.back_off = BackOff(event.until, event.message)
+
+    def _end_endless_back_offs(self) -> None:
+        # A gang that has been touched since the last cycle may not be in `timed` yet.
+        for gang in self._gangs.touched.union(self._gangs.timed):
+            state = self._gangs[gang]
+            if state.back_off is not None and state.back_off.until == inf:
+                state.back_off = None
+                self._gangs.touched.add(gang)
+
+
+def _undone(state: GangState) -> bool:
+    """Whether the start of a gang has failed: its pods are deleted on purpose, and have no replacements."""
+    return state.back_off is not None and not stands(state)
+
+
+def _one(event: PodsBound, pod: PodId) -> PodsBound:
+    """The fact about this one of its pods."""
+    return event if len(event.pods) == 1 else replace(event, pods={pod: event.pods[pod]})
+
+
+def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list[PodId]]]:
+    """Runs of pods that take the same from one node, for the same gang; a pod on a device is alone."""
+    rows: list[tuple[PodsBound, list[PodId]]] = []
+    for pod, bound in pods:
+        if rows and _alike(rows[-1][0], bound):
+            rows[-1][1].append(pod)
+        else:
+            rows.append((bound, [pod]))
+    return rows
+
+
+def _alike(one: PodsBound, other: PodsBound) -> bool:
+    if one is other:
+        return True
+    if one.presence.device is not None:
+        return False
+    this = one.node, one.requests, one.gang, one.presence
+    return this == (other.node, other.requests, other.gang, other.presence)
+
+
+def _keeps(event: PodsBound, promise: Hold) -> bool:
+    """Whether the pods are what was promised, on the promised node. With a device: only for a single pod.
+
+    A pod without a device on record has the promised one.
+    """
+    if promise.node != event.node or promise.requests != event.requests:
+        return False
+    device = event.presence.device
+    if promise.device is None:
+        return device is None
+    return len(event.pods) == 1 and (device is None or device == promise.device)
+
+
+def _with_device(event: PodsBound, device: int | None) -> PodsBound:
+    if device == event.presence.device:
+        return event
+    return replace(event, presence=replace(event.presence, device=device))
+
+
+def _asks_for_more(requests: Amounts, used: Amounts) -> bool:
+    before = dict(used)
+    return requests != used and any(amount > before.get(resource, 0) for resource, amount in requests)

@@ -1,0 +1,244 @@
+"""One gang's turn: from what it may have to its Assign, or to a note of why there is none.
+
+Cheap tests come before any trial: a gang that backs off or is being evicted, a gang that a reservation holds
+up, and a demand that is known not to fit are refused at once. Then the ledger gets a mark. The gang's untold
+holds, and the pods that leave for it, are lifted off the ledger, and the gang is fitted. If it does not fit
+and victims might help, it is fitted without them. Either all of this lasts (the places are held, the victims
+are evicted) or the ledger is rolled back to the mark.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from muster.core.cycle.accounting import Settlement
+from muster.core.demand import Demand, Request
+from muster.core.infeasible import Misfits
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.preemption import Preemption, leaves_for, waits_for
+from muster.core.preemption.victims import Found
+from muster.core.queueing.admission import Full, Offer
+from muster.core.queueing.attempts import Standing, Turn
+from muster.core.reservations import Reservations
+from muster.core.reservations.calendar import Reservation
+from muster.core.words.decisions import Assign, Decision, Wait
+from muster.core.words.gang import Place
+from muster.core.world import World
+from muster.core.world.gangs import GangState, Hold, occupy, pod_set_of, presence
+from muster.core.world.ledger import Charged
+from muster.core.world.nodes import Columns
+
+
+class Starts:
+    def __init__(
+        self,
+        hold: float,
+        world: World,
+        fit: Fit,
+        misfits: Misfits,
+        preemption: Preemption,
+        reservations: Reservations,
+        settlement: Settlement,
+    ) -> None:
+        """`hold`: as in `Config`."""
+        self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
+        self._gangs, self._pods = world.gangs, world.pods
+        self._demands, self._fit, self._misfits = world.demands, fit, misfits
+        self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
+
+    def hopeless(self, state: GangState, demand: Demand | Full, over: bool) -> bool:
+        """Whether the gang is known not to start with `demand`, which is all or a part of what it wants.
+
+        `over`: the start would carry its queue over its entitlement, and gets no reservation for that.
+        """
+        if isinstance(demand, Full):
+            return not self._preemption.helps(state, demand.demand)
+        if state.plain and demand in self._misfits and not self._reservations.closed:
+            if self._preemption.helps(state, demand):
+                return False
+            return over or not (self._reservations.wanted(demand) and state.waits)
+        refusal = self._reservations.refusal(state, demand)
+        state.refusal = state.refusal or refusal
+        return refusal is not None
+
+    def place(self, turn: Turn, now: float) -> list[Decision]:
+        """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
+        turn = self._up_to_date(turn)
+        state, demand, full = turn.state, turn.offer.demand, turn.offer.full
+        if self._passed_over(state, turn.offer):
+            return []
+        plain = state.plain and state.id not in self._preemption.departures
+        misfit = plain and demand in self._misfits and not self._reservations.due(state.id)
+        reserves = state.waits and turn.standing is not Standing.OVER and not full
+        untold = {p: promise for p, promise in state.holds.items() if not promise.told}
+        request = self._request(state, demand, turn.offer.vacant, untold)
+        if (full or misfit) and not self._preemption.helps(state, demand):
+            if reserves and self._reservations.wanted(demand):
+                self._reservations.wait(state, request)
+            return []
+        mark = self._ledger.mark()
+        for promise in untold.values():
+            lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
+            self._ledger.lift(state.id, lifted)
+            occupy(state, promise.node, promise.requests, -1)
+        self._preemption.departures.lift(state.id)
+        found = placed = None
+        if not full:
+            placed = self._misfits.verdicts[demand] if misfit else self._reservations.fit(state, request)
+        if (placed is None or isinstance(placed, Verdict)) and self._preemption.helps(state, demand):
+            found = self._preemption.find(state, request)
+            if found is not None:
+                placed = self.fit_without(state, found, request)
+        if not isinstance(placed, dict) or not (placed or untold):
+            self._ledger.rollback(mark)
+            for promise in untold.values():
+                occupy(state, promise.node, promise.requests, 1)
+            if full:
+                return []  # its queue's refusal is recorded already
+            if isinstance(placed, Reservation):
+                state.refusal = placed.refusal
+            elif plain or demand.bound:
+                self._misfits.note(demand, placed if isinstance(placed, Verdict) else None)
+            if reserves and self._reservations.wanted(demand):
+                self._reservations.wait(state, request)
+            return []
+        devices = self._fit.devices(demand, placed, mark)
+        self._ledger.commit(mark)
+        evict = self._preemption.evict(state, found) if found is not None and found.victims else None
+        assign = self._assign(state, placed, devices, untold, now)
+        self._preemption.departures.lower(state.id)
+        if evict is None or assign is None:
+            return [assign] if assign is not None else []
+        self._settlement.evicted(victim.gang for victim in evict.victims)
+        return [evict, assign, Wait(state.id, waits_for(evict.victims))]
+
+    def request(self, state: GangState, demand: Demand) -> Request:
+        """The request by which this gang would be placed, with all of its vacant places."""
+        return self._request(state, demand, state.vacant, {})
+
+    def fit_without(
+        self, state: GangState, found: Found, request: Request
+    ) -> dict[Place, int] | Verdict | Reservation:
+        """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
+        self._preemption.lift(found.victims)
+        with self._fit.exclusion.without(found.victims):
+            placed = self._reservations.fit(state, request._replace(search=False))
+            if isinstance(placed, Verdict):  # only an exact search found it: reuse its answer
+                preferred = {**request.preferred, **found.placed}
+                placed = self._reservations.fit(state, request._replace(preferred=preferred))
+        return placed
+
+    def promise(
+        self,
+        state: GangState,
+        placed: Mapping[Place, int],
+        devices: Mapping[Place, int],
+        until: float | None = None,
+    ) -> None:
+        """Hold these places on these columns. The ledger is charged with them already."""
+        assert state.gang is not None
+        asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
+        together: dict[tuple[str, int], list[Place]] = {}
+        for place, column in placed.items():
+            together.setdefault((place.pod_set, column), []).append(place)
+        holds, names = state.holds, self._nodes.names
+        for (pod_set, column), places in together.items():
+            node, (requests, who) = names[column], asked[pod_set]
+            holds.update(dict.fromkeys(places, Hold(node, requests, True, until, None, who)))
+            occupy(state, node, requests, len(places))
+        for place, device in devices.items():
+            holds[place] = holds[place]._replace(device=device)
+        state.planned.clear()
+        state.lapsed -= placed.keys()
+
+    def _up_to_date(self, turn: Turn) -> Turn:
+        """The turn with a fresh demand, if anti-affinity that concerns the gang has arrived in this cycle."""
+        state, offer = turn.state, turn.offer
+        if not offer.whole or offer.full or not self._demands.newly_concerned(state):
+            return turn
+        self._gangs.touched.add(state.id)
+        self._demands.settle(state)
+        assert state.demand is not None
+        return turn._replace(offer=Offer(state.demand, state.vacant))
+
+    def _passed_over(self, state: GangState, offer: Offer) -> bool:
+        """Whether the gang is skipped whatever room there is."""
+        if not offer.demand.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
+            return True
+        if self._demands.newly_concerned(state):
+            # Its offer is a part of its old demand, which is stale: the gang is served in the next cycle.
+            self._gangs.touched.add(state.id)
+            self._misfits.company = True
+            return True
+        if state.back_off is not None:
+            return True
+        if beneficiary := self._preemption.departures.whole.get(state.id):
+            state.refusal = leaves_for(beneficiary)
+            return True
+        if (refusal := self._reservations.refusal(state, offer.demand)) is not None:
+            state.refusal = state.refusal if offer.full else refusal
+            return True
+        return False
+
+    def _request(
+        self, state: GangState, demand: Demand, vacant: Sequence[Sequence[int]], untold: Mapping[Place, Hold]
+    ) -> Request:
+        assert state.gang is not None
+        ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
+        if not (state.begun or state.avoided):
+            return Request(demand, vacant, ranks=ranks, presences=state.presences)
+        column = self._nodes.column
+        nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
+        nodes.update({p: promise.node for p, promise in state.holds.items() if promise.told})
+        return Request(
+            demand,
+            vacant,
+            preferred=self._preferred(state, untold),
+            planned=[column[node] for node in state.planned.values() if node in column],
+            settled={p: column[node] for p, node in nodes.items() if node in column},
+            excluded=self._avoided(state),
+            ranks=ranks,
+            presences=state.presences,
+        )
+
+    def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
+        """Columns of the places that have their own node: held since they were vacated, or planned."""
+        nodes = {p: node for p, node in state.planned.items() if p not in state.holds}
+        nodes.update({p: promise.node for p, promise in untold.items()})
+        return {
+            p: self._nodes.column[node]
+            for p, node in nodes.items()
+            if node in self._nodes.column and pod_set_of(state, p) is not None
+        }
+
+    def _avoided(self, state: GangState) -> Columns | None:
+        columns = [self._nodes.column[node] for node in state.avoided if node in self._nodes.column]
+        return np.array(sorted(columns), np.intp) if columns else None
+
+    def _assign(
+        self,
+        state: GangState,
+        placed: Mapping[Place, int],
+        devices: Mapping[Place, int],
+        untold: Mapping[Place, Hold],
+        now: float,
+    ) -> Assign | None:
+        """Hold the placed places and return their Assign; None if nothing was placed.
+
+        The ledger is charged with them already, and no longer with `untold`.
+        """
+        for place in untold:
+            del state.holds[place]
+        if untold:
+            self._misfits.clear()  # a place that moved has left room behind
+            self._fit.exact.room_freed()
+        whole = len(placed) == sum(map(len, state.vacant))
+        self.promise(state, placed, devices, now + self._hold if state.pods else None)
+        for place in untold.keys() & placed.keys():  # no longer than it was held for
+            state.holds[place] = state.holds[place]._replace(until=untold[place].until)
+        self._settlement.started(state, whole=whole)
+        if not placed:
+            return None
+        names = self._nodes.names
+        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, devices)

@@ -1,0 +1,202 @@
+"""Finds changes that would start a waiting gang, and confirms each by a dry run.
+
+A reason says what is wrong; a remedy says what would help. Each remedy is confirmed by a `Rehearsal` of the
+next cycle with the change made: the gang starts in it, after the gangs before it have been served, and its
+queue, its namespace's quotas and all reservations allow that. A remedy is therefore true for the state it was
+computed from. The list may be incomplete: a trial is greedy (`Claim.search`), so a change that only a search
+would find may be missing.
+
+Trials are bounded in three ways: a question tries only a few changes of each kind, only the first
+`Config.remedies` gangs of each queue are examined, and a cycle makes about `Config.trials` trials; further
+gangs are examined in the next cycle. Results are kept until something changes.
+
+For the same gangs an expected start is found: the time of their reservation, else the estimate of an
+`Outlook`; or the reason why it is unknown.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from muster.core.demand import Demand, Request
+from muster.core.explain.case import Case
+from muster.core.explain.remedies.blocker_ends import blocker_ends
+from muster.core.explain.remedies.expected_start import expected_start
+from muster.core.explain.remedies.fewer_pods import fewer_pods
+from muster.core.explain.remedies.other_queue import other_queue
+from muster.core.explain.remedies.preempting import preempting
+from muster.core.explain.remedies.question import Admission, Foresight, Question
+from muster.core.explain.remedies.rehearsal import Rehearsal
+from muster.core.explain.remedies.smaller_pods import smaller_pods
+from muster.core.explain.remedies.without_layer import without_layer
+from muster.core.preemption import Preemption
+from muster.core.reservations import Reservations
+from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
+from muster.core.words.gang import Code, GangId
+from muster.core.world.gangs import GangState
+
+__all__ = ["Question", "Remedies"]
+
+_Search = Callable[[Question], Iterator[Remedy]]
+
+#: Remedies if there is no room for the gang, in the order in which they are reported: what the owner can
+#: change first, then what others would have to do.
+ROOM: Final[tuple[_Search, ...]] = (
+    fewer_pods,
+    smaller_pods,
+    without_layer,
+    blocker_ends,
+    preempting,
+)
+#: Remedies if the gang's queue refuses it.
+QUEUE: Final[tuple[_Search, ...]] = (fewer_pods, smaller_pods, other_queue, blocker_ends)
+#: Remedies by reason. No change here helps against other reasons.
+KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
+    Code.QUEUE_CLOSED: (other_queue,),
+    Code.QUOTA_EXCEEDED: (*QUEUE, preempting),
+    Code.OVER_SHARE: QUEUE,
+    Code.NOTHING_MATCHES: (smaller_pods,),
+    Code.HELD_FOR_RESERVATION: ROOM,
+    Code.INSUFFICIENT_CAPACITY: ROOM,
+    Code.TOPOLOGY_UNSATISFIED: ROOM,
+    Code.CONSTRAINT_UNSATISFIED: ROOM,
+    Code.FRAGMENTED: ROOM,
+}
+#: Reasons that may disappear when other gangs end.
+PASSING: Final = frozenset(
+    {
+        Code.QUOTA_EXCEEDED,
+        Code.OVER_SHARE,
+        Code.HELD_FOR_RESERVATION,
+        Code.INSUFFICIENT_CAPACITY,
+        Code.TOPOLOGY_UNSATISFIED,
+        Code.CONSTRAINT_UNSATISFIED,
+        Code.FRAGMENTED,
+    }
+)
+
+#: How many times as much as in a cycle is tried for a gang that is examined on request.
+PATIENCE: Final = 40
+
+_HELPED: Final = KINDS.keys() | PASSING
+
+
+class Remedies:
+    """Selects the gangs to examine in a cycle, and keeps what was found."""
+
+    def __init__(
+        self,
+        first: int,
+        trials: int,
+        request: Callable[[GangState, Demand], Request],
+        admission: Admission,
+        preemption: Preemption,
+        reservations: Reservations,
+        rehearsal: Rehearsal,
+    ) -> None:
+        """`request` returns what a gang would be placed with; `admission` tells if its queue admits that."""
+        self._first, self._trials = first, trials
+        self._request, self._admission, self._rehearsal = request, admission, rehearsal
+        self._preemption, self._reservations = preemption, reservations
+        #: what was found, as long as nothing changes
+        self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
+        self._foresight = Foresight()
+        self._as_of: Hashable = None
+        #: by queue the gangs that are examined in this cycle, in serving order
+        self._asked: dict[str, dict[GangId, tuple[GangState, Code]]] = {}
+        self._left = 0
+        self._now = 0.0
+        #: whether a gang was not examined because this cycle's trials were used up
+        self.behind = False
+
+    def begin(self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float) -> None:
+        """Begin a cycle. `waiting`: the gangs that wait, and why, in serving order."""
+        if self._as_of != self._rehearsal.as_of or (now != self._now and self._rehearsal.timed):
+            self._known.clear()
+            self._foresight = Foresight()
+        self._now, self._left, self.behind = now, self._trials, False
+        self._asked.clear()
+        for state, explanation in waiting:
+            if explanation is None or state.gang is None:
+                continue
+            asked = self._asked.setdefault(state.gang.queue, {})
+            if len(asked) < self._first and _may_be_helped(state, explanation):
+                asked[state.id] = state, explanation.code
+
+    def end(self) -> None:
+        """End the cycle: all gangs have been explained."""
+        self._as_of = self._rehearsal.as_of
+
+    def added(
+        self, state: GangState, explanation: Explanation, case_of: Callable[[Demand], Case]
+    ) -> Explanation:
+        """Return a waiting gang's explanation with its remedies and its expected start added.
+
+        Call it for the gangs in serving order.
+        """
+        if state.gang is None or state.id not in (asked := self._asked[state.gang.queue]):
+            return explanation
+        known = self._known.get(state.id)
+        if known is None or known[0] is not explanation.code:
+            if self._left <= 0:
+                self.behind = True
+                return explanation
+            question = self._question(
+                state, explanation, case_of, asked.values(), self._foresight, patience=1
+            )
+            known = self._known[state.id] = (explanation.code, *_answer(question))
+            self._left -= question.trials
+        _, found, start = known
+        return replace(explanation, remedies=found, expected_start=start) if found or start else explanation
+
+    def asked(
+        self, state: GangState, explanation: Explanation, case_of: Callable[[Demand], Case]
+    ) -> Explanation:
+        """Return the explanation with remedies on request: for any gang, and with more trials."""
+        if not _may_be_helped(state, explanation):
+            return explanation
+        only = [(state, explanation.code)]
+        found, start = _answer(
+            self._question(state, explanation, case_of, only, Foresight(), patience=PATIENCE)
+        )
+        return replace(explanation, remedies=found, expected_start=start)
+
+    def _question(
+        self,
+        state: GangState,
+        explanation: Explanation,
+        case_of: Callable[[Demand], Case],
+        asked: Iterable[tuple[GangState, Code]],
+        foresight: Foresight,
+        *,
+        patience: int,
+    ) -> Question:
+        gang, demand = state.gang, state.demand
+        assert gang is not None
+        assert demand is not None
+        request, case = self._request(state, demand), case_of(demand)
+        return Question(
+            state,
+            gang,
+            explanation,
+            request,
+            case,
+            self._admission,
+            self._preemption,
+            self._reservations,
+            self._rehearsal,
+            self._now,
+            [other for other, code in asked if code in PASSING],
+            foresight,
+            patience,
+        )
+
+
+def _may_be_helped(state: GangState, explanation: Explanation) -> bool:
+    return state.gang is not None and state.waits and explanation.code in _HELPED
+
+
+def _answer(question: Question) -> tuple[tuple[Remedy, ...], ExpectedStart | None]:
+    code = question.explanation.code
+    remedies = tuple(remedy for kind in KINDS.get(code, ()) for remedy in kind(question))
+    return remedies, expected_start(question) if code in PASSING else None

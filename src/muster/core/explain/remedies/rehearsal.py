@@ -1,0 +1,439 @@
+"""A dry run of the next cycle with one change made: executed on the real state, then undone.
+
+A remedy must be true when the gang is served: after the gangs before it, with entitlements and reservations
+recomputed. So the change is really made (the gang is edited, another is ended), the accounts are updated, and
+gangs take their `Turns` and are placed, up to the one in question. Then the ledger is rolled back and every
+state that was changed is restored.
+
+A dry run omits two things: exact searches, and victims of the gangs in front. If one of them could matter, or
+more than `most` placements would have to be tried, the result is unknown, and the dry run answers no. An
+*outlook* further ahead, from one end to the next, continues without them: it is an estimate, not a promise.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from math import inf
+from typing import Any, Final
+
+import numpy as np
+
+from muster.core.cycle.accounting import Settlement
+from muster.core.cycle.start import Starts
+from muster.core.demand import Demand, Request
+from muster.core.infeasible import Misfits
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.placement.greedy import short_of_slots
+from muster.core.preemption import Preemption
+from muster.core.preemption.victims import Found
+from muster.core.queueing.admission import Admission, Full
+from muster.core.queueing.attempts import Standing, Turn, Turns
+from muster.core.queueing.pending import Lines
+from muster.core.reservations import Reservations
+from muster.core.reservations.calendar import Reservation
+from muster.core.words.gang import Gang, GangId, NodeName, Place
+from muster.core.world import World
+from muster.core.world.gangs import GangState
+from muster.core.world.nodes import Columns
+
+#: So many places of gangs in front count as one more placement that is tried.
+PLACES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When a gang would start. `at` is infinite if that requires ends whose time is unknown.
+
+    It is also infinite if the gang has not started when all others have ended: then `endless` is empty.
+    """
+
+    at: float
+    #: the gangs that would have ended by then, in that order, and the nodes of each
+    ended: tuple[tuple[GangId, frozenset[NodeName]], ...]
+    #: where the gang would be
+    nodes: frozenset[NodeName] = frozenset()
+    #: the gangs whose end is unknown
+    endless: tuple[GangId, ...] = ()
+
+
+_Placed = dict[Place, int] | Verdict | Reservation | None
+
+
+class _Unsure(Exception):
+    """Raised if the result depends on something that a dry run omits."""
+
+
+class Rehearsal:
+    def __init__(
+        self,
+        world: World,
+        fit: Fit,
+        admission: Admission,
+        lines: Lines,
+        misfits: Misfits,
+        preemption: Preemption,
+        reservations: Reservations,
+        starts: Starts,
+        settlement: Settlement,
+        in_order: Callable[[Turns], Iterable[Turn]],
+    ) -> None:
+        """`in_order` sorts the turns of a cycle as they are taken."""
+        self._ledger, self._slots, self._pods = world.ledger, fit.slots, world.pods
+        self._fit, self._ends, self._queues = fit, world.ends, world.queues
+        self._quotas = world.quotas
+        self._demands = world.demands
+        self._admission, self._lines = admission, lines
+        self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
+        self._starts, self._settlement, self._in_order = starts, settlement, in_order
+        #: how many placements were tried in total
+        self.trials = 0
+        self._last = 0
+        self._saved: dict[GangId, tuple[GangState, dict[str, Any]]] = {}  # Any: a state's fields
+        #: the demands of the gangs in question
+        self._wanted: set[Demand | None] = set()
+        #: whether the gang in question may preempt, and the victims it would preempt
+        self._preempts = False
+        self._found: Found | None = None
+        #: wants that did not fit in this dry run
+        self._tried: set[Demand] = set()
+        #: whether room was freed: what did not fit in the last cycle may fit
+        self._freed = False
+        #: whether entitlements changed: victims may be found where there were none
+        self._anew = False
+        #: gangs that were given places since reservations were made
+        self._started: list[GangState] = []
+        #: whether only certain results count
+        self._strict = True
+
+    @property
+    def as_of(self) -> tuple[Hashable, ...]:
+        """A version of the state: while it is the same, so are the results of dry runs."""
+        return self._ledger.nodes.revision, self._settlement.accounted, self._admission.rules
+
+    @property
+    def timed(self) -> bool:
+        """Whether results also change with time, because there are reservations."""
+        return bool(self._reservations.made)
+
+    def starts(self, state: GangState, gang: Gang, most: int) -> bool:
+        """Whether the gang, edited to `gang`, would certainly start now."""
+        with self._undone(most, strict=True, freed=False):
+            self._edit(state, gang)
+            shares = [account.entitled for account in self._queues.accounts.values()]
+            self._queues.entitle()
+            self._anew = [account.entitled for account in self._queues.accounts.values()] != shares
+            self._reservations.begin(self._settlement.now, unchanged=True)
+            try:
+                return any(self._play({state.id: state}))
+            except _Unsure:
+                return False
+
+    def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
+        """Return which of the gangs in `asked` would certainly start now if another ended.
+
+        `asked` in serving order; gangs for which the dry run would differ from the first gang's are left out.
+        """
+        left, starting = {state.id: state for state in asked}, set[GangId]()
+        if not self._leaves(other):
+            with self._undone(most, strict=True, freed=True):
+                self._end(other)
+                self._queues.entitle()
+                self._anew = True
+                self._reservations.begin(self._settlement.now, unchanged=False)
+                try:
+                    for gang, _ in self._play(left):
+                        starting.add(gang)
+                except _Unsure:
+                    pass
+        if asked[0].id not in left:
+            return self.starts_without(other, asked[:1], most)
+        return {gang: gang in starting for gang in left}
+
+    def victims(self, state: GangState, most: int) -> Found | None:
+        """Return the victims with which the gang would start now if it might preempt; None if none."""
+        if self._preemption.departures or state.gang is None:
+            return None
+        self._found, self._preempts = None, True
+        try:
+            starts = self.starts(state, replace(state.gang, preempts=True), most)
+        finally:
+            self._preempts = False
+        return self._found if starts else None
+
+    def outlooks(
+        self, asked: Sequence[GangState], most: int, *, beyond: bool
+    ) -> dict[GangId, Outlook | None]:
+        """Return when gangs start if all gangs end as expected and none arrives; None: not found out.
+
+        `asked` in serving order. One future is simulated for all of them; gangs for which it would differ
+        from the first gang's are left out. `beyond`: finally gangs without a run time end as well, to see
+        whether that would help; its time grows with the number of gangs.
+        """
+        first = asked[0].id
+        if asked[0].nodes:
+            asked = asked[:1]  # it does not wait for its own end, but gangs behind it do
+        found: dict[GangId, Outlook | None] = {first: None}
+        left = {state.id: state for state in asked}
+        ended: list[tuple[GangId, frozenset[NodeName]]] = []
+        endless: tuple[GangId, ...] = ()
+        self._anew = True
+        self._started.clear()
+        with self._undone(most, strict=False, freed=True):
+            while left and self.trials < self._last:
+                now, ending = self._next_ends(but=first if first in left else None)
+                if now == inf:
+                    now = self._settlement.now
+                    endless += tuple(each.id for each in ending)
+                    if not ending or not beyond:
+                        never = Outlook(inf, tuple(ended), endless=endless if ending else ())
+                        found.update(dict.fromkeys(left, never if ended or endless else None))
+                        break
+                for each in ending:
+                    ended.append((each.id, frozenset(each.nodes)))
+                    self._end(each)
+                    left.pop(each.id, None)
+                for each in self._started:
+                    self._line_up(each)
+                self._settlement.now = now
+                self._queues.entitle()
+                self._tried.clear()
+                # Reservations account for every expected end, and are unchanged unless a gang has started.
+                self._reservations.begin(now, unchanged=not self._started)
+                self._started.clear()
+                try:
+                    for gang, where in self._play(left):
+                        names = self._ledger.nodes.names
+                        nodes = frozenset(names[column] for column in where.tolist())
+                        found[gang] = Outlook(inf if endless else now, tuple(ended), nodes, endless)
+                except _Unsure:
+                    break
+                left = {gang: state for gang, state in left.items() if found.get(gang) is None}
+        if found[first] is None and first not in left:  # in a later cycle others were served before it
+            return self.outlooks(asked[:1], most, beyond=beyond)
+        return found
+
+    def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
+        """Return the next time at which gangs end, and all gangs that end then, except `but`."""
+        first, ending = inf, list[GangState]()
+        for end, state in self._ends.after(self._settlement.now, but=but):
+            if ending and end > first:
+                break
+            first = end
+            ending.append(state)
+        return first, ending
+
+    def _leaves(self, state: GangState) -> bool:
+        """Whether room of its pods is promised to another gang already, or room of other gangs to it."""
+        departures = self._preemption.departures
+        return state.id in departures or not departures.leaving.keys().isdisjoint(state.pods)
+
+    # -- changes, and how they are undone
+
+    @contextmanager
+    def _undone(self, most: int, *, strict: bool, freed: bool) -> Iterator[None]:
+        """Undo on exit all changes made inside the block."""
+        self._last, self._strict, self._freed = self.trials + most, strict, freed
+        now, mark = self._settlement.now, self._ledger.mark()
+        with self._reservations.set_aside(), self._queues.set_aside(), self._quotas.set_aside():
+            try:
+                yield
+            finally:
+                self._ledger.rollback(mark)
+                self._settlement.now = now
+                for state, values in self._saved.values():
+                    if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
+                        values["stamp"] = state.stamp + 1
+                    _put_back(state, values)
+                    self._settlement.account(state)
+                    _put_back(state, values)
+                    self._line_up(state)
+                self._saved.clear()
+                self._tried.clear()
+        self._queues.entitle()
+
+    def _save(self, state: GangState) -> None:
+        """Save the state before its first change; its containers are replaced by copies."""
+        if state.id not in self._saved:
+            values = {name: getattr(state, name) for name in _FIELDS}
+            self._saved[state.id] = state, values
+            for name, value in values.items():
+                if isinstance(value, dict | set):
+                    setattr(state, name, value.copy())
+
+    def _edit(self, state: GangState, gang: Gang) -> None:
+        self._save(state)
+        state.gang = gang
+        self._settlement.account(state)
+        self._line_up(state)
+
+    def _end(self, state: GangState) -> None:
+        self._save(state)
+        self._ends.give([state])
+        self._quotas.give(state)
+        state.gang = state.back_off = None
+        for what in (state.pods, state.filled, state.leaving, state.holds, state.planned, state.avoided):
+            what.clear()
+        state.usage.clear()
+        state.nodes.clear()
+        self._settlement.account(state)
+        self._line_up(state)
+
+    def _line_up(self, state: GangState) -> None:
+        if state.demand is not None or (state.gang is not None and state.gang.gate is not None):
+            self._lines.put(state)
+        else:
+            self._lines.drop(state.id)
+
+    # -- the cycle
+
+    def _play(self, asked: dict[GangId, GangState]) -> Iterator[tuple[GangId, Columns]]:
+        """Serve gangs in turn until all in `asked` have been served; yield which of these start, and where.
+
+        A gang's result does not depend on the gangs behind it. So if a gang starts behind one in `asked` that
+        waits, the start is taken back. The remaining gangs in `asked`, for which it would have started, are
+        removed from `asked`.
+        """
+        to_come, one_waits = set(asked), False
+        self._wanted = {state.demand for state in asked.values()}
+        turns = Turns(
+            self._lines, self._queues, self._admission, (), self._hopeless, self._may_fit, seen=False
+        )
+        for turn in self._in_order(turns):
+            gang = turn.state.id
+            mine, last = gang in to_come, to_come == {gang}
+            where = self._place(turn, mine=mine, last=last, keep=not one_waits)
+            if mine and where is not None:
+                to_come.remove(gang)
+                yield gang, where
+            elif mine and turn.state.waits:
+                to_come.remove(gang)
+                one_waits = True
+            if where is not None and one_waits:
+                for other in to_come:
+                    del asked[other]
+                return
+            if not to_come:
+                return
+
+    def _hopeless(self, state: GangState, demand: Demand | Full, over: bool) -> bool:
+        """As `Starts.hopeless`."""
+        if state.demand in self._wanted:
+            return False  # else one refusal would skip the whole class, including the gang in question
+        if isinstance(demand, Full):
+            return not self._may_end_others(state, demand.demand)
+        if self._reservations.refusal(state, demand) is not None:
+            return True
+        if not state.plain or not self._is_misfit(demand) or self._may_end_others(state, demand):
+            return False
+        return over or not (state.waits and self._reservations.wanted(demand))
+
+    def _may_fit(self, demand: Demand) -> bool:
+        return not self._is_misfit(demand)
+
+    def _is_misfit(self, demand: Demand) -> bool:
+        """Whether the demand is known not to fit, from what this dry run does not change."""
+        if demand in self._tried:
+            return True
+        if self._freed:
+            return demand.rules is None and short_of_slots(demand, self._slots)
+        verdicts = self._misfits.verdicts
+        if demand not in verdicts:
+            return False
+        verdict = verdicts[demand]
+        return verdict is None or not verdict.postponed or demand.fits_by_slots
+
+    def _may_end_others(self, state: GangState, demand: Demand) -> bool:
+        if self._anew:
+            return self._strict and self._preemption.conceivable(state, demand)
+        return self._preemption.helps(state, demand)
+
+    def _place(self, turn: Turn, *, mine: bool, last: bool, keep: bool) -> Columns | None:
+        """Place the gang as `Starts.place` does, less what a dry run omits; return its columns if it starts.
+
+        `mine`: the gang is in question; `last`: no gang behind it is; `keep`: the start stays for gangs
+        behind.
+        """
+        state, demand = turn.state, turn.offer.demand
+        departures = self._preemption.departures
+        if not demand.parts:
+            return None
+        if state.back_off is not None or state.id in departures.whole:
+            return None
+        if self._reservations.refusal(state, demand) is not None:
+            return None
+        if state.id in departures or any(not promise.told for promise in state.holds.values()):
+            self._unsure()
+            return None
+        if self._demands.newly_concerned(state):
+            raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
+        vacant = turn.offer.vacant
+        if last and not (state.begun or self._preempts):
+            vacant = [()] * len(
+                demand.parts
+            )  # only whether it starts matters, not which place is on which node
+        request = self._starts.request(state, demand)._replace(vacant=vacant, search=False)
+        mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
+        try:
+            placed = self._placed(turn, request, mine=mine, last=last)
+        except _Unsure:
+            self._ledger.rollback(mark)
+            raise
+        if isinstance(placed, dict) and (mine or placed):
+            where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
+            if not keep:
+                self._ledger.rollback(mark)
+                return where
+            devices = self._fit.devices(demand, placed, mark) if not last else {}
+            self._ledger.commit(mark)
+            if not last:
+                self.trials += len(placed) // PLACES
+                self._save(state)
+                self._starts.promise(state, placed, devices)
+                self._settlement.account(state)
+                self._started.append(state)
+            return where
+        self._ledger.rollback(mark)
+        waits = state.waits and turn.standing is not Standing.OVER and not turn.offer.full
+        if waits and self._reservations.wanted(demand) and not last:
+            self.trials += 1
+            self._reservations.wait(state, request)
+        return None
+
+    def _placed(self, turn: Turn, request: Request, *, mine: bool, last: bool) -> _Placed:
+        """Return where the gang fits, charged; nothing is charged if it does not fit."""
+        state, demand = turn.state, turn.offer.demand
+        placed: _Placed = None
+        if not (turn.offer.full or (state.plain and self._is_misfit(demand))):
+            if self.trials >= self._last:
+                raise _Unsure
+            self.trials += 1
+            placed = self._reservations.fit(state, request)
+        if isinstance(placed, Verdict):
+            if state.plain:
+                self._tried.add(demand)
+            if not (last or placed.proven or demand.fits_by_slots):
+                self._unsure()
+        if isinstance(placed, dict | Reservation):
+            return placed
+        if mine and self._preempts:
+            return self._fit_without_victims(state, request)
+        if not last and self._may_end_others(state, demand):
+            self._unsure()
+        return None
+
+    def _fit_without_victims(self, state: GangState, request: Request) -> _Placed:
+        found = self._found = self._preemption.would_find(state, request._replace(search=True))
+        return None if found is None else self._starts.fit_without(state, found, request)
+
+    def _unsure(self) -> None:
+        if self._strict:
+            raise _Unsure
+
+
+def _put_back(state: GangState, values: Mapping[str, Any]) -> None:  # Any: a state's fields
+    for name, value in values.items():
+        setattr(state, name, value)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(GangState))

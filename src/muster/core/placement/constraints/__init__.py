@@ -1,0 +1,288 @@
+"""What keeps pods off nodes besides room: host ports, pod affinity and anti-affinity, topology spread.
+
+`Constraints` evaluates one part of a demand against the pods that are on the nodes at that moment: pods of
+other gangs, foreign pods, and placed pods of the same trial. The semantics are kube-scheduler's
+(pkg/scheduler/framework/plugins: nodeports, interpodaffinity, podtopologyspread), for a group at once:
+
+- A node is *blocked* for the next pod by a colliding host port, by anti-affinity in either direction, by
+  affinity that no pod in its domain satisfies, or by a domain that has too many pods already.
+- If pods of a group keep each other off a node or domain, it takes one of them. Pods with affinity to each
+  other that find no such pod *open* a domain (the tightest that holds them all): the first pod may be placed
+  anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per domain: the
+  lowest level to which domains have to be filled so that all pods find room within the skew.
+
+Affinity and anti-affinity hold when a pod is placed and cannot be broken by what the gang places
+afterwards, so a trial's own order is the proof. A spread is checked at the end (`even`): a gang starts all at
+once, so only the final state must satisfy it, in every domain where the gang has placed a pod.
+
+Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors and block none.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.demand.affinity import Concern
+from muster.core.placement.constraints.water_filling import Limit, fewest, level, pour, share
+from muster.core.placement.slots import Vector
+from muster.core.words.gang import PodTerm, Shape, Spread
+from muster.core.world.domains import Domain
+from muster.core.world.eligibility import Eligibility, Obstacle
+from muster.core.world.footprints import Carrying, Matching, Using, selects
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Bools, Columns, Ints, Longs
+
+#: The domain that a group has opened: one number per affinity term.
+Opening = tuple[int, ...]
+
+
+class Constraints:
+    """The constraints of one part's pods; each call reads the ledger as it is at that moment."""
+
+    def __init__(self, shape: Shape, concern: Concern, ledger: Ledger, eligibility: Eligibility) -> None:
+        self._shape = shape
+        self._presence = concern.presence
+        self._carried = sorted(concern.apart, key=repr)
+        self._presences = ledger.presences
+        self._eligibility = eligibility
+        self._near = Matching(shape.near) if shape.near else None
+        #: the part's pods satisfy their own affinity
+        self._meets_itself = bool(shape.near) and all(selects(t, self._presence) for t in shape.near)
+        self.hard = [s for s in shape.spread if s.required]
+        self._soft = [s for s in shape.spread if not s.required]
+        #: domains that must not be opened
+        self.barred: set[Opening] = set()
+        #: the domain that was opened last, if it looked large enough
+        self.opened: Opening | None = None
+
+    # One pod
+
+    def obstacles(self, *, skew: bool = True) -> Iterator[tuple[str, Bools]]:
+        """Yield each constraint's name and the nodes that it blocks for the next pod.
+
+        Without `skew`, a spread blocks only nodes without its labels: more pods may even it out.
+        """
+        if self._shape.ports:
+            yield "ports", self._presences.count(Using(self._shape.ports)) > 0
+        blocked: Bools | None = None
+        for term in self._shape.apart:
+            blocked = _either(blocked, self._crowded(term.key, self._presences.count(Matching((term,)))))
+        for term in self._carried:
+            blocked = _either(blocked, self._crowded(term.key, self._presences.count(Carrying(term))))
+        if blocked is not None:
+            yield "podAntiAffinity", blocked
+        if self._near is not None:
+            yield "podAffinity", self._lonely()
+        blocked = None
+        for spread in self.hard:
+            domain, counts, counted = self._spread(spread)
+            blocked = _either(blocked, domain.index < 0)
+            if skew:
+                least = fewest(spread, counts, counted)
+                full = counts + self._selects(spread) - least > spread.max_skew
+                blocked |= domain.where(full)
+        if blocked is not None:
+            yield "spread", blocked
+
+    def even(self, columns: Sequence[int]) -> bool:
+        """Whether every required spread holds where this part's pods have been put."""
+        for spread in self.hard:
+            domain, counts, counted = self._spread(spread)
+            used = np.unique(domain.index[np.array(columns, np.intp)])
+            if (used < 0).any() or (counts[used] - fewest(spread, counts, counted) > spread.max_skew).any():
+                return False
+        return True
+
+    # A group
+
+    def choose(self, vector: Vector, count: int, ideal: int, usable: Bools | None) -> tuple[Columns, Longs]:
+        """Return distinct columns and the pods for each: `count`, or as many as fit in this order of nodes.
+
+        If a domain is opened, one that holds `ideal` pods is preferred. Only `usable` columns (None = all).
+        """
+        caps = np.minimum(vector.slots, count)
+        if usable is not None:
+            caps *= usable
+        for _, blocked in self.obstacles():
+            caps[blocked] = 0
+        if self._shape.ports:
+            np.minimum(caps, 1, out=caps)
+        order = self._order(vector, caps)
+        for term in self._shape.apart:
+            if selects(term, self._presence):
+                order = _one_each(order, self._presences.domains.of(term.key), caps)
+        if self._opens:
+            order = self._open(order, caps, count, ideal)
+        limits, needs = self._levels(caps, order, count)
+        return pour(
+            order, caps[order].astype(np.int64), limits, needs, self._evenly(caps, order, count), count
+        )
+
+    # Pods that are there
+
+    def _crowded(self, key: str, count: Ints) -> Bools:
+        """Return the nodes whose domain has a counted pod."""
+        domain = self._presences.domains.of(key)
+        if domain.single:
+            crowded: Bools = (count > 0) & (domain.index >= 0)
+            return crowded
+        return domain.where(domain.sums(count) > 0)
+
+    def _lonely(self) -> Bools:
+        """Return the nodes where the pod's affinity is not satisfied."""
+        assert self._near is not None
+        count = self._presences.count(self._near)
+        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        missing: Bools = np.logical_or.reduce([domain.index < 0 for domain in domains])
+        there = [domain.sums(count) > 0 for domain in domains]
+        if self._meets_itself and not any(found.any() for found in there):
+            return missing
+        for domain, found in zip(domains, there, strict=True):
+            missing |= ~domain.where(found)
+        return missing
+
+    @property
+    def _opens(self) -> bool:
+        """Whether the first pod may go anywhere: no pod satisfies its affinity, and the pod itself would."""
+        if self._near is None or not self._meets_itself:
+            return False
+        count = self._presences.count(self._near)
+        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        return not any(count[domain.index >= 0].any() for domain in domains)
+
+    def _selects(self, spread: Spread) -> bool:
+        return selects(self.term(spread), self._presence)
+
+    def term(self, spread: Spread) -> PodTerm:
+        return PodTerm(spread.key, spread.labels, (self._presence.namespace,))
+
+    def _spread(self, spread: Spread) -> tuple[Domain, Longs, Bools]:
+        """Return a spread's domains, each one's pods on nodes that count, and which have such nodes."""
+        domain = self._presences.domains.of(spread.key)
+        count = self._presences.count(Matching((self.term(spread),), leaving=False))
+        nodes = self.counting(spread)
+        counts = domain.sums(count * nodes)
+        counted = np.zeros(domain.count, np.bool_)
+        counted[domain.index[nodes]] = True
+        return domain, counts, counted
+
+    def counting(self, spread: Spread) -> Bools:
+        """Return the nodes that a spread counts: those with all its keys, and that its policies include."""
+        obstacles = self._eligibility.of(self._shape).obstacles
+        keeping = Obstacle.GONE
+        if spread.honor_affinity:
+            keeping |= Obstacle.SELECTOR | Obstacle.AFFINITY
+        if spread.honor_taints:
+            keeping |= Obstacle.TAINT | Obstacle.CORDON | Obstacle.NOT_READY
+        nodes: Bools = (obstacles & np.uint8(keeping)) == 0
+        for other in self.hard if spread.required else self._soft:
+            nodes &= self._presences.domains.of(other.key).index >= 0
+        return nodes
+
+    # Order and limits
+
+    def _order(self, vector: Vector, caps: Ints) -> Columns:
+        """Return the columns with room, the best first, ties to the smallest name."""
+        columns = np.flatnonzero(caps)
+        keys: list[npt.NDArray[np.signedinteger]] = [vector.key[columns]]
+        for spread in self._soft:
+            domain, counts, _ = self._spread(spread)
+            keys.append(np.where(domain.index < 0, 2**31 - 1, domain.at(counts))[columns])
+        if self._shape.drawn:
+            pull = np.zeros(len(caps), np.int64)
+            for weight, term in self._shape.drawn:
+                domain = self._presences.domains.of(term.key)
+                count = domain.sums(self._presences.count(Matching((term,))))
+                if weight > 0 and selects(term, self._presence) and not count.any():
+                    count = _widest(domain, caps, columns)
+                pull -= weight * domain.at(count)
+            keys.append(pull[columns])
+        if vector.rank is not None:
+            keys.append(vector.rank[columns])
+        if len(keys) == 1:
+            return columns[np.argsort(keys[0], kind="stable")]
+        return columns[np.lexsort(keys)]
+
+    def _open(self, order: Columns, caps: Ints, count: int, ideal: int) -> Columns:
+        """Return one domain's columns: the tightest that holds `ideal`, else `count`, else the largest."""
+        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        numbers = np.array([domain.index[order] for domain in domains])
+        openings, of = np.unique(numbers, axis=1, return_inverse=True)
+        of = of.reshape(-1)
+        room = np.bincount(of, weights=caps[order], minlength=openings.shape[1]).astype(np.int64)
+        names = np.full(len(room), len(caps), np.int64)
+        np.minimum.at(names, of, order)
+        for i in range(len(room)):
+            if tuple(openings[:, i].tolist()) in self.barred:
+                room[i] = 0
+        self.opened = None
+        if not room.any():
+            return order[:0]
+        holding = [np.flatnonzero(room >= size) for size in (ideal, count) if (room >= size).any()]
+        if holding:
+            best = min(holding[0].tolist(), key=lambda i: (room[i], names[i]))
+            self.opened = tuple(openings[:, best].tolist())
+        else:
+            best = min(range(len(room)), key=lambda i: (-room[i], names[i]))
+        inside: Columns = order[of == best]
+        return inside
+
+    def _levels(self, caps: Ints, order: Columns, count: int) -> tuple[list[Limit], list[Limit]]:
+        """Return, per required spread, each domain's room, and the pods it must get to make that room."""
+        limits, needs = [], []
+        left = np.zeros_like(caps)
+        left[order] = caps[order]
+        for spread in self.hard:
+            if not self._selects(spread):
+                continue
+            domain, counts, counted = self._spread(spread)
+            most = domain.sums(left)
+            room, need = level(spread, counts, counted, most, count)
+            limits.append(Limit(domain.index, room))
+            if need.any():
+                needs.append(Limit(domain.index, need))
+        return limits, needs
+
+    def _evenly(self, caps: Ints, order: Columns, count: int) -> list[Limit]:
+        """Return equal shares per domain, as far as room allows, for preferences about the own group."""
+        left = np.zeros_like(caps)
+        left[order] = caps[order]
+        shares = []
+        for spread in self._soft:
+            if self._selects(spread):
+                domain, counts, _ = self._spread(spread)
+                shares.append(share(domain, counts, left, count))
+        for weight, term in self._shape.drawn:
+            if weight < 0 and selects(term, self._presence):
+                domain = self._presences.domains.of(term.key)
+                counts = domain.sums(self._presences.count(Matching((term,))))
+                shares.append(share(domain, counts, left, count))
+        return shares
+
+
+def _widest(domain: Domain, caps: Ints, columns: Columns) -> Longs:
+    """Return 1 for the domain with most room, else 0: pods that prefer each other's company start there."""
+    most = domain.sums(caps)
+    chosen = np.zeros(domain.count, np.int64)
+    if most.any():
+        first = np.full(domain.count, len(caps), np.int64)
+        there = columns[domain.index[columns] >= 0]
+        np.minimum.at(first, domain.index[there], there)
+        chosen[min(np.flatnonzero(most).tolist(), key=lambda d: (-most[d], first[d]))] = 1
+    return chosen
+
+
+def _one_each(order: Columns, domain: Domain, caps: Ints) -> Columns:
+    """Keep only the best column of each domain, for one pod; columns in no domain stay as they are."""
+    index = domain.index[order]
+    _, first = np.unique(index, return_index=True)
+    keep = index < 0
+    keep[first] = True
+    inside = order[keep & (index >= 0)]
+    caps[inside] = np.minimum(caps[inside], 1)
+    return order[keep]
+
+
+def _either(one: Bools | None, other: Bools) -> Bools:
+    return other if one is None else one | other

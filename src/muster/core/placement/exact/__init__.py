@@ -1,0 +1,314 @@
+"""Decides exactly whether any placement of a gang's minimum exists, where greedy placement finds none.
+
+Greedy placement is exact for one shape. For several it sometimes misses a placement, and it can never prove
+that there is none. So when it has failed there are three more rungs:
+
+1. *totals*: less is free of some resource, or of some pod set's slots, than the minimum takes. A proof.
+2. *relaxation*: a linear program over patterns (`patterns.py`) that may use half a node one way and half
+   of it another. If not even that holds the minimum, no placement does. The proof is a price for each
+   group of pods (`proofs.py`). The solver only suggests the prices; they are rounded, and the comparison is
+   made in integers, so that no rounding error can turn a yes into a no.
+3. *search*: the same program in whole numbers, with a budget of `SEARCH` nodes of the search tree; first only
+   for what is left when the relaxation's solution is rounded down, then for the whole. What it
+   finds is charged to the ledger, and taken only if it fits there.
+
+The bound of rung 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
+almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer stays open.
+
+Proofs are cached (`refutes`). New problems are solved for at most `TURNS` wants per cycle; further ones
+are solved in later cycles.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count, islice
+from typing import Final
+
+import numpy as np
+
+from muster.core.demand import Demand
+from muster.core.placement.exact import solver
+from muster.core.placement.exact.patterns import Classes, Patterns
+from muster.core.placement.exact.problem import Problem
+from muster.core.placement.exact.program import LACKING, on_nodes, program, rounded, search
+from muster.core.placement.exact.proofs import Proof, Proofs
+from muster.core.placement.exact.sharing import Sharing
+from muster.core.placement.greedy import Trial
+from muster.core.placement.search_budget import Rota
+from muster.core.placement.slots import Slots
+from muster.core.words.gang import NodeName, Place
+from muster.core.world.devices import WHOLE
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Columns, Ints, Longs, Nodes
+
+#: Demands per cycle for which problems are solved.
+TURNS: Final = 4
+
+
+class Rung(Enum):
+    """The last rung that was tried."""
+
+    GREEDY = "greedy"
+    TOTALS = "totals"
+    RELAXATION = "relaxation"
+    SEARCH = "search"
+
+
+class Answer(Enum):
+    #: proven in integers
+    NONE_EXISTS = "none exists"
+    #: the search ended without a placement; it computes in floating point, so this is no proof
+    NONE_LEFT = "none left"
+    #: the budget was used up, there were too many patterns, or it was not this gang's turn
+    NONE_FOUND = "none found"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer that there is no placement, and how certain it is."""
+
+    rung: Rung
+    answer: Answer
+    #: level and number of the one domain (`topology.py`) in which the gang has to stay
+    home: tuple[int, int] | None = None
+
+    @property
+    def proven(self) -> bool:
+        return self.answer is Answer.NONE_EXISTS
+
+    @property
+    def open(self) -> bool:
+        """Whether a placement may exist, so that a later attempt may find it, even with less free."""
+        return self.answer is Answer.NONE_FOUND
+
+    @property
+    def postponed(self) -> bool:
+        """Whether only greedy placement was tried, because the search budget went to other demands."""
+        return self.rung is Rung.GREEDY and not self.proven
+
+
+class Exact:
+    """The rungs above greedy, on one ledger."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._slots = slots
+        self._patterns = Patterns(nodes)
+        self._proofs = Proofs(nodes, slots, self._patterns)
+        self._rota = Rota(TURNS)
+        #: problems that may be solved outside the search budget (`lending`)
+        self.lent = 0
+
+    def next_cycle(self) -> None:
+        self._rota.next_cycle()
+        self._proofs.next_cycle()
+
+    @property
+    def behind(self) -> bool:
+        """Whether some wants still wait for the search budget of a later cycle."""
+        return self._rota.behind
+
+    def place(
+        self,
+        demand: Demand,
+        vacant: Sequence[Sequence[int]],
+        preferred: Mapping[Place, int],
+        excluded: Columns | None,
+        granted: bool = False,
+    ) -> dict[Place, int] | Verdict:
+        """Place what `placement.place` could not: places → columns, charged to the ledger, or a verdict.
+
+        Places with a preferred node keep it if the minimum can be placed so; otherwise as many keep it as
+        happen to. `granted`: `turn` has already granted this demand; else `turn` is called here.
+        """
+        if len({part.shape for part in demand.parts}) == 1:
+            return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+        problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
+        caps = problem.caps(self._slots, excluded)
+        if problem.exceeds(self._nodes, caps):
+            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+        if len(problem.groups) == 1 and not preferred:
+            return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+        if not (granted or self.turn(demand)):
+            return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
+        if preferred:
+            placed = self._place_around(demand, vacant, preferred, excluded)
+            if placed is not None:
+                return placed
+        counts = self._solve(problem, caps, demand if excluded is None and not preferred else None)
+        if isinstance(counts, Verdict):
+            return counts
+        trial = Trial(demand.parts, excluded, self._ledger, self._slots)
+        placed = self._carry_out(trial, problem, counts, vacant, preferred)
+        return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if placed is None else placed
+
+    def lacks_room(self, demand: Demand, excluded: Columns | None) -> Verdict | None:
+        """Return a proof that the minimum has no room even without constraints; None if not proven."""
+        problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
+        caps = problem.caps(self._slots, excluded)
+        if problem.exceeds(self._nodes, caps):
+            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+        if len(problem.groups) == 1:
+            return None
+        found = self._relax(problem, caps, demand if excluded is None else None)
+        return found if isinstance(found, Verdict) and found.proven else None
+
+    @contextmanager
+    def lending(self, problems: int) -> Iterator[None]:
+        """Lend problems to a caller that asks several times about one demand (for victims, or a time)."""
+        before, self.lent = self.lent, problems
+        try:
+            yield
+        finally:
+            self.lent = before
+
+    def turn(self, demand: Demand) -> bool:
+        """Whether problems may be solved for this demand in this cycle. Call it once per demand and cycle."""
+        if self.lent > 0:
+            self.lent -= 1
+            return True
+        return self._rota.take(demand)
+
+    def refutes(self, demand: Demand) -> Verdict | None:
+        """Return an earlier proof that this demand does not fit; None if there is none that still holds."""
+        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS) if self._proofs.refutes(demand) else None
+
+    def room_freed(self) -> None:
+        """Invalidate proofs after room was freed within a cycle."""
+        self._proofs.room_freed()
+
+    def _place_around(
+        self,
+        demand: Demand,
+        vacant: Sequence[Sequence[int]],
+        preferred: Mapping[Place, int],
+        excluded: Columns | None,
+    ) -> dict[Place, int] | None:
+        """Place the demand with every place on its preferred node that fits there; None if that fails."""
+        mark = self._ledger.mark()
+        trial = Trial(demand.parts, excluded, self._ledger, self._slots)
+        for place, column in sorted(preferred.items()):
+            trial.prefer(place, column)
+        problem = Problem.of(demand, trial.placed, self._slots)
+        if not problem.groups:  # the preferred nodes hold the whole minimum
+            trial.fill_up()
+            self._ledger.commit(mark)
+            return trial.places(vacant)
+        caps = problem.caps(self._slots, excluded)
+        placed = None
+        if not problem.exceeds(self._nodes, caps):
+            counts = self._solve(problem, caps, None)
+            if not isinstance(counts, Verdict):
+                placed = self._carry_out(trial, problem, counts, vacant, {})
+        if placed is None:
+            self._ledger.rollback(mark)
+        else:
+            self._ledger.commit(mark)
+        return placed
+
+    def _solve(self, problem: Problem, caps: Ints, remember: Demand | None) -> Longs | Verdict:
+        """Return pods by groups × nodes that make up the minimum, or a verdict.
+
+        A proof is kept for the demand to `remember`.
+        """
+        relaxed = self._relax(problem, caps, remember)
+        if isinstance(relaxed, Verdict):
+            return relaxed
+        classes, x = relaxed
+        if x is not None:
+            counts = rounded(problem, classes, x, caps.shape)
+            if counts is not None:
+                return counts
+        uses, exhausted = search(problem, classes)
+        if uses is None:
+            return Verdict(Rung.SEARCH, Answer.NONE_LEFT if exhausted else Answer.NONE_FOUND)
+        counts = on_nodes(classes, uses, caps.shape)
+        return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if counts is None else counts
+
+    def _relax(
+        self, problem: Problem, caps: Ints, remember: Demand | None
+    ) -> Verdict | tuple[Classes, solver.Floats | None]:
+        """Return the relaxation's solution, if any; or a proof, kept for the demand to `remember`."""
+        classes = self._patterns.classes([g.row_amounts for g in problem.groups], caps)
+        if classes is None:
+            return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
+        relaxed = solver.optimum(program(problem, classes, relaxed=True))
+        if relaxed is None:
+            return classes, None
+        if relaxed.cost <= LACKING:
+            return classes, relaxed.x
+        proof = Proof.of(problem, classes, relaxed.prices, len(self._nodes))
+        if not proof.holds:
+            return classes, None
+        if remember is not None:
+            self._proofs.keep(remember, proof)
+        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS)
+
+    def _carry_out(
+        self,
+        trial: Trial,
+        problem: Problem,
+        counts: Longs,
+        vacant: Sequence[Sequence[int]],
+        preferred: Mapping[Place, int],
+    ) -> dict[Place, int] | None:
+        """Charge the minimum as found, then as many more pods as fit.
+
+        Returns None, with nothing charged, if the ledger does not accept the minimum.
+        """
+        targets = problem.targets(counts.sum(axis=1).tolist())
+        if targets is None:
+            return None
+        mark = self._ledger.mark()
+        later = []
+        for place, column in sorted(preferred.items()):
+            p = next(p for p, part in enumerate(trial.parts) if part.pod_set == place.pod_set)
+            g = problem.group_of.get(p)
+            if g is not None and targets[p] and counts[g, column] and trial.prefer(place, column):
+                targets[p] -= 1
+                counts[g, column] -= 1
+            else:
+                later.append((place, column))
+        with self._ledger.on(self._devices(problem, counts)):
+            for g, group in enumerate(problem.groups):
+                columns = np.repeat(np.arange(counts.shape[1]), counts[g])
+                for p in group.parts:
+                    mine, columns = columns[: targets[p]], columns[targets[p] :]
+                    if len(mine) < targets[p] or not trial.put(p, mine):
+                        self._ledger.rollback(mark)
+                        return None
+        for place, column in later:
+            trial.prefer(place, column)
+        for p in trial.order:
+            trial.fill(p, trial.parts[p].count)
+        self._ledger.commit(mark)
+        return trial.places(vacant)
+
+    def _devices(self, problem: Problem, counts: Longs) -> dict[tuple[NodeName, int], list[int]]:
+        """Return devices for so many pods of each group on each node, by node and thousandths.
+
+        All shares of a node are packed together. What cannot be packed is placed where it fits best.
+        """
+        nodes, found = self._nodes, dict[tuple[NodeName, int], list[int]]()
+        sharing = Sharing.of([group.row_amounts for group in problem.groups], nodes)
+        if sharing is None:
+            return found
+        sharers = np.array(sharing.shares) > 0
+        for column in np.flatnonzero(counts[sharers].any(axis=0)).tolist():
+            node, pattern = nodes.names[column], counts[:, column].tolist()
+            used = nodes.devices.used(node)
+            open_ = [number for number, amount in enumerate(used) if amount]
+            left = [max(WHOLE - used[number], 0) for number in open_]
+            packing = sharing.places(pattern, [max(nodes.free_at(nodes.devices.row, column), 0), *left])
+            fresh = (number for number in count() if number not in open_)
+            numbers = [*open_, *islice(fresh, sum(pattern))]
+            sizes = sorted(
+                (share for n, share in zip(pattern, sharing.shares, strict=True) for _ in range(n) if share),
+                reverse=True,
+            )
+            for share, b in zip(sizes, packing.bins or (), strict=False):
+                found.setdefault((node, share), []).append(numbers[b])
+        return found

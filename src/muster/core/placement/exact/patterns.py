@@ -1,0 +1,198 @@
+"""Patterns: all the ways in which one node can be filled with pods of a gang, and nodes grouped by them.
+
+A pattern says how many pods of each group (pods of one shape) a node takes together. Only maximal patterns
+matter, those to which no further pod can be added: any other filling of a node is part of one of
+them. Nodes with the same set of maximal patterns are one class and need not be distinguished, so an exact
+question about 10,000 nodes has a few hundred unknowns: how many nodes of each class use each pattern.
+It is the cutting-stock model of Gilmore and Gomory (1961) with several kinds of rolls; without it, equal
+nodes would be permuted in vain.
+
+A node's free amounts are first reduced to what can matter: amounts beyond what the gang could use there are
+cut off, and amounts are counted in the greatest common divisor of the pods' requests. That makes most
+nodes equal before a single pattern is listed, and patterns are remembered by the reduced form.
+
+Small pods on large nodes have very many patterns. Both the listing (`_ROWS`) and the result
+(`PATTERNS`) are bounded; beyond, `Patterns.classes` answers None and there is no exact answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Final
+
+import numpy as np
+
+from muster.core.placement.exact.sharing import CHECKED, Sharing
+from muster.core.world.nodes import Columns, Ints, Longs, Nodes, RowAmounts
+
+#: Patterns of one problem, all classes together.
+PATTERNS: Final = 5_000
+#: Partial patterns listed at a time, all new kinds of nodes together.
+_ROWS: Final = 200_000
+#: Sets of shapes remembered, and kinds of nodes for each; beyond, all of them are forgotten.
+_CATALOGUES: Final = 64
+_KINDS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """Classes of nodes. `columns[c]`: class c's nodes, ascending; `patterns[c]`: its patterns × groups."""
+
+    columns: list[Columns]
+    patterns: list[Longs]
+
+    def __len__(self) -> int:
+        """The number of patterns of all classes together."""
+        return sum(map(len, self.patterns))
+
+
+class Patterns:
+    """Finds the classes of nodes for groups of pods, and remembers the patterns of each kind of node."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._catalogues: dict[tuple[RowAmounts, ...], Catalogue] = {}
+
+    def classes(self, row_amounts_of: Sequence[RowAmounts], caps: Ints) -> Classes | None:
+        """Return the classes of nodes that take any pod; None if there are too many patterns.
+
+        `caps[g]` is per node how many pods of group g could matter there: its slots, at most the size of
+        the group, zero where the group must not go.
+        """
+        columns = np.flatnonzero(caps.any(axis=0))
+        found = self.of(row_amounts_of, caps[:, columns], columns)
+        if found is None:
+            return None
+        members: dict[bytes, tuple[Longs, list[int]]] = {}
+        by_identity: dict[int, list[int]] = {}
+        for column, patterns in zip(columns.tolist(), found, strict=True):
+            listed = by_identity.get(id(patterns))
+            if listed is None:
+                listed = by_identity[id(patterns)] = members.setdefault(patterns.tobytes(), (patterns, []))[1]
+            listed.append(column)
+        if sum(len(patterns) for patterns, _ in members.values()) > PATTERNS:
+            return None
+        ordered = list(members.values())
+        return Classes(
+            [np.array(sorted(listed), np.intp) for _, listed in ordered],
+            [patterns for patterns, _ in ordered],
+        )
+
+    def of(self, row_amounts_of: Sequence[RowAmounts], caps: Ints, columns: Columns) -> list[Longs] | None:
+        """Return the patterns of each of these nodes; None if too many. `caps` has a column for each node."""
+        key = tuple(row_amounts_of)
+        catalogue = self._catalogues.pop(key, None) or Catalogue(
+            row_amounts_of, Sharing.of(row_amounts_of, self._nodes)
+        )
+        self._catalogues[key] = catalogue
+        if len(self._catalogues) > _CATALOGUES:
+            del self._catalogues[next(iter(self._catalogues))]
+        return catalogue.of(self._nodes, caps, columns)
+
+
+class Catalogue:
+    """The patterns of one list of demands, by the reduced form of a node."""
+
+    def __init__(self, row_amounts_of: Sequence[RowAmounts], sharing: Sharing | None = None) -> None:
+        self._sharing = sharing
+        self._rows = sorted({row for row_amounts in row_amounts_of for row, _ in row_amounts})
+        asked = [dict(row_amounts) for row_amounts in row_amounts_of]
+        amounts = [[a.get(row, 0) for row in self._rows] for a in asked]
+        self._units = np.array([gcd(*column) for column in zip(*amounts, strict=True)], np.int64)
+        #: groups × resources, in units
+        self._asked: Longs = np.array(amounts, np.int64) // self._units
+        self._known: dict[bytes, Longs] = {}
+
+    def of(self, nodes: Nodes, caps: Ints, columns: Columns) -> list[Longs] | None:
+        """Return the patterns of each node; None if too many. `caps` has one column for each of `columns`."""
+        kinds = self._reduced(nodes, caps, columns)
+        raw, width = kinds.tobytes(), kinds.itemsize * kinds.shape[1]
+        keys = [raw[at : at + width] for at in range(0, len(raw), width)]
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if new:
+            if len(self._known) + len(new) > _KINDS:
+                self._known.clear()
+                new = {key: i for i, key in enumerate(keys)}
+            some = kinds[list(new.values())]
+            resources = len(self._rows)
+            listed = maximal(some[:, :resources], some[:, resources : resources + len(caps)], self._asked)
+            if listed is None:
+                return None
+            if self._sharing is not None:
+                listed = self._on_devices(self._sharing, listed, some[:, resources + len(caps) :])
+            self._known.update(zip(new, listed, strict=True))
+        return [self._known[key] for key in keys]
+
+    def _reduced(self, nodes: Nodes, caps: Ints, columns: Columns) -> Longs:
+        """Return per node: what is free of each resource in units, as far as usable, the caps, and what
+        there is of devices, if pods share them."""
+        kinds = np.empty((len(columns), len(self._rows) + len(caps)), np.int64)
+        limits = caps.astype(np.int64)
+        for r, row in enumerate(self._rows):
+            useful = self._asked[:, r] @ limits
+            np.minimum(nodes.free(row)[columns] // self._units[r], useful, out=kinds[:, r])
+        # No pod that requests a resource can use a node that is overdrawn in it.
+        np.maximum(kinds, 0, out=kinds)
+        kinds[:, len(self._rows) :] = limits.T
+        if self._sharing is not None:
+            kinds = np.ascontiguousarray(np.hstack((kinds, self._sharing.room(nodes, limits, columns))))
+        return kinds
+
+    def _on_devices(self, sharing: Sharing, listed: list[Longs], rooms: Longs) -> list[Longs]:
+        """Return those patterns of each kind of node that fit its devices."""
+        left, found = CHECKED, []
+        for patterns, room in zip(listed, rooms.tolist(), strict=True):
+            fitting, checked = sharing.within(patterns, room, left)
+            left -= checked
+            found.append(fitting)
+        return found
+
+
+def maximal(free: Longs, caps: Longs, asked: Longs) -> list[Longs] | None:
+    """Return the maximal patterns of each node (row of `free` and `caps`), in ascending order of numbers.
+
+    All nodes are processed at once, one group after the other: each partial pattern branches into one for
+    each number of the group's pods that still fits. A branch that leaves room for one more pod of the group,
+    whatever the later groups take, is cut at once. None if more than `_ROWS` partial patterns arise.
+    """
+    nodes, groups = caps.shape
+    order = np.argsort(caps.max(axis=0, initial=0), kind="stable").tolist()
+    owner: Longs = np.arange(nodes)
+    left = free
+    taken = np.zeros((nodes, groups), np.int64)
+    for position, group in enumerate(order):
+        fits = _fits(left, caps[owner, group], asked[group])
+        later = order[position + 1 :]
+        if later:
+            branches = fits + 1
+            if int(branches.sum()) > _ROWS:
+                return None
+            parent = np.repeat(np.arange(len(owner)), branches)
+            number = np.arange(len(parent)) - np.repeat(np.cumsum(branches) - branches, branches)
+        else:
+            parent, number = np.arange(len(owner)), fits
+        owner, taken = owner[parent], taken[parent]
+        left = left[parent] - number[:, None] * asked[group]
+        taken[:, group] = number
+        usable_later = caps[owner][:, later] @ asked[later]
+        room = ((left - usable_later >= asked[group]) | (asked[group] == 0)).all(axis=1)
+        kept = ~(room & (number < caps[owner, group]))
+        owner, left, taken = owner[kept], left[kept], taken[kept]
+    for group in range(groups):
+        full = _fits(left, caps[owner, group] - taken[:, group], asked[group]) == 0
+        owner, left, taken = owner[full], left[full], taken[full]
+    ends = np.searchsorted(owner, np.arange(1, nodes + 1)).tolist()
+    starts = [0, *ends[:-1]]
+    return [_ordered(taken[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def _fits(left: Longs, caps: Longs, asked: Longs) -> Longs:
+    """Return how many more pods of one group each partial pattern takes."""
+    fits = caps.copy()
+    for r in np.flatnonzero(asked).tolist():
+        np.minimum(fits, left[:, r] // asked[r], out=fits)
+    return fits
+
+
+def _ordered(patterns: Longs) -> Longs:
+    return np.ascontiguousarray(patterns[np.lexsort(patterns.T[::-1])])

@@ -1,0 +1,40 @@
+"""Search budget: which wants are served, where a cycle does some kind of work for a few wants only."""
+
+from muster.core.demand import Demand
+
+
+class Rota:
+    """Decides which wants are served in this cycle: waiting wants by arrival, then the first to ask.
+
+    Of n wants that ask in every cycle, each has its turn at least every ⌈n / turns⌉ cycles. A demand that
+    does not ask for a whole cycle loses its position. So the order depends only on which wants asked, and in
+    particular not on when an unreferenced object is freed.
+    """
+
+    def __init__(self, turns: int) -> None:
+        self._turns = self._left = turns
+        self._now: set[Demand] = set()
+        #: waiting wants in order of arrival, and whether each has asked in this cycle
+        self._waiting: dict[Demand, bool] = {}
+
+    def next_cycle(self) -> None:
+        if self._left == self._turns:
+            return  # nothing has asked
+        waiting = [demand for demand, asked in self._waiting.items() if asked]
+        self._now = set(waiting[: self._turns])
+        self._waiting = dict.fromkeys(waiting[self._turns :], False)
+        self._left = self._turns - len(self._now)
+
+    def take(self, demand: Demand) -> bool:
+        if demand in self._now:
+            self._now.remove(demand)
+            return True
+        if demand in self._waiting or not self._left:
+            self._waiting[demand] = True
+            return False
+        self._left -= 1
+        return True
+
+    @property
+    def behind(self) -> bool:
+        return not self._left and bool(self._waiting)  # nothing waits as long as there are turns left

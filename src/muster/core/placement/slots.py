@@ -1,0 +1,194 @@
+"""Slots: how many more pods of a shape each node takes now, and the order in which nodes are filled.
+
+A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is
+next read, so the cost of a placement depends on the shapes in use, not on the number of nodes. At any time it
+equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one comparison.
+`packing.py` defines the order of nodes (`key`, lowest first, ties to the smallest name). A caller that only
+counts (`room`) does not update the keys; the next caller that needs them does (`of`).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from muster.core.placement.packing import NO_SLOT, Order, Pack
+from muster.core.words.gang import Shape
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, RowAmounts, quotient
+
+__all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
+
+#: Shapes kept; the least recently used is dropped first. At 10,000 nodes one takes 80 kB.
+_KEPT: Final = 1024
+
+
+@dataclass(slots=True)
+class Vector:
+    """Slots of one shape. `slots` and `key` have one int32 per node; `total` is the sum of slots."""
+
+    shape: Shape
+    row_amounts: RowAmounts
+    #: thousandths of one GPU
+    share: int
+    slots: Ints
+    key: Ints
+    #: nodes that the pod may use at all, as long as capacities and facts stay as they are
+    eligible: Bools
+    #: row of the scarce resource, how much of it one pod takes, and the part of all capacity that this is
+    scarce: int = -1
+    amount: int = 0
+    size: float = 0.0
+    #: orders nodes before the key; None if it is the same for all
+    rank: Ints | None = None
+    total: int = 0
+    layout: int = -1
+    #: positions in the log of changes up to which slots, and keys, are updated
+    position: int = -1
+    keyed: int = -1
+    capacity_revision: int = -1
+    devices: list[int] = field(default_factory=list)
+    #: what keys depend on besides the node (`Order.basis`)
+    basis: bool = False
+
+
+class Slots:
+    def __init__(self, nodes: Nodes, eligibility: Eligibility, order: Order | None = None) -> None:
+        """`order` is `Pack` if none is given."""
+        self.order = order or Pack(nodes, eligibility)
+        self._nodes = nodes
+        self.eligibility = eligibility
+        self._vectors: dict[Shape, Vector] = {}
+        #: the shape that was read last, and its vector
+        self._asked: Shape | None = None
+        self._last: Vector | None = None
+
+    def of(self, shape: Shape) -> Vector:
+        """The current vector of this shape. Read it before the ledger changes again."""
+        vector = self.room(shape)
+        if vector.keyed != vector.position:
+            self._order_nodes(vector)
+        return vector
+
+    def room(self, shape: Shape) -> Vector:
+        """As `of`, for callers that do not read the keys."""
+        vector = self._last
+        if vector is None or self._asked is not shape:
+            vector = self._vectors.pop(shape, None) or self._new(shape)
+            self._vectors[shape] = self._last = vector
+            self._asked = shape
+            if len(self._vectors) > _KEPT:
+                del self._vectors[next(iter(self._vectors))]
+        nodes = self._nodes
+        if vector.position != nodes.changes.end or vector.layout != nodes.layout:
+            self._refresh(vector)
+        return vector
+
+    def _refresh(self, vector: Vector) -> None:
+        """Catch up with what changed since the slots were last read."""
+        nodes = self._nodes
+        changed = nodes.changed(vector.position) if vector.layout == nodes.layout else None
+        if vector.capacity_revision != nodes.capacity_revision and self._reread(vector):
+            changed = None
+        if changed is None:
+            self._compute(vector)
+            vector.keyed = -1
+        elif isinstance(changed, list):
+            for column in changed:
+                self._update(vector, column)
+        else:
+            self._compute(vector, changed)
+        vector.layout, vector.position = nodes.layout, nodes.changes.end
+
+    def _reread(self, vector: Vector) -> bool:
+        """Update what depends on facts and capacities only. True: all slots and keys are void."""
+        nodes = self._nodes
+        mask = self.eligibility.of(vector.shape)
+        vector.eligible, vector.rank = mask.eligible, mask.rank if mask.ranked else None
+        before = vector.scarce, vector.devices, vector.basis
+        vector.scarce, vector.amount, vector.size = scarcest(nodes, vector.row_amounts)
+        vector.devices, vector.basis = nodes.device_rows(vector.row_amounts), self.order.basis(vector)
+        vector.capacity_revision = nodes.capacity_revision
+        return before != (vector.scarce, vector.devices, vector.basis)
+
+    def _order_nodes(self, vector: Vector) -> None:
+        """Update the keys to the position of the slots, which are current."""
+        changed = self._nodes.changed(vector.keyed) if vector.keyed >= 0 and self.order.local else None
+        if changed is None:
+            vector.key = self.order.keys(vector, None)
+            vector.key[vector.slots == 0] = NO_SLOT
+        elif isinstance(changed, list):
+            for column in changed:
+                if not vector.slots.item(column):
+                    vector.key[column] = NO_SLOT
+            self.order.update(vector, changed)
+        else:
+            key = self.order.keys(vector, changed)
+            key[vector.slots[changed] == 0] = NO_SLOT
+            vector.key[changed] = key
+        vector.keyed = vector.position
+
+    def when_empty(self, shape: Shape, mask: Bools) -> Ints:
+        """How many pods of this shape each node of the mask would take if nothing ran there."""
+        nodes = self._nodes
+        slots = np.where(mask, UNLIMITED, 0).astype(np.int32)
+        row_amounts = nodes.row_amounts(shape.requests)
+        for row, amount in row_amounts:
+            np.minimum(slots, quotient(nodes.capacity(row), amount), out=slots)
+        if share := nodes.share(row_amounts):
+            np.minimum(slots, nodes.devices.slots_when_empty(share), out=slots)
+        return slots
+
+    def _new(self, shape: Shape) -> Vector:
+        none = np.zeros(0, np.int32)
+        row_amounts = self._nodes.row_amounts(shape.requests)
+        return Vector(shape, row_amounts, self._nodes.share(row_amounts), none, none, none.astype(np.bool_))
+
+    def _compute(self, vector: Vector, columns: Columns | None = None) -> None:
+        """Compute the slots of all columns, or only of these."""
+        nodes = self._nodes
+        some = slice(None) if columns is None else columns
+        eligible = vector.eligible[some]
+        slots = np.empty(len(eligible), np.int32)
+        slots.fill(UNLIMITED)
+        for row, amount in vector.row_amounts:
+            np.minimum(slots, quotient(nodes.free(row)[some], amount), out=slots)
+        if vector.share:
+            np.minimum(slots, nodes.devices.slots(vector.share, columns), out=slots)
+        np.maximum(slots, 0, out=slots)
+        np.multiply(slots, eligible, out=slots)
+        if columns is None:
+            vector.slots, vector.total = slots, int(slots.sum(dtype=np.int64))
+        else:
+            vector.total += int((slots - vector.slots[columns]).sum(dtype=np.int64))
+            vector.slots[columns] = slots
+
+    def _update(self, vector: Vector, column: int) -> None:
+        """Compute the slots of one column, without the fixed cost of array operations."""
+        nodes = self._nodes
+        slots = UNLIMITED if vector.eligible.item(column) else 0
+        for row, amount in vector.row_amounts:
+            slots = min(slots, nodes.free_at(row, column) // amount)
+        if vector.share and slots > 0:
+            slots = min(slots, nodes.devices.slots_at(vector.share, column))
+        slots = max(slots, 0)
+        vector.total += slots - vector.slots.item(column)
+        vector.slots[column] = slots
+
+
+def scarcest(nodes: Nodes, row_amounts: RowAmounts) -> tuple[int, int, float]:
+    """The scarce resource of a demand: its row, the amount asked for, and the part of all capacity.
+
+    It is the resource of which the demand asks for the largest part of all capacity.
+
+    `pods` counts only if nothing else is asked; of equal parts the smallest name wins.
+    """
+
+    def part(row: int, amount: int) -> float:
+        total = int(nodes.capacity(row).sum(dtype=np.int64))
+        return amount / total if total else float("inf")
+
+    parts = {row: (part(row, amount), amount) for row, amount in row_amounts[1:] or row_amounts}
+    scarce = min(parts, key=lambda row: (-parts[row][0], nodes.resource(row)))
+    largest, amount = parts[scarce]
+    return scarce, amount, largest

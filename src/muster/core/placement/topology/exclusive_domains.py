@@ -1,0 +1,193 @@
+"""Domains that a gang has to itself.
+
+A gang that is exclusive in a layer is placed only in domains of that layer in which no other gang has a pod
+or a promised place. While it has a pod or place there, no other gang may enter, exclusive or not: one gang
+per domain. It may use several domains; another rule is needed to restrict it to one. Pods of no gang
+(DaemonSets', other schedulers') do not count, as every node has some. If a pod of an exclusive gang appears
+on its own beside another gang, that gang may stay, but does not grow there.
+
+The occupancy of a node also depends on the ledger: what a trial has removed (a victim, a pod that will have
+ended) occupies nothing, and bars no gang from a domain in which it was alone, or which `without` declares it
+to leave. So the gangs' pods on each node are recounted each time: the pods that the ledger knows, less those
+of no gang. Only two things are remembered: the nodes that have pods of no gang, and the nodes of each
+exclusive gang as of its last change. Clusters without exclusive gangs pay one comparison.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from muster.core.demand import Demand
+from muster.core.placement.topology.rules import resolve
+from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Victim
+from muster.core.words.events import PodsBound
+from muster.core.words.gang import GangId, NodeName, PodId
+from muster.core.world.gangs import GangState
+from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
+from muster.core.world.topology import Topology
+
+
+class Exclusion:
+    def __init__(
+        self,
+        nodes: Nodes,
+        topology: Topology,
+        gangs: Mapping[GangId, GangState],
+        pods: Mapping[PodId, PodsBound],
+    ) -> None:
+        self._nodes = nodes
+        self._topology = topology
+        self._gangs = gangs
+        self._pods = pods
+        #: pods of no gang
+        self._foreign = _ByNode(nodes)
+        #: exclusive gangs that are on nodes: their layer, and their nodes
+        self._holders: dict[GangId, tuple[str, tuple[NodeName, ...]]] = {}
+        #: by layer: gangs that have its domains to themselves
+        self._held: dict[str, _ByNode] = {}
+        #: of these gangs, the nodes on which a trial has left nothing of them
+        self._left: Mapping[GangId, Collection[NodeName]] = {}
+
+    def foreign(self, node: NodeName, times: int) -> None:
+        """Count `times` more pods of no gang on a node."""
+        self._foreign.add((node,), times)
+
+    def settle(self, state: GangState) -> bool:
+        """Record a gang's change. Returns whether it was exclusive in a layer and no longer is."""
+        before = ""
+        if state.id in self._holders:
+            before, nodes = self._holders.pop(state.id)
+            self._held[before].add(nodes, -1)
+            if not self._held[before]:
+                del self._held[before]
+        layer = state.gang.exclusive if state.gang is not None and state.nodes else ""
+        if layer:
+            nodes = tuple(state.nodes)
+            self._holders[state.id] = layer, nodes
+            self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
+        return before not in ("", layer)
+
+    @contextmanager
+    def without(self, victims: Iterable[Victim]) -> Iterator[None]:
+        """Run a trial as if these victims were gone: where a gang has no pods left, it bars no other gang."""
+        before = self._left
+        if self._holders:
+            left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
+            self._left = {**before, **left}
+        try:
+            yield
+        finally:
+            self._left = before
+
+    def barred(self, demand: Demand) -> Columns | None:
+        """Return the columns that this demand must not use; None if no exclusive gang is involved."""
+        exclusive = demand.rules.exclusive if demand.rules is not None else ""
+        if not (self._holders or exclusive):
+            return None
+        self._topology.refresh()
+        own = demand.rules.begun if demand.rules is not None else None
+        crowd = self._crowd()
+        barred = np.zeros(len(self._nodes), np.bool_)
+        for layer, held in self._held.items():
+            if (level := self._level(layer)) is None:
+                continue
+            holders = held.columns()
+            for gang in self._holders.keys() & {own, *self._left}:
+                of, nodes = self._holders[gang]
+                if of == layer:
+                    left = nodes if gang == own else self._left[gang]
+                    holders = holders - _counts(self._nodes, dict.fromkeys(left, 1))
+            barred |= self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)
+        if exclusive and (level := self._level(exclusive)) is not None:
+            crowd = self._crowd(own)
+            barred |= self._in_domains(level, crowd > 0) | (self._topology.levels[level].domains < 0)
+        return np.flatnonzero(barred)
+
+    def alone(self, demand: Demand) -> tuple[Ints, Longs] | None:
+        """Return by column the number of the domain that this demand would have to itself, or -1, and the
+        pods of other gangs. None if the demand is not exclusive."""
+        if demand.rules is None or not demand.rules.exclusive:
+            return None
+        level = self._level(demand.rules.exclusive)
+        if level is None:
+            return None
+        self._topology.refresh()
+        return self._topology.levels[level].domains, self._crowd(demand.rules.begun)
+
+    def domains(self, demand: Demand, columns: Columns) -> Columns:
+        """Return all columns that an exclusive want would have to itself if it were on these."""
+        assert demand.rules is not None
+        level = self._level(demand.rules.exclusive)
+        if level is None:
+            return columns
+        self._topology.refresh()
+        there = np.zeros(len(self._nodes), np.bool_)
+        there[columns] = True
+        return np.flatnonzero(self._in_domains(level, there))
+
+    def _crowd(self, own: GangId | None = None) -> Longs:
+        """Return by column the number of gangs' pods, without those of the gang `own`."""
+        used = self._nodes.used[self._nodes.resources[PODS], : len(self._nodes)]
+        crowd: Longs = used - self._foreign.columns()
+        if own is not None and own in self._gangs:
+            crowd -= _counts(self._nodes, self._gangs[own].nodes)
+        return crowd
+
+    def _leaves(self, victim: Victim) -> Collection[NodeName]:
+        """Return the nodes on which the victim's gang has no pods left once the victim's pods are gone."""
+        if not victim.pods:
+            return self._holders[victim.gang][1]
+        there = self._gangs[victim.gang].nodes
+        gone = Counter(self._pods[pod].node for pod in victim.pods)
+        return [node for node, pods in gone.items() if pods == there[node]]
+
+    def _level(self, layer: str) -> int | None:
+        found = resolve((), layer, self._topology.layers)
+        return None if found.error else self._topology.names.index(found.exclusive)
+
+    def _in_domains(self, level: int, some: Bools) -> Bools:
+        """Return all columns of the domains that contain any of `some`."""
+        domains = self._topology.levels[level].domains
+        marked = np.zeros(len(self._topology.levels[level].paths) + 1, np.bool_)
+        marked[domains[some]] = True
+        marked[-1] = False  # no domain
+        inside: Bools = marked[domains]
+        return inside
+
+
+class _ByNode:
+    """Counts by node, and by column until the layout of the columns changes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._counts = Counter[NodeName]()
+        self._columns: Longs = np.zeros(0, np.int64)
+        self._layout = -1
+
+    def add(self, nodes: Iterable[NodeName], times: int) -> None:
+        for node in nodes:
+            self._counts[node] += times
+            if not self._counts[node]:
+                del self._counts[node]
+            if self._layout == self._nodes.layout and node in self._nodes.column:
+                self._columns[self._nodes.column[node]] += times
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def columns(self) -> Longs:
+        """Return the counts by column; the caller must not write to them."""
+        if self._layout != self._nodes.layout:
+            self._columns, self._layout = _counts(self._nodes, self._counts), self._nodes.layout
+        return self._columns
+
+
+def _counts(nodes: Nodes, by_node: Mapping[NodeName, int]) -> Longs:
+    counts = np.zeros(len(nodes), np.int64)
+    for node, number in by_node.items():
+        if (column := nodes.column.get(node)) is not None:
+            counts[column] = number
+    return counts

@@ -1,0 +1,369 @@
+"""How many pods would fit by slots alone if some victims were gone, and which cut to take next.
+
+Slots are a necessary condition that is cheap to check: a sum over nodes of what is free and what each cut
+frees. For pods of one shape without further constraints the condition is also sufficient. The same sums say
+what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next slot.
+
+A gang that must gather fits if the slots of one domain suffice. A lower bound of the cost of clearing a
+domain is the fractional knapsack of the resource for which it is highest: victims in the order of what they
+free there relative to what they lose, the last of them in part. No set of victims loses less. For a gang
+that needs exclusive domains the bound is what is lost with all gangs there.
+
+What must be freed below hard caps (`limits.py`) is counted beside the slots: both have to suffice. A cut is
+worth its part of the missing slots, and of the missing quota.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.core.demand import Request
+from muster.core.preemption.affinity_dependents import Companions, sums
+from muster.core.preemption.eviction_units import Floats, Table
+from muster.core.preemption.limits import Quota
+from muster.core.words.gang import Shape
+from muster.core.world.devices import WHOLE
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts
+from muster.names import GPU_SHARE
+
+
+@dataclass(slots=True)
+class _Pods:
+    shape: Shape
+    count: int = 0
+    need: int = 0
+
+
+class Count:
+    """Arrays over the nodes for one request, and over the entries of a table: a cut on a node.
+
+    `grounds`: by node the number of a domain, or -1. The gang has to fit in one domain of the last ground;
+    the domains of the others are tighter. Nodes are numbered as columns, or, in a count `within` some of
+    them, by position.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        nodes: Nodes,
+        eligibility: Eligibility,
+        table: Table,
+        quota: Quota,
+        grounds: Sequence[Ints],
+        alone: tuple[Ints, Longs] | None,
+    ) -> None:
+        self.grounds = grounds
+        self._alone = alone
+        #: cuts that free something here, or must be taken before one that does
+        self.reach: Bools = np.ones(len(table), np.bool_)
+        #: pods of one shape, of whichever pod sets
+        self._parts = [_Pods(shape) for shape in dict.fromkeys(part.shape for part in request.demand.parts)]
+        for part in request.demand.parts:
+            alike = next(some for some in self._parts if some.shape == part.shape)
+            alike.count += part.count
+            alike.need += part.need
+        self._need = request.demand.need
+        self._table = table
+        self._quota = quota
+        row_amounts_of = [dict(nodes.row_amounts(pods.shape.requests)) for pods in self._parts]
+        rows = sorted({row for row_amounts in row_amounts_of for row in row_amounts})
+        self._asked = [
+            [(i, amount) for i, row in enumerate(rows) if (amount := row_amounts.get(row, 0))]
+            for row_amounts in row_amounts_of
+        ]
+        rest = self._need - sum(pods.need for pods in self._parts)
+        #: of each row what the minimum takes at least
+        self._least = [
+            sum(
+                pods.need * row_amounts.get(row, 0)
+                for pods, row_amounts in zip(self._parts, row_amounts_of, strict=True)
+            )
+            + rest * min(row_amounts.get(row, 0) for row_amounts in row_amounts_of)
+            for row in rows
+        ]
+        #: nodes that each part may use
+        self._open: list[Bools] = []
+        for pods in self._parts:
+            mask = eligibility.of(pods.shape).eligible.copy()
+            if request.excluded is not None:
+                mask[request.excluded] = False
+            self._open.append(mask)
+        #: rows of whole GPUs and of shares of them, if any pod asks for shares
+        self._gpu = (nodes.devices.row, nodes.resources.get(GPU_SHARE))
+        #: rows × nodes; below zero where a node is overdrawn
+        self._free: Longs = np.array([_free(nodes, row, self._gpu[1]) for row in rows])
+        self._enter(rows)
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return [pods.shape for pods in self._parts]
+
+    def _enter(self, rows: list[int]) -> None:
+        """Compute, per cut and node, what taking the cut frees there of the resources that count."""
+        table = self._table
+        position = {row: i for i, row in enumerate(rows)}
+        entries: dict[tuple[tuple[int, int], ...], list[tuple[Longs, Longs]]] = {}
+        for row_amounts, cuts, columns, times in table.groups:
+            freed = tuple(
+                (position[row], amount) for row, amount in self._at_most(row_amounts) if row in position
+            )
+            entries.setdefault(freed, []).append((cuts * table.columns + columns, times))
+        keys = np.concatenate([key for some in entries.values() for key, _ in some])
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        self._cut: Longs = distinct // table.columns
+        self._column: Longs = distinct % table.columns
+        self._amount: Longs = np.zeros((len(rows), len(distinct)), np.int64)
+        start = 0
+        for freed, some in entries.items():
+            for key, times in some:
+                where = inverse[start : start + len(key)]
+                start += len(key)
+                for i, amount in freed:
+                    self._amount[i] += np.bincount(where, times * amount, len(distinct)).astype(np.int64)
+
+    def _at_most(self, row_amounts: RowAmounts) -> Iterator[tuple[int, int]]:
+        """What can be free once a pod of this demand has left: of a shared GPU, perhaps all."""
+        yield from row_amounts
+        whole, share = self._gpu
+        for row, amount in row_amounts:
+            if row == whole and share is not None:
+                yield share, amount * WHOLE
+            elif row == share:
+                yield whole, 1
+
+    def within(self, columns: Columns) -> "Count":
+        """The same count for these columns only: one domain."""
+        inside = copy(self)
+        position = np.full(self._free.shape[1], -1)
+        position[columns] = np.arange(len(columns))
+        entries = np.flatnonzero(position[self._column] >= 0)
+        inside.grounds = [np.zeros(len(columns), np.int32)]
+        inside._free = self._free[:, columns]
+        inside._open = [mask[columns] for mask in self._open]
+        inside._cut, inside._amount = self._cut[entries], self._amount[:, entries]
+        inside._column = position[self._column[entries]]
+        if not len(self._quota.lacking):
+            here = np.zeros(len(self._table), np.bool_)
+            here[inside._cut] = True
+            whole = np.zeros(len(self._table.candidates), np.bool_)
+            whole[self._table.gang[here & ~self._table.kept(here & ~self._table.core)]] = True
+            inside.reach = here | whole[self._table.gang]
+        return inside
+
+    def enough(self, taken: Bools) -> bool:
+        """Whether the slots suffice once these cuts are taken."""
+        if self._owed(taken).any():
+            return False
+        return bool(self._able(self.grounds[-1], self._without(taken)).any())
+
+    def enough_each(self, sets: Bools, company: Companions) -> Bools:
+        """For many sets of cuts, one a row, whether the slots suffice beside the pods that stay."""
+        freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))
+        freed[:, self._cut, self._column] = self._amount
+        free = self._free[:, None, :] + sets @ freed
+        slots = [np.full(free.shape[1:], np.inf) for _ in self._parts]
+        for p, some in enumerate(slots):
+            for i, amount in self._asked[p]:
+                np.minimum(some, free[i] // amount, out=some)
+            slots[p] = np.maximum(some, 0.0) * self._open[p]
+        able = self._suffices([sums(some, self.grounds[-1]) for some in company.limit(slots, sets)])
+        paid = sets @ self._quota.freed.T >= self._quota.lacking
+        enough: Bools = np.logical_and(able.any(axis=1), paid.all(axis=1))
+        return enough
+
+    def bounds(self, rank: int, usable: Bools) -> list[tuple[int, float]]:
+        """The domains of a ground that these cuts could clear, each with a lower bound of the loss."""
+        of = self.grounds[rank]
+        able = self._able(of, self._without(usable))
+        numbers = np.flatnonzero(able)
+        least = np.zeros(len(able))
+        if len(numbers) > 1 or len(self.grounds) > 1:
+            reach = np.any(self._open, axis=0)
+            here = np.flatnonzero(usable[self._cut] & (of[self._column] >= 0) & reach[self._column])
+            for i, amount in enumerate(self._least):
+                lacking = amount - _sums(of, np.maximum(self._free[i], 0) * reach)
+                if (lacking[numbers] > 0).any():
+                    np.maximum(least, self._knapsacks(of, here, i, lacking), out=least)
+            if self._alone is not None:
+                np.maximum(least, self._clearing(of, *self._alone, usable), out=least)
+                numbers = numbers[least[numbers] < np.inf]
+        return list(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
+
+    def _knapsacks(self, of: Ints, entries: Longs, row: int, lacking: Floats) -> Floats:
+        """By domain, a lower bound of the loss for what is missing: cuts count as divisible."""
+        cuts = len(self._table)
+        keys = of[self._column[entries]].astype(np.int64) * cuts + self._cut[entries]
+        pairs, inverse = np.unique(keys, return_inverse=True)
+        freed = np.bincount(inverse, self._amount[row, entries], len(pairs))
+        pairs, freed = pairs[freed > 0], freed[freed > 0]
+        domain, lost = pairs // cuts, self._table.lost[pairs % cuts]
+        order = np.lexsort((lost / freed, domain))
+        domain, lost, freed = domain[order], lost[order], freed[order]
+        before = np.cumsum(freed) - freed
+        before -= before[np.searchsorted(domain, domain)]
+        part = np.clip(lacking[domain] - before, 0.0, freed) / freed
+        return np.bincount(domain, lost * part, len(lacking)).astype(np.float64)
+
+    def _clearing(self, of: Ints, alone: Ints, others: Longs, usable: Bools) -> Floats:
+        """By domain, a lower bound of the loss until a domain that the gang can have exclusively is empty.
+
+        Infinite where a pod stays that cannot be evicted.
+        """
+        table, gangs = self._table, len(self._table.candidates)
+        here = np.flatnonzero(usable[self._cut] & (alone[self._column] >= 0))
+        keys = alone[self._column[here]].astype(np.int64) * gangs + table.gang[self._cut[here]]
+        domains = int(alone.max(initial=-1)) + 1
+        # Of each gang there the cuts that are there: so much is lost at the least.
+        cuts = np.unique(keys * len(table) + self._cut[here])
+        lost = np.bincount(cuts // (gangs * len(table)), table.lost[cuts % len(table)], domains)
+        left = others.copy()
+        for _, cuts, columns, times in table.groups:
+            left -= np.bincount(columns, times * usable[cuts], len(left)).astype(np.int64)
+        lost[_sums(alone, left) > 0] = np.inf
+        cheapest = np.full(int(of.max(initial=-1)) + 1, np.inf)
+        inside = np.flatnonzero((of >= 0) & (alone >= 0))
+        np.minimum.at(cheapest, of[inside], lost[alone[inside]])
+        return cheapest
+
+    def _able(self, of: Ints, free: Longs) -> Bools:
+        """By domain whether the slots suffice there."""
+        return self._suffices([_sums(of, self._slots(p, free)) for p in range(len(self._parts))])
+
+    def picks(
+        self, usable: Bools, start: Bools, fraction: float, lost: Floats, allow: Callable[[Bools], bool]
+    ) -> Iterator[Bools]:
+        """Grow `start` by one pick after the other, and yield the cuts taken whenever the slots suffice.
+
+        Each pick is the one of `usable` that frees most relative to what is `lost`, as far as `allow`
+        permits: a cut of a gang, or all of its cuts that are left and may be taken. Ends when no pick helps.
+        `fraction`: what a whole slot's worth of fractions counts.
+        """
+        table, parts = self._table, range(len(self._parts))
+        taken, usable = start.copy(), usable.copy()
+        free = self._without(taken)
+        slots = [self._slots(p, free) for p in parts]
+        values = [self._value(p, free, fraction) for p in parts]
+        gains = np.zeros(len(self._cut))
+        touched = np.arange(len(self._cut))
+        # Of equal losses: fewer gangs, then fewer pods. Even a loss of nothing costs a little.
+        tiny = 1e-9 * (1.0 + float(lost.sum()))
+        cost = lost + tiny * (1 + table.pods / 1e6)
+        owed = self._owed(taken)
+        if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
+            yield taken
+        while True:
+            columns = self._column[touched]
+            after = free[:, columns] + self._amount[:, touched]
+            gains[touched] = sum(self._value(p, after, fraction, columns) - values[p][columns] for p in parts)
+            gain: Floats = np.bincount(self._cut, gains, len(table)).astype(np.float64)
+            lacks = self._lacks([int(s.sum()) for s in slots])
+            np.minimum(gain, max(lacks, 1), out=gain)  # more is of no use
+            if owed.any():
+                gain = self._paid(owed) + (gain / lacks if lacks else 0.0)
+            picked = self._best(gain, cost, usable & ~taken, taken)
+            if picked is None:
+                return
+            if not allow(taken | picked):
+                usable &= ~(picked if picked.sum() > 1 else table.from_on(picked))
+                touched = touched[:0]
+                continue
+            taken = taken | picked
+            entries = np.flatnonzero(picked[self._cut])
+            changed = np.zeros(free.shape[1], np.bool_)
+            changed[self._column[entries]] = True
+            where = np.flatnonzero(changed)
+            for row, amount in zip(free, self._amount, strict=True):
+                np.add.at(row, self._column[entries], amount[entries])
+            for p in parts:
+                values[p][where] = self._value(p, free[:, where], fraction, where)
+                slots[p][where] = self._slots(p, free[:, where], where)
+            owed = self._owed(taken)
+            if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
+                yield taken
+            touched = np.flatnonzero(changed[self._column])
+
+    def _best(self, gain: Floats, cost: Floats, left: Bools, taken: Bools) -> Bools | None:
+        """A cut of some gang, or all that is left of it. None: nothing frees anything."""
+        table = self._table
+        picked = np.zeros(len(table), np.bool_)
+        if table.whole:
+            score = np.where(left, gain / cost, 0.0)
+            picked[score.argmax()] = True
+            return picked if score.max() > 0 else None
+        ready, all_of = table.next(left, taken)
+        gangs = len(table.candidates)
+        rest_gain = np.bincount(table.gang, np.where(all_of, gain, 0.0), gangs)
+        rest_cost = np.bincount(table.gang, np.where(all_of, cost, 0.0), gangs)
+        one = np.where(ready, gain / cost, 0.0)
+        rest = np.where(all_of, (rest_gain / np.maximum(rest_cost, cost.min()))[table.gang], 0.0)
+        if max(one.max(), rest.max()) <= 0:
+            return None
+        if rest.max() > one.max():
+            all_left: Bools = all_of & (table.gang == table.gang[rest.argmax()])
+            return all_left
+        picked[one.argmax()] = True
+        return picked
+
+    def _without(self, taken: Bools) -> Longs:
+        free = self._free.copy()
+        mine = taken[self._cut]
+        columns = self._column[mine]
+        for row, amount in zip(free, self._amount, strict=True):
+            row += np.bincount(columns, amount[mine], len(row)).astype(np.int64)
+        return free
+
+    def _suffices(self, slots: Sequence[Longs | Floats]) -> Bools:
+        """By domain, whether these slots suffice for the minimum; `slots`: by shape."""
+        fitting = np.zeros_like(slots[0])
+        enough: Bools = np.ones(fitting.shape, np.bool_)
+        for n, part in zip(slots, self._parts, strict=True):
+            enough &= n >= part.need
+            fitting += np.minimum(n, part.count)
+        enough &= fitting >= self._need
+        return enough
+
+    def _lacks(self, slots: list[int]) -> int:
+        """How many pods do not fit yet."""
+        lacking = sum(max(part.need - n, 0) for n, part in zip(slots, self._parts, strict=True))
+        fitting = sum(min(n, part.count) for n, part in zip(slots, self._parts, strict=True))
+        return max(lacking, self._need - fitting, 0)
+
+    def _owed(self, taken: Bools) -> Longs:
+        """What is still to be freed below each cap."""
+        owed: Longs = np.maximum(self._quota.lacking - self._quota.freed[:, taken].sum(axis=1), 0)
+        return owed
+
+    def _paid(self, owed: Longs) -> Floats:
+        """Which part of what is still to be freed each cut frees, over all caps."""
+        some = owed > 0
+        paid: Floats = (np.minimum(self._quota.freed[some], owed[some, None]) / owed[some, None]).sum(axis=0)
+        return paid
+
+    def _slots(self, p: int, free: Longs, columns: Longs | None = None) -> Longs:
+        slots = np.full(free.shape[1], 2**40, np.int64)
+        for i, amount in self._asked[p]:
+            np.minimum(slots, free[i] // amount, out=slots)
+        np.maximum(slots, 0, out=slots)
+        return slots * (self._open[p] if columns is None else self._open[p][columns])
+
+    def _value(self, p: int, free: Longs, fraction: float, columns: Longs | None = None) -> Floats:
+        """By node, the slots plus `fraction` times the part of the next slot that is free."""
+        whole = np.full(free.shape[1], 2.0**40)
+        for i, amount in self._asked[p]:
+            np.minimum(whole, free[i] / amount, out=whole)
+        value: Floats = np.maximum(np.floor(whole), 0.0) * (1 - fraction) + whole * fraction
+        return value * (self._open[p] if columns is None else self._open[p][columns])
+
+
+def _sums(of: Ints, values: Longs | Floats) -> Floats:
+    """The sum of the values over each domain."""
+    return np.bincount(of + 1, values, int(of.max(initial=-1)) + 2)[1:].astype(np.float64)
+
+
+def _free(nodes: Nodes, row: int, share: int | None) -> Longs:
+    if row == share:
+        return nodes.free(row).astype(np.int64)
+    return np.asarray(nodes.capacity(row).astype(np.int64) - nodes.used[row, : len(nodes)])

@@ -1,0 +1,469 @@
+"""Reservations and backfill: which gangs may start while a gang before them waits.
+
+If the scheduler simply started whatever fits, small gangs would delay a large one without end. A
+*reservation* prevents that: a gang that does not fit gets a set of places and a time, the first at which it
+fits without the gangs that will have ended by then (`earliest.py`). A later gang starts if it fits now and
+ends by that time, or if it fits *beside* the reservation (`timetable.py`). The reserved gang can therefore
+start by its time, whatever has been started meanwhile.
+
+- `strict`: no gang passes the first that waits.
+- `none`: every gang that fits passes; nothing is reserved.
+- `easy`: one reservation, for the first gang that waits. It is searched again when it might be earlier
+  (Lifka, JSSPP 1995). Only the first gang has a promise; the others move up.
+- `conservative`: one for each of the first `depth` gangs that wait. It is kept from cycle to cycle and moves
+  later only if its nodes disappear, if queues are edited, by the overrun of other gangs, or if a gang of
+  higher rank arrives later (Mu'alem and Feitelson, 2001). Unlike theirs, it is not moved to an earlier future
+  time; a gang that can start at once without delaying another does start.
+
+If a gang needs capacity of gangs without limit or estimate, its start time is unknown. After `drain_after`
+seconds the scheduler *drains* for it: it sets aside the places that the longest-running gangs will free, and
+keeps free what is free there already.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from itertools import takewhile
+from math import inf
+
+import numpy as np
+
+from muster.core.demand import Demand, Request
+from muster.core.placement.exact import Verdict
+from muster.core.placement.fit import Fit
+from muster.core.reservations.affinity_guard import Company
+from muster.core.reservations.calendar import Reservation, Timetable, held
+from muster.core.reservations.reservations import Bookings
+from muster.core.words.decisions import Explanation, Reserve
+from muster.core.words.gang import GangId, Place
+from muster.core.world import World
+from muster.core.world.devices import NO_SHARES, WHOLE
+from muster.core.world.gangs import GangState
+from muster.core.world.ledger import Mark
+from muster.core.world.nodes import Columns
+
+_Placed = dict[Place, int] | Verdict
+
+
+class Backfill(Enum):
+    """Which gangs may pass a gang that waits."""
+
+    #: none
+    STRICT = "strict"
+    #: every gang that fits; nothing is reserved
+    NONE = "none"
+    #: gangs that do not delay the first that waits
+    EASY = "easy"
+    #: gangs that do not delay any of the first that wait
+    CONSERVATIVE = "conservative"
+
+    @property
+    def reserves(self) -> bool:
+        return self in (Backfill.EASY, Backfill.CONSERVATIVE)
+
+
+class Reservations:
+    """The reservations of a cycle, and what they leave to others."""
+
+    def __init__(
+        self, backfill: Backfill, depth: int, drain_after: float | None, world: World, fit: Fit
+    ) -> None:
+        """`depth` is used only by `conservative`."""
+        self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
+        #: reservations are kept from one cycle to the next
+        self._keeps = backfill is Backfill.CONSERVATIVE
+        #: how many waiting gangs are recorded (`wait`)
+        self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
+        self._nodes, self._ledger, self._queues = world.nodes, world.ledger, world.queues
+        self._fit, self._ends, self._demands = fit, world.ends, world.demands
+        self._timetable = Timetable(world.ledger, world.ends)
+        self._company = Company(world, fit)
+        self._bookings = Bookings(world, fit, self._timetable, self._company.meet)
+        #: of the gangs that have to wait in this cycle, in their order
+        self.made: list[Reservation] = []
+        #: the reason of all other gangs, if no gang may start any more in this cycle
+        self.closed: Explanation | None = None
+        #: easy: the reservation of the last cycle, if it would be found again
+        self._kept: Reservation | None = None
+        self._as_of = (-1, -1, -1)
+        self._unchanged: bool | None = None
+        self._now = 0.0
+        self._told: dict[GangId, Reserve] = {}
+        #: in this cycle: wants (and whether their gang has begun) that would delay a reservation if they
+        #: lasted longer than the given time
+        self._held: dict[tuple[Demand, bool], tuple[float, Reservation]] = {}
+        #: wants that fit at no known time, in this cycle
+        self._never: set[Demand] = set()
+        #: conservative: gangs whose reservation begins later than it did, or is lost, as of this cycle
+        self._moved: set[GangId] = set()
+        self._lost: set[GangId] = set()
+        #: `Queues.plantings` in the last cycle
+        self._rules = -1
+
+    def begin(self, now: float, *, unchanged: bool | None = None) -> None:
+        """Begin a cycle. `unchanged`: nothing has changed since the last one; None: find that out."""
+        self._now, self._unchanged = now, unchanged
+        if self._keeps:
+            overdue = any(each.at < now for each in self._timetable)
+            stale = len(self._timetable) and (overdue or not self._is_as_it_was)
+            self._moved = self._timetable.reckon(now) if stale else set()
+            self._lost = {gang for gang in self._moved if self._timetable.of(gang) is None}
+            if self._rules != self._queues.plantings:  # the order is another one now
+                for each in self._timetable:
+                    each.since = -1
+            self._rules = self._queues.plantings
+        else:
+            self._kept = self.made[0] if self.made and unchanged is not False else None
+            self._timetable.clear()
+        self.made = []
+        if unchanged is None:  # else it is a dry run
+            self._bookings.next_cycle()
+        self.closed = None
+        self._held.clear()
+        self._never.clear()
+
+    def stand(self, now: float) -> bool:
+        """Whether the next cycle may `go_on` from the last one.
+
+        It may if every reservation begins in the future and would be found again, and if no gang was found to
+        fit at no known time.
+        """
+        unchanged = self._as_of == self._state
+        if self._never or self.closed is not None or (self._keeps and not unchanged):
+            return False
+        return all(self._holds(each, now, unchanged=unchanged) for each in self.made)
+
+    def go_on(self, now: float) -> None:
+        """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
+        self._now, self._unchanged, self._kept = now, None, None
+        self._held.clear()
+        self._bookings.next_cycle()
+
+    @contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Make the cycles in this context dry runs: afterwards the reservations are restored."""
+        saved = self._timetable.save()
+        before = self.made, self.closed, self._kept, self._now, self._moved, self._lost
+        held, never = dict(self._held), set(self._never)
+        try:
+            yield
+        finally:
+            self._timetable.restore(saved)
+            self.made, self.closed, self._kept, self._now, self._moved, self._lost = before
+            self._held, self._never = held, never
+
+    def end(self) -> list[Reserve]:
+        """End the cycle. Returns the reservations that differ from what was announced last."""
+        self._as_of = self._state
+        if not self.made:
+            self._timetable.clear()
+            self._told.clear()
+            self._ends.forget_left()
+            return []
+        if self._keeps:
+            made = {each.gang for each in self.made}
+            for gang in [each.gang for each in self._timetable if each.gang not in made]:
+                self._timetable.drop(gang)  # it no longer waits, or not for capacity
+        before, self._told = self._told, {}
+        fresh = []
+        for each in self.made:
+            told = before.get(each.gang)
+            # An overdue reservation begins any moment, now as before.
+            as_it_was = told is not None and (
+                told.start == each.start or max(told.start, each.at) <= self._now
+            )
+            if told is None or not as_it_was or (told.nodes is not each.nodes and told.nodes != each.nodes):
+                told = Reserve(each.gang, each.nodes, each.start)
+                fresh.append(told)
+            self._told[each.gang] = told
+        return fresh
+
+    def wanted(self, demand: Demand) -> bool:
+        """Whether a gang that has to wait with this demand is still to be recorded (`wait`)."""
+        return len(self.made) < self._depth and self.closed is None and demand not in self._never
+
+    def wait(self, state: GangState, request: Request) -> None:
+        """Record that a gang has to wait for its minimum, and reserve for it if it has no reservation."""
+        if self._backfill is Backfill.STRICT:
+            self.closed = held(f"{state.id} is before it, and no gang may pass it", state.id)
+        else:
+            reservation = self._standing(state, request) or self._book(state, request)
+            if reservation is None:
+                self._never.add(request.demand)
+            else:
+                reservation.request = request
+                self.made.append(reservation)
+
+    def refusal(self, state: GangState, demand: Demand) -> Explanation | None:
+        """Why this gang need not be tried: it is known to delay a reservation. None: try it."""
+        if self.closed is not None:
+            return self.closed
+        if (
+            not self.made
+            or self.wanted(demand)
+            or not state.plain
+            or self._timetable.of(state.id) is not None
+        ):
+            return None  # it is tried, and has a reservation of its own if it does not start
+        until = self._until(state)
+        known, reservation = self._held.get((demand, state.begun), (inf, None))
+        if reservation is None or until <= known:
+            reservation = self._blocker(state, demand, until)
+            if reservation is not None and len(self._timetable) == 1:  # no other one can end meanwhile
+                self._held[demand, state.begun] = reservation.at, reservation
+        return None if reservation is None else reservation.refusal
+
+    def fit(self, state: GangState, request: Request) -> _Placed | Reservation:
+        """As `Fit.fit`. The reservation, and the ledger as it was, if the gang would fit but for that."""
+        until = self._until(state)
+        first = self._in_the_way(state, until)
+        if first is None:
+            return self._pass(state, request)
+        if (blocker := self._blocker(state, request.demand, until)) is not None:
+            return blocker
+        placed: _Placed | Reservation = first
+        if (
+            not state.plain
+            or not request.demand.fits_by_slots
+            or self._fit.refutes(request.demand) is not None
+        ):
+            placed = self._try(state, request, self._fit.fit)
+        if not isinstance(placed, Reservation):
+            return placed
+        beside = self._try(state, request, lambda request: self._beside(state, request))
+        if isinstance(beside, Reservation) and self._company.matters(beside, request):
+            off = request.keeping_off(beside.columns)
+            beside = self._try(state, off, lambda request: self._beside(state, request))
+        if isinstance(beside, dict):
+            return beside
+        if (kept := self._in_its_places(state, request)) is not None:
+            return kept
+        if (overruled := self._overrule(state, request)) is not None:
+            return overruled
+        minded = any(self._company.matters(each, request) for each in self._timetable)
+        if self._timetable.of(state.id) is None and not minded:
+            last = max(each.at for each in self._timetable if each.at < until)
+            self._held[request.demand, state.begun] = last, placed
+        return placed
+
+    def of(self, gang: GangId) -> Reservation | None:
+        return self._timetable.of(gang)
+
+    def due(self, gang: GangId) -> bool:
+        """Whether its reservation has begun: it fits there, even if it was tried elsewhere in vain."""
+        own = self._timetable.of(gang)
+        return own is not None and own.at <= self._now
+
+    @property
+    def due_at(self) -> float:
+        """The next time of a reservation that is kept from cycle to cycle; infinite: there is none."""
+        kept = self._timetable if self._keeps else ()
+        return min((each.at for each in kept if each.at > self._now), default=inf)
+
+    def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
+        """The gangs that have to end for it."""
+        if reservation.basis is None:
+            ends = self._ends.after(self._now, but=reservation.gang)
+            by_then = takewhile(lambda end: end[0] <= reservation.at, ends)
+            reservation.basis = tuple(state.id for _, state in by_then)
+        return reservation.basis
+
+    def _in_the_way(self, state: GangState, until: float) -> Reservation | None:
+        """Some reservation that begins while this gang would still run."""
+        for each in self._timetable:
+            if each.at < until and each.gang != state.id:
+                return each
+        return None
+
+    def _blocker(self, state: GangState, demand: Demand, until: float) -> Reservation | None:
+        """A reservation of this cycle that leaves too few slots for a gang that otherwise fits."""
+        before = [each for each in self.made if each.at < until]  # else the gang has gone by then
+        if not before or state.begun or not (state.plain and demand.fits_by_slots) or self._fit.bars(demand):
+            return None
+        if self.due(state.id):  # all others were made with it charged, if not to the last digit
+            return None
+        (part,) = demand.parts
+        vector = self._fit.slots.room(part.shape)
+        if part.need > vector.total:
+            return None
+        own = self._timetable.of(state.id)
+        for each in before:
+            if own is not None and own.at <= each.at < own.until:
+                continue  # the gang itself is charged there
+            if self._timetable.beside(each, vector) < part.need:
+                return each
+        return None
+
+    def _pass(self, state: GangState, request: Request) -> _Placed:
+        """Place a gang that has gone before any reservation begins, so that it delays none."""
+        placed = self._fit.fit(request)
+        if isinstance(placed, dict):
+            self._unchanged = None
+            self._timetable.drop(state.id)
+            return placed
+        return self._in_its_places(state, request) or placed
+
+    def _try(
+        self, state: GangState, request: Request, fit: Callable[[Request], _Placed]
+    ) -> _Placed | Reservation:
+        own = self._timetable.of(state.id)
+        minding = [
+            each for each in self._timetable if each is not own and self._company.matters(each, request)
+        ]
+        saved = self._timetable.save() if own is not None or minding else None
+        self._timetable.drop(state.id)  # its own reservation does not block it
+        mark, before = self._ledger.mark(), self._nodes.used.copy()
+        placed, delayed = fit(request), None
+        if isinstance(placed, dict):
+            until = self._until(state)
+            used = self._nodes.used[: len(before)]
+            columns = np.flatnonzero((used > before).any(axis=0)) if minding else None
+            shares = self._ledger.shared(mark) if request.demand.sharing else NO_SHARES
+            delayed = self._timetable.start_unless(before, shares, until)
+            if delayed is None and columns is not None:
+                delayed = self._spoiled(minding, request, columns, until)
+        if delayed is None:
+            self._ledger.commit(mark)
+        else:
+            self._ledger.rollback(mark)
+        if saved is not None and (delayed is not None or isinstance(placed, Verdict)):
+            self._timetable.restore(saved)
+        elif minding:
+            self.made = [self._timetable.of(each.gang) or each for each in self.made]
+        return placed if delayed is None else delayed
+
+    def _spoiled(
+        self, minding: Iterable[Reservation], passer: Request, columns: Columns, until: float
+    ) -> Reservation | None:
+        """The first reservation that the passing gang, placed on these columns until then, makes impossible.
+
+        A reservation that finds other places for the same time has those from now on.
+        """
+        for each in minding:
+            if each.at < until:
+                request = self._company.knowing(each.request, passer, columns)
+                if not self._bookings.confirm(each, request, self._now):
+                    return each
+        return None
+
+    def _beside(self, state: GangState, request: Request) -> _Placed:
+        """Place it on what reservations leave."""
+        mark = self._ledger.mark()
+        standing = self._timetable.standing(self._now, self._until(state))
+        charged = self._timetable.withhold(standing, self._now, sharing=request.demand.sharing)
+        placed = self._fit.fit(request)
+        if isinstance(placed, Verdict):
+            self._ledger.rollback(mark)
+        else:
+            self._timetable.return_(charged)
+            self._ledger.commit(mark)
+        return placed
+
+    def _in_its_places(self, state: GangState, request: Request) -> dict[Place, int] | None:
+        """Place it where its reservation, which begins now, says: all others were made with that charged."""
+        own, column = self._timetable.of(state.id), self._nodes.column
+        if own is None or own.at > self._now or not own.demand.same_but_for_company(request.demand):
+            return None
+        there = {place: column[node] for place, node in own.nodes.items() if node in column}
+        mark = self._ledger.mark()
+        with self._ledger.on(own.devices):
+            placed = self._fit.fit(self._demands.only(request, there)._replace(preferred=there))
+        if placed != there or self._over(own, mark):
+            self._ledger.rollback(mark)
+            return None
+        self._ledger.commit(mark)
+        self._timetable.drop(state.id)
+        self._timetable.start(own.columns, own.use, own.shares, self._until(state))
+        return there
+
+    def _over(self, own: Reservation, mark: Mark) -> bool:
+        """Whether it is not on its devices, or overcommits them or a node."""
+        gpus, used = self._nodes.devices.row, self._nodes.devices.shared(own.columns)
+        if self._ledger.shared(mark) != own.shares or any(used[device] > WHOLE for device in own.shares):
+            return True
+        return any(self._nodes.free_at(gpus, column) < 0 for column in own.columns.tolist())
+
+    def _overrule(self, state: GangState, request: Request) -> dict[Place, int] | None:
+        """Place a gang without a reservation ahead of reservations of earlier cycles that it outranks."""
+        later = self._later(state)
+        if not later:
+            return None
+        saved = self._timetable.save()
+        for gang in later:
+            self._timetable.drop(gang)
+        placed = self._try(state, request, self._fit.fit)
+        if isinstance(placed, Reservation):
+            placed = self._try(state, request, lambda request: self._beside(state, request))
+        if isinstance(placed, dict):
+            return placed
+        self._timetable.restore(saved)
+        return None
+
+    def _later(self, state: GangState) -> list[GangId]:
+        """Gangs that give way to it: with a reservation of an earlier cycle, and not yet tried in this one.
+
+        These reservations were made before the gang arrived. If it has lost its own, all of them give way.
+        """
+        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
+            return []
+        made, lost = {each.gang for each in self.made}, state.id in self._lost
+        return [
+            each.gang
+            for each in self._timetable
+            if each.gang not in made and (lost or each.since < state.arrived)
+        ]
+
+    def _standing(self, state: GangState, request: Request) -> Reservation | None:
+        """The reservation that it has, if that still holds."""
+        kept, self._kept = self._kept, None
+        if (
+            kept is not None
+            and (kept.gang, kept.demand) == (state.id, request.demand)
+            and self._holds(kept, self._now, unchanged=self._is_as_it_was)
+        ):
+            self._timetable.put_back(kept)
+            return kept
+        known = self._timetable.of(state.id)
+        if known is not None:
+            self._bookings.keep(known, request, self._now, moved=state.id in self._moved)
+        return self._timetable.of(state.id)
+
+    def _book(self, state: GangState, request: Request) -> Reservation | None:
+        """A new reservation, ahead of those of gangs that give way; None: it fits at no known time."""
+        gang = state.gang
+        assert gang is not None
+        drains = self._now - gang.submitted >= self._drain_after
+        duration = self._ends.duration(gang) if self._keeps else inf
+        return self._bookings.make(
+            state.id, request, duration, self._now, before=self._later(state), drains=drains
+        )
+
+    def _holds(self, kept: Reservation, now: float, *, unchanged: bool) -> bool:
+        """Whether a search would find this reservation again."""
+        if unchanged:
+            return kept.at > now
+        if self._as_of[0] != self._nodes.capacity_revision or self._fit.bars(kept.demand):
+            return False
+        kept.basis = None
+        return self._timetable.stands(kept, now)
+
+    @property
+    def _is_as_it_was(self) -> bool:
+        if self._unchanged is not None:
+            return self._unchanged
+        return self._as_of == self._state
+
+    @property
+    def _state(self) -> tuple[int, int, int]:
+        """As long as this is the same, so are amounts and ends."""
+        return self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
+
+    def _until(self, state: GangState) -> float:
+        """When this gang has gone if it starts now; for a gang that has started before, its further pods."""
+        if state.gang is None:
+            return inf
+        duration = self._ends.duration(state.gang)
+        start = state.bound if state.bound is not None else state.assigned
+        if start is None or start + duration <= self._now:
+            return self._now + duration
+        return start + duration

@@ -1,0 +1,143 @@
+"""Makes reservations, and keeps them.
+
+To book is to find places and a time (`earliest.py`) and to put both into the timetable. A reservation is kept
+as long as possible, in its places or in others at the same time, and is not given up for a gang of lower
+rank. Two things may endanger it from one cycle to the next:
+
+- A gang whose anti-affinity excludes the reserved gang has started or ended. The reserved gang's demand then
+  differs, but only in that respect (`same_but_for_company`). It is tried again at its time.
+- A gang ends late. Where that shows in amounts, the timetable delays the reservations after it (`reckon`).
+  But a gang that is still there may be in the way for other reasons; then the next few ends are tried. A
+  reservation after this one counts only from when this one was to be over: it will be late as well.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from muster.core.demand import Request
+from muster.core.placement.fit import Fit
+from muster.core.reservations.calendar import Reservation, Timetable
+from muster.core.reservations.start_search import Earliest, Start
+from muster.core.words.gang import GangId
+from muster.core.world import World
+
+#: How many ends are tried for a gang whose time has come and that still waits.
+LATE: Final = 16
+
+
+class Bookings:
+    def __init__(
+        self,
+        world: World,
+        fit: Fit,
+        timetable: Timetable,
+        meet: Callable[[Request, Sequence[Reservation], float], Request],
+    ) -> None:
+        """`meet`: as for `Earliest`."""
+        self._nodes, self._ends, self._gangs = world.nodes, world.ends, world.gangs
+        self._timetable = timetable
+        self._earliest = Earliest(world.ledger, fit, world.ends, timetable, meet)
+
+    def next_cycle(self) -> None:
+        self._earliest.next_cycle()
+
+    def make(
+        self,
+        gang: GangId,
+        request: Request,
+        duration: float,
+        now: float,
+        *,
+        before: Sequence[GangId],
+        drains: bool,
+    ) -> Reservation | None:
+        """Make the earliest reservation; None: it fits at no known time, and muster does not drain for it.
+
+        `before`: gangs that lose their reservations if that makes this one earlier.
+        """
+        start = self._earliest.find(gang, request, duration, now)
+        if before and (start is None or start.at > now):
+            saved = self._timetable.save()
+            for other in before:
+                self._timetable.drop(other)
+            sooner = self._earliest.find(gang, request, duration, now)
+            if sooner is not None and (start is None or sooner.at < start.at):
+                start = sooner
+            else:
+                self._timetable.restore(saved)
+        if start is None and drains:
+            start = self._earliest.find(gang, request, duration, now, endless=True)
+        if start is None:
+            return None
+        reservation = self._booked(gang, request, start, duration, now)
+        self._timetable.add(reservation)
+        return reservation
+
+    def keep(self, known: Reservation, request: Request, now: float, *, moved: bool) -> None:
+        """Keep a reservation of an earlier cycle, in its places or others, or drop it.
+
+        `moved`: it begins later than it did in that cycle.
+        """
+        if known.demand is request.demand and known.at > now:
+            if moved:
+                self._advance(known, request, now)
+            return
+        same = known.demand.same_but_for_company(request.demand)
+        ends = (end for end, _ in self._ends.after(now) if end >= known.at)
+        # A gang with required affinity may wait for other pods; no other gang then waits for it.
+        times = [known.at] * (known.at > now) + [*islice(ends, 0 if request.demand.sociable else LATE)]
+        if not (same and any(self.confirm(known, request, now, at) for at in dict.fromkeys(times))):
+            self._timetable.drop(known.gang)
+
+    def confirm(self, each: Reservation, request: Request, now: float, at: float | None = None) -> bool:
+        """Whether it holds on the ledger as it is, for this request, in its places or others, at its time.
+
+        `at`: a later time instead, if a gang ends late. False: it is dropped.
+        """
+        at, column = each.at if at is None else at, self._nodes.column
+        there = {place: column[node] for place, node in each.nodes.items() if node in column}
+        self._timetable.drop(each.gang)
+        if at >= each.gone:
+            return False
+        start = self._earliest.at(each.gang, request._replace(preferred=there), at, each.gone, now)
+        if start is None:
+            return False
+        again = self._booked(each.gang, request, start, each.until - each.at, now)
+        self._timetable.add(replace(again, made=each.made, since=each.since, gone=each.gone))
+        return True
+
+    def _advance(self, known: Reservation, request: Request, now: float) -> None:
+        """Look for other places at an earlier time, as the reservation begins later than it did."""
+        saved, duration = self._timetable.save(), known.until - known.at
+        self._timetable.drop(known.gang)
+        start = self._earliest.find(known.gang, request, duration, now)
+        if start is None or start.at >= known.at:
+            self._timetable.restore(saved)
+        else:
+            again = self._booked(known.gang, request, start, duration, now)
+            self._timetable.add(replace(again, made=known.made, since=known.since))
+
+    def _booked(
+        self, gang: GangId, request: Request, start: Start, duration: float, now: float
+    ) -> Reservation:
+        names, until = self._nodes.names, start.known + duration
+        return Reservation(
+            gang,
+            request,
+            start.at,
+            start.known,
+            until,
+            {place: names[column] for place, column in sorted(start.placed.items())},
+            start.columns,
+            start.use,
+            start.devices,
+            start.shares,
+            start.spare,
+            start.shared,
+            start.basis,
+            now,
+            self._gangs.arrivals,
+            until,
+        )

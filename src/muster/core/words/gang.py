@@ -1,0 +1,328 @@
+"""The words of the core: gangs, their pod sets and places, and what a pod asks of a node."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from itertools import repeat
+from typing import Final, NamedTuple, NewType
+
+from muster.names import GPU_SHARE
+
+#: `namespace/name` of the group, plus `/stage` where it has several.
+GangId = NewType("GangId", str)
+NodeName = NewType("NodeName", str)
+#: a pod's uid
+PodId = NewType("PodId", str)
+
+#: Amounts of resources by name: milli-CPU, bytes, pieces. Sorted by name, no zeros.
+Amounts = tuple[tuple[str, int], ...]
+
+
+class Hashed:
+    """Base of frozen dataclasses that are keys of many tables: their hash is computed once.
+
+    The hash is no field, so it is not compared, copied, pickled or written down. (A dataclass makes its
+    own hash unless its body names one: `__hash__ = Hashed.__hash__`.)
+    """
+
+    __slots__ = ("_hash",)
+    _hash: int
+    __match_args__: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(
+                self, "_hash", hash(tuple(getattr(self, name) for name in self.__match_args__))
+            )
+            return self._hash
+
+
+class Place(NamedTuple):
+    """One running pod's worth of a gang. A tuple, because places are looked up and sorted by the thousand."""
+
+    pod_set: str
+    index: int  # type: ignore[assignment]  # a field, and no method of tuples
+
+    def __str__(self) -> str:
+        return f"{self.pod_set}/{self.index}"
+
+
+def places(pod_set: str, indices: Iterable[int]) -> Iterator[Place]:
+    """These places of a pod set, made without a call of Python for each."""
+    return map(_place, zip(repeat(pod_set), indices))
+
+
+_place: Final[Callable[[tuple[str, int]], Place]] = partial(tuple.__new__, Place)
+
+
+class Effect(Enum):
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: Effect
+
+
+class Operator(Enum):
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Tolerates taints of `key` ("" = any), with `value` (None = any), of `effect` (None = any).
+
+    With GT or LT as operator: taints whose value is an integer above or below `value` (KEP-5471).
+    """
+
+    key: str = ""
+    value: str | None = None
+    effect: Effect | None = None
+    operator: Operator | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """`key operator values` on a label, or a node's name, by Kubernetes' rules (core/world/labels.py)."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """Requirements that hold together: on labels, and on the node's name (`metadata.name`)."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+#: Labels of a pod or a node, sorted by key.
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node itself. "" and 0.0.0.0 stand for every address, and collide with each."""
+
+    number: int
+    protocol: str = "TCP"
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Pods of these namespaces (None = all) whose labels satisfy every requirement, per domain of `key`.
+
+    A domain is all nodes with the same value of the node label `key`; nodes without it are in none.
+    """
+
+    key: str
+    labels: tuple[Requirement, ...]
+    namespaces: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Topology spread: no domain of `key` may have more than `max_skew` more matching pods than the least."""
+
+    key: str
+    max_skew: int
+    labels: tuple[Requirement, ...]
+    #: DoNotSchedule; else ScheduleAnyway, which only orders nodes
+    required: bool = True
+    min_domains: int = 1
+    #: nodeAffinityPolicy, nodeTaintsPolicy = Honor: domains of nodes that the pod may not use do not count
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Hashed):
+    """What one pod asks of a node. Pods of equal shape are interchangeable to the scheduler.
+
+    It is the key of every cache, so its hash is computed once.
+    """
+
+    requests: Amounts
+    #: every label must have this value
+    selector: tuple[tuple[str, str], ...] = ()
+    #: any one term must hold; None = no affinity. An empty tuple matches no node.
+    affinity: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    #: for each bound volume the nodes it can be used on: any one term of each must hold
+    volumes: tuple[tuple[NodeTerm, ...], ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    #: weight and term: nodes that satisfy more weight come first
+    preferred: tuple[tuple[int, NodeTerm], ...] = ()
+    #: required pod affinity and anti-affinity, and preferred (weight; negative = away from)
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    drawn: tuple[tuple[int, PodTerm], ...] = ()
+    spread: tuple[Spread, ...] = ()
+
+    __hash__ = Hashed.__hash__
+
+    @property
+    def gpu_share(self) -> int:
+        """Thousandths of one GPU device that it asks for (names.GPU_SHARE in its requests); 0 = none."""
+        return next((amount for resource, amount in self.requests if resource == GPU_SHARE), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet(Hashed):
+    """Pods of one shape: `count` places, of which `min_count` are needed whatever the gang's minimum is."""
+
+    name: str
+    shape: Shape
+    count: int
+    min_count: int = 0
+    #: labels of its pods, as far as other pods' affinity and spread select by them
+    labels: Labels = ()
+    #: namespace of its pods, where it is not the gang's
+    namespace: str = ""
+    #: by index of the set, its rank in the gang's own order, which decides neighbours. () = set after set
+    ranks: tuple[int, ...] = ()
+    #: number of places whose pod the API server has not charged to a ResourceQuota yet
+    uncreated: int = 0
+    #: each ResourceQuota that counts for its pods, by name, and what it charges for one pod
+    quotas: tuple[tuple[str, Amounts], ...] = ()
+
+    __hash__ = Hashed.__hash__
+
+
+class Strategy(Enum):
+    MUST_GATHER = "MustGather"
+    PREFER_GATHER = "PreferGather"
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """All of a gang in one domain of a topology layer, or as close to that as possible.
+
+    Source: koordinator, apis/extension/network_topology.go.
+    """
+
+    layer: str
+    #: None: only `multiple` counts
+    strategy: Strategy | None
+    #: pods in any one domain of the layer are a multiple of this
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of the network topology: of the labels `keys`, the first that a node has names its domain."""
+
+    name: str
+    keys: tuple[str, ...]
+
+
+class QueueOrder(Enum):
+    PRIORITY = "priority"
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue's rules (docs/names.md). A resource that an amount does not name is not limited by it."""
+
+    name: str
+    parent: str = "root"
+    weight: int = 1
+    guarantee: Amounts = ()
+    #: None: computed
+    deserved: Amounts | None = None
+    capability: Amounts = ()
+    order: QueueOrder = QueueOrder.PRIORITY
+    reclaimable: bool = True
+    closed: bool = False
+    #: empty: all
+    namespaces: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    max_gangs: int | None = None
+    #: why it cannot be used, found before the core
+    fault: str = ""
+
+
+class Code(Enum):
+    """Why a gang waits; the first that applies (docs/names.md)."""
+
+    INVALID = "Invalid"
+    GATED = "Gated"
+    MEMBERS_MISSING = "MembersMissing"
+    QUEUE_CLOSED = "QueueClosed"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    NOTHING_MATCHES = "NothingMatches"
+    OVER_SHARE = "OverShare"
+    COMMIT_FAILED = "CommitFailed"
+    WAITING_FOR_VICTIMS = "WaitingForVictims"
+    HELD_FOR_RESERVATION = "HeldForReservation"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
+    CONSTRAINT_UNSATISFIED = "ConstraintUnsatisfied"
+    FRAGMENTED = "Fragmented"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Why a gang must not be started now, found before the core: Invalid, Gated or MembersMissing."""
+
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A group of pods that is queued, charged, placed, preempted and explained as one.
+
+    All stated minima hold together: each pod set's `min_count`, and `min_count` over the whole gang.
+    """
+
+    id: GangId
+    pod_sets: tuple[PodSet, ...]
+    min_count: int
+    #: seconds since the epoch; kept over restarts and preemptions
+    submitted: float
+    priority: int = 0
+    queue: str = "default"
+    gate: Gate | None = None
+    namespace: str = ""
+    #: "" = not known
+    user: str = ""
+    gather: tuple[Gather, ...] = ()
+    #: the layer in which it has a domain to itself; "" = none
+    exclusive: str = ""
+    #: seconds after its start at which it is stopped by force; None = never
+    limit: float | None = None
+    #: seconds it is expected to run; None = as its limit says
+    estimate: float | None = None
+    #: seconds between checkpoints, or when the last one was (seconds since the epoch)
+    checkpoint_every: float | None = None
+    checkpointed: float | None = None
+    #: seconds lost by a restart besides lost work
+    restart_cost: float = 0.0
+    #: seconds from its start in which it must not be preempted
+    min_run_time: float = 0.0
+    preemptible: bool = True
+    #: it may preempt other gangs; False: preemptionPolicy Never
+    preempts: bool = True
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of all its pods."""
+        return frozenset(pod_set.namespace or self.namespace for pod_set in self.pod_sets) | {self.namespace}

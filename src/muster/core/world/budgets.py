@@ -1,0 +1,55 @@
+"""PodDisruptionBudgets: how many of the pods that each selects may be evicted now.
+
+The numbers are the cluster's (`BudgetChanged.allowed`), as of its last count. Victims that still exist may
+not be in that count yet. Here they count as evicted, which can only err on the side of the budget, and only
+until they have gone. A set of victims is checked as a whole: a pod may be selected by several budgets, and
+all of them must allow it.
+
+Source: kubernetes, pkg/registry/core/pod/storage/eviction.go. (There a pod under two budgets can never be
+evicted; here both are checked.)
+"""
+
+from collections.abc import Iterable, Mapping
+
+from muster.core.words.events import BudgetChanged, BudgetRemoved, PodsBound
+from muster.core.words.gang import PodId
+from muster.core.world.labels import satisfied
+
+
+class Budgets:
+    def __init__(self) -> None:
+        self._budgets: dict[tuple[str, str], BudgetChanged] = {}
+
+    def apply(self, event: BudgetChanged | BudgetRemoved) -> bool:
+        """Take a budget in, or its removal. Returns False if nothing changed."""
+        key = (event.namespace, event.name)
+        if isinstance(event, BudgetRemoved):
+            return self._budgets.pop(key, None) is not None
+        if self._budgets.get(key) == event:
+            return False
+        self._budgets[key] = event
+        return True
+
+    def __bool__(self) -> bool:
+        return bool(self._budgets)
+
+    def of(self, pod: PodsBound) -> list[tuple[str, str]]:
+        """The budgets that select this pod."""
+        presence = pod.presence
+        if not self._budgets or not presence.namespace:
+            return []
+        labels = dict(presence.labels)
+        return [
+            key
+            for key, budget in self._budgets.items()
+            if budget.namespace == presence.namespace and satisfied(budget.labels, labels)
+        ]
+
+    def left(self, pods: Mapping[PodId, PodsBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:
+        """How many more pods each budget allows to be evicted, besides those that are leaving already."""
+        left = {key: budget.allowed for key, budget in self._budgets.items()}
+        if left:
+            for pod in leaving:
+                for key in self.of(pods[pod]):
+                    left[key] -= 1
+        return left

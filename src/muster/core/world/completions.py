@@ -1,0 +1,255 @@
+"""Completions: when running gangs are expected to end, and what they free then.
+
+A gang's time counts from its first bound pod, or from its `Assign` while no pod is known to be bound. Two
+durations say how long it may run: its `limit`, after which it is stopped by force, and its `estimate`, given
+by its owner. The *expected* duration is the lesser of the two. The duration that can be *promised* to other
+gangs is the limit, or the estimate if there is no limit. A gang with neither, and a pod without a gang, have
+no known end.
+
+A gang that outlives its time ends *any moment*: its end is the time of each cycle, and the head of the queue
+waits for that. All of a gang's places are assumed to be free at its end, none before.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import inf
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.words.events import PodsBound, Presence
+from muster.core.words.gang import Amounts, Gang, GangId, NodeName, PodId
+from muster.core.world.gangs import GangState, Hold
+from muster.core.world.ledger import Charged, Ledger
+from muster.core.world.nodes import Columns, RowAmounts
+
+#: Amounts in use, rows of the ledger × columns.
+Used = npt.NDArray[np.int64]
+
+_Record = TypeVar("_Record")
+
+_NOTHING_LIFTED: Final[Mapping[Charged, int]] = {}
+
+
+class Taken(NamedTuple):
+    """What a gang's pods and promises take."""
+
+    #: equal pods on nodes that have a column: their number in all, and on each of these distinct columns
+    alike: list[tuple[tuple[RowAmounts, Presence], int, Columns, npt.NDArray[np.int64]]]
+    #: pods that share a GPU, one by one
+    shares: list[tuple[NodeName, Amounts, int, Presence]]
+    #: `Nodes.layout` and the stamp of the gang for which this is valid
+    layout: int
+    stamp: int
+
+
+@dataclass(slots=True)
+class Left:
+    """What gangs that end by some time use. Read-only for callers."""
+
+    #: rows of the ledger × columns
+    amounts: Used
+    #: by row, on all nodes together: the part of it that gangs which end earlier use
+    before: list[int]
+    #: gangs with shares of GPUs: `amounts` does not say what these free
+    sharing: set[GangId] = field(default_factory=set)
+
+
+def expected(gang: Gang) -> float:
+    """Seconds that a gang is expected to run; infinite if it has neither limit nor estimate."""
+    estimate, limit = gang.estimate, gang.limit
+    return min(inf if estimate is None else estimate, inf if limit is None else limit)
+
+
+def promised(gang: Gang) -> float:
+    """Seconds after which a gang has surely ended: its limit, or else its estimate; infinite: neither."""
+    return gang.limit if gang.limit is not None else expected(gang)
+
+
+class Ends:
+    """All gangs that use nodes, in order of their ends."""
+
+    def __init__(
+        self,
+        pods: Mapping[PodId, PodsBound],
+        ledger: Ledger,
+        duration: Callable[[Gang], float] = expected,
+    ) -> None:
+        """`duration`: `expected` or `promised`."""
+        self.duration = duration
+        self._pods, self._ledger, self._nodes = pods, ledger, ledger.nodes
+        #: end, start, id; gangs without a known end are last, the oldest first
+        self._ordered: list[tuple[float, float, GangId]] = []
+        self._known: dict[GangId, tuple[float, float, GangId]] = {}
+        self._states: dict[GangId, GangState] = {}
+        self._taken: dict[GangId, Taken] = {}
+        #: counts ends that have moved
+        self.moved = 0
+        #: the arguments of the last `left_by`, its answer, the part of each gang in that (and whether it ends
+        #: earlier), and the gangs that have changed since
+        self._asked: tuple[float, int, tuple[int, ...]] | None = None
+        self._left = Left(np.zeros((0, 0), np.int64), [])
+        self._leave: dict[GangId, tuple[Taken, bool]] = {}
+        self._changed: set[GangId] = set()
+
+    def note(self, state: GangState) -> None:
+        """Update the end of a gang that has changed."""
+        taken = self._taken.get(state.id)
+        if taken is not None and taken.stamp != state.stamp:
+            del self._taken[state.id]
+        if self._asked is not None:
+            self._changed.add(state.id)
+        started, key = state.started, None
+        if started is not None:
+            duration = self.duration(state.gang) if state.gang is not None else inf
+            key = (started + duration, started, state.id)
+        known = self._known.get(state.id)
+        if key == known:
+            return
+        if known is not None:
+            del self._ordered[bisect_left(self._ordered, known)]
+            self.moved += key is not None
+        if key is None:
+            self._known.pop(state.id)
+            del self._states[state.id]
+        else:
+            insort(self._ordered, key)
+            self._known[state.id] = key
+            self._states[state.id] = state
+
+    def after(self, now: float, *, but: GangId | None = None) -> Iterator[tuple[float, GangState]]:
+        """When each gang ends, in order; `now` for overdue gangs, infinite for gangs without a known end.
+
+        `but`: a gang to leave out, which waits for more places and so not for its own end.
+        """
+        states, ordered = self._states, iter(self._ordered)
+        if but in states:
+            ordered = (each for each in self._ordered if each[2] != but)
+        return ((end if end > now else now, states[gang]) for end, _, gang in ordered)
+
+    def left_by(self, at: float) -> Left | None:
+        """What gangs that end by `at` use; cached and updated for the last `at`.
+
+        None: shares of GPUs are among it.
+        """
+        asked = at, self._nodes.layout, self._nodes.used.shape
+        if asked != self._asked:
+            self._asked = asked
+            self._left = Left(np.zeros(self._nodes.used.shape, np.int64), [0] * len(self._nodes.used))
+            self._leave.clear()
+            self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
+        for gang in self._changed:
+            if (gone := self._leave.pop(gang, None)) is not None:
+                self._count(gang, *gone, -1)
+            key = self._known.get(gang)
+            if key is not None and key[0] <= at:
+                leaves = self._leave[gang] = self._of(self._states[gang]), key[0] < at
+                self._count(gang, *leaves, 1)
+        self._changed.clear()
+        return None if self._left.sharing else self._left
+
+    def _count(self, gang: GangId, taken: Taken, before: bool, sign: int) -> None:
+        """Add a gang to the answer of `left_by` (`sign` 1) or remove it (-1); `before`: it ends earlier."""
+        self._sum(taken, self._left.amounts, sign)
+        if before:
+            for (row_amounts, _), pods, _, _ in taken.alike:
+                for row, amount in row_amounts:
+                    self._left.before[row] += sign * amount * pods
+        if taken.shares:
+            (self._left.sharing.add if sign > 0 else self._left.sharing.discard)(gang)
+
+    def forget_left(self) -> None:
+        """Drop the answer of `left_by`, which is not needed for now."""
+        self._asked = None
+        self._leave.clear()
+        self._changed.clear()
+
+    def give(self, states: Iterable[GangState]) -> None:
+        """Give back to the ledger what these gangs use, for a trial."""
+        together: dict[tuple[RowAmounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
+        ledger = self._ledger
+        for state in states:
+            taken = self._of(state)
+            for kind, _, columns, times in taken.alike:
+                together.setdefault(kind, []).append((columns, times))
+            for share in taken.shares:
+                ledger.give(*share)
+        for (row_amounts, presence), some in together.items():
+            columns, times = some[0]
+            if len(some) > 1:
+                columns = np.concatenate([columns for columns, _ in some])
+                sums = np.bincount(columns, np.concatenate([times for _, times in some]))
+                columns = sums.nonzero()[0]
+                times = sums[columns].astype(np.int64)
+            ledger.take_at(columns, row_amounts, -times, presence)
+
+    def leave(self, state: GangState, used: Used) -> None:
+        """Subtract what this gang uses from these amounts, rows of the ledger × columns, in a trial."""
+        taken = self._of(state)
+        self._sum(taken, used, -1)
+        for share in taken.shares:
+            # What it takes besides its share depends on the other pods on the device: the ledger knows.
+            if (column := self._nodes.column.get(share[0])) is not None:
+                before = self._nodes.used[:, column].copy()
+                self._ledger.give(*share)
+                used[:, column] += self._nodes.used[:, column] - before
+
+    def _sum(self, taken: Taken, amounts: Used, sign: int) -> None:
+        for (row_amounts, _), pods, columns, times in taken.alike:
+            where, many = (columns.item(), pods) if len(columns) == 1 else (columns, times)
+            for row, amount in row_amounts:
+                amounts[row, where] += sign * amount * many
+
+    def _of(self, state: GangState) -> Taken:
+        if (lifted := self._ledger.lifted.get(state.id)) is not None:
+            return self._take(state, lifted)
+        taken = self._taken.get(state.id)
+        if taken is None or (taken.layout, taken.stamp) != (self._nodes.layout, state.stamp):
+            taken = self._taken[state.id] = self._take(state)
+        return taken
+
+    def _take(self, state: GangState, lifted: Mapping[Charged, int] = _NOTHING_LIFTED) -> Taken:
+        """What a gang takes, less what a trial has lifted already."""
+        column, row_amounts = self._nodes.column, self._nodes.row_amounts
+        alike: dict[tuple[RowAmounts, Presence], dict[int, int]] = {}
+        shares: list[tuple[NodeName, Amounts, int, Presence]] = []
+        bound, held = map(self._pods.__getitem__, state.pods), state.holds.values()
+        taken: list[tuple[PodsBound | Hold, int | None, int]] = []
+        taken += ((one, one.presence.device, number) for one, number in _runs(bound))
+        taken += ((one, one.device, number) for one, number in _runs(held))
+        off = dict(lifted)
+        for one, device, number in taken:
+            if off and (gone := off.get(what := Charged(one.node, one.requests, device, one.presence))):
+                off[what] = max(gone - number, 0)
+                number = max(number - gone, 0)
+            if not number:
+                continue
+            if device is not None:
+                shares += [(one.node, one.requests, device, one.presence)] * number
+            elif (at := column.get(one.node)) is not None:
+                times = alike.setdefault((row_amounts(one.requests), one.presence), {})
+                times[at] = times.get(at, 0) + number
+        return Taken(
+            [
+                (
+                    kind,
+                    sum(times.values()),
+                    np.array([*times], np.intp),
+                    np.array([*times.values()], np.int64),
+                )
+                for kind, times in alike.items()
+            ],
+            shares,
+            self._nodes.layout,
+            state.stamp,
+        )
+
+
+def _runs(records: Iterable[_Record]) -> Iterator[tuple[_Record, int]]:
+    """Each record, and how often it repeats in a row: equal pods share one object."""
+    for _, run in groupby(records, key=id):
+        same = [*run]
+        yield same[0], len(same)

@@ -1,0 +1,172 @@
+"""Which nodes a pod may run on at all: a boolean mask per constraint, kept up to date.
+
+A node is eligible if it is ready, not cordoned (or the pod tolerates the taint of cordoned nodes), carries
+every label of the selector, satisfies one term of the required node affinity and one of the node affinity of
+each volume, and has no NoSchedule or NoExecute taint that is not tolerated. Operators are Kubernetes' own
+(`labels.py`); a term without requirements matches no node.
+
+PreferNoSchedule taints and preferred node affinity keep no pod off; they rank nodes: nodes with fewer
+such taints first, then nodes that satisfy more weight.
+
+All shapes of equal constraint share one mask. It costs a pass over the nodes once; afterwards only nodes
+whose facts changed are evaluated again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import Effect, NodeTerm, Operator, Shape, Taint, Toleration
+from muster.core.world.labels import compares, holds
+from muster.core.world.nodes import Bools, Ints, Nodes
+
+#: Masks kept; the least recently used is dropped first.
+_KEPT: Final = 1024
+
+_Constraint = tuple[
+    tuple[tuple[str, str], ...],
+    tuple[NodeTerm, ...] | None,
+    tuple[Toleration, ...],
+    tuple[tuple[NodeTerm, ...], ...],
+    tuple[tuple[int, NodeTerm], ...],
+]
+#: Weight of one PreferNoSchedule taint in a rank: more than all weights (at most 100 each) together.
+_TAINT: Final = 2**20
+
+
+#: The taint that stands for a cordon, and by which a pod tolerates one.
+UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
+
+
+class Obstacle(IntFlag):
+    """What keeps pods off a node, whatever is free there; flags combine."""
+
+    NONE = 0
+    SELECTOR = 1
+    AFFINITY = 2
+    TAINT = 4
+    CORDON = 8
+    NOT_READY = 16
+    GONE = 32
+    VOLUME = 64
+
+
+@dataclass(slots=True)
+class Mask:
+    """For one constraint, each node's obstacles (as bits), and whether it has none."""
+
+    obstacles: npt.NDArray[np.uint8]
+    eligible: Bools
+    #: lower is better; `ranked` if eligible nodes differ in it
+    rank: Ints
+    ranked: bool = False
+    layout: int = -1
+    position: int = 0
+
+    @property
+    def matching(self) -> Bools:
+        """Nodes that would do if they were ready and not cordoned."""
+        lasting = np.uint8(~(Obstacle.CORDON | Obstacle.NOT_READY) & 0xFF)
+        matching: Bools = (self.obstacles & lasting) == 0
+        return matching
+
+
+class Eligibility:
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._masks: dict[_Constraint, Mask] = {}
+
+    def of(self, shape: Shape) -> Mask:
+        """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
+        constraint = (shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred)
+        mask = self._masks.pop(constraint, None)
+        nodes = self._nodes
+        changed = None
+        if mask is not None and mask.layout == nodes.layout:
+            changed = nodes.fact_changes.since(mask.position)
+        if mask is None or changed is None:
+            size = len(nodes)
+            mask = Mask(np.zeros(size, np.uint8), np.zeros(size, np.bool_), np.zeros(size, np.int32))
+            changed = list(range(len(nodes)))
+        for column in sorted(set(changed)):
+            fact = nodes.facts.get(nodes.names[column])
+            obstacles = Obstacle.GONE if fact is None else obstacle(shape, fact)
+            mask.obstacles[column] = obstacles
+            mask.eligible[column] = not obstacles
+            mask.rank[column] = 0 if fact is None else rank(shape, fact)
+        if changed:
+            ranks = mask.rank[mask.eligible]
+            mask.ranked = bool(len(ranks)) and bool((ranks != ranks[0]).any())
+        mask.layout, mask.position = nodes.layout, nodes.fact_changes.end
+        self._masks[constraint] = mask
+        if len(self._masks) > _KEPT:
+            del self._masks[next(iter(self._masks))]
+        return mask
+
+
+def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
+    """All that keeps pods of this shape off a node."""
+    found = Obstacle.NONE
+    if shape.selector or shape.affinity is not None:
+        labels = dict(node.labels)
+        if any(labels.get(key) != value for key, value in shape.selector):
+            found |= Obstacle.SELECTOR
+        if shape.affinity is not None and not any(_term(t, labels, node.name) for t in shape.affinity):
+            found |= Obstacle.AFFINITY
+    if shape.volumes:
+        labels = dict(node.labels)
+        if not all(any(_term(t, labels, node.name) for t in terms) for terms in shape.volumes):
+            found |= Obstacle.VOLUME
+    if node.taints and untolerated(shape, node):
+        found |= Obstacle.TAINT
+    if node.cordoned and not _tolerated(UNSCHEDULABLE, shape.tolerations):
+        found |= Obstacle.CORDON
+    if not node.ready:
+        found |= Obstacle.NOT_READY
+    return found
+
+
+def rank(shape: Shape, node: NodeChanged) -> int:
+    """The rank of a node for pods of this shape; lower is better."""
+    found = 0
+    if node.taints:
+        found += _TAINT * sum(
+            taint.effect is Effect.PREFER_NO_SCHEDULE
+            and not any(tolerates(t, taint) for t in shape.tolerations)
+            for taint in node.taints
+        )
+    if shape.preferred:
+        labels = dict(node.labels)
+        found += sum(weight for weight, term in shape.preferred if not _term(term, labels, node.name))
+    return found
+
+
+def untolerated(shape: Shape, node: NodeChanged) -> list[Taint]:
+    """Taints of the node that keep pods of this shape off it."""
+    return [taint for taint in node.taints if not _tolerated(taint, shape.tolerations)]
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.key not in ("", taint.key) or toleration.effect not in (None, taint.effect):
+        return False
+    if toleration.operator is None or toleration.value is None:
+        return toleration.value in (None, taint.value)
+    sign = 1 if toleration.operator is Operator.GT else -1
+    return compares(sign, taint.value, (toleration.value,))
+
+
+def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    return taint.effect is Effect.PREFER_NO_SCHEDULE or any(tolerates(t, taint) for t in tolerations)
+
+
+def _term(term: NodeTerm, labels: Mapping[str, str], name: str) -> bool:
+    if not term.labels and not term.fields:
+        return False
+    return all(holds(r, labels.get(r.key)) for r in term.labels) and all(
+        holds(r, name if r.key == "metadata.name" else None) for r in term.fields
+    )

@@ -1,0 +1,302 @@
+"""Pods on nodes as other pods see them: labels, host ports, anti-affinity that holds against new pods.
+
+The ledger notes every pod here along with its charge, for facts and trials alike, so that constraints are
+always checked against the same account as the amounts. Noting is one entry in a log. Only questions that a
+caller asks ("how many pods that match this term does each node have?") are computed, each as one vector over
+the nodes; a repeated question reads only new entries. A cluster without such questions pays only for the log.
+
+Entries name columns, which are valid until columns move. The account behind the log is by node name, and
+also keeps pods on nodes that have no column.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.words.events import Presence
+from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
+from muster.core.world.domains import Domains
+from muster.core.world.labels import satisfied
+from muster.core.world.nodes import Columns, Ints, Nodes, owned
+
+#: Columns in the log before it is cleared together with all cached answers. An array counts as all of its
+#: columns.
+BOUND: Final = 65_536
+#: Questions kept; the least recently used is dropped first. At 10,000 nodes and 50,000 pods one takes 90 kB.
+_KEPT: Final = 256
+#: Addresses that stand for all addresses of a node.
+_ANY: Final = ("", "0.0.0.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Pods that every one of these terms selects, whatever their keys."""
+
+    terms: tuple[PodTerm, ...]
+    #: pods that are being deleted count too
+    leaving: bool = True
+
+    def answers(self, presence: Presence) -> bool:
+        return (self.leaving or not presence.leaving) and all(selects(term, presence) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """Pods with this required anti-affinity."""
+
+    term: PodTerm
+
+    def answers(self, presence: Presence) -> bool:
+        return self.term in presence.apart
+
+
+@dataclass(frozen=True, slots=True)
+class Using:
+    """Pods with a host port that collides with one of these."""
+
+    ports: tuple[HostPort, ...]
+
+    def answers(self, presence: Presence) -> bool:
+        return any(collide(mine, theirs) for mine in self.ports for theirs in presence.ports)
+
+
+def seen(presence: Presence) -> Presence:
+    """What other pods see of a pod: all but its device."""
+    return presence if presence.device is None else replace(presence, device=None)
+
+
+Question = Matching | Carrying | Using
+
+
+def selects(term: PodTerm, presence: Presence) -> bool:
+    """Whether a term selects a pod by namespace and labels; the key of the term is ignored."""
+    if not presence.namespace:
+        return False
+    if term.namespaces is not None and presence.namespace not in term.namespaces:
+        return False
+    return satisfied(term.labels, dict(presence.labels))
+
+
+def collide(one: HostPort, other: HostPort) -> bool:
+    """Whether two host ports exclude each other on a node."""
+    if (one.number, one.protocol) != (other.number, other.protocol):
+        return False
+    return one.address == other.address or one.address in _ANY or other.address in _ANY
+
+
+@dataclass(slots=True)
+class _Answer:
+    """How many pods that answer a question each column has."""
+
+    count: Ints
+    layout: int = -1
+    position: int = -1
+    #: by number of the presence, whether it answers: one byte each, as there may be as many as pods
+    known: bytearray = field(default_factory=bytearray)
+
+
+#: Anti-affinity that pods carry.
+Terms = tuple[PodTerm, ...]
+_Where = int | Columns | NodeName
+_Times = int | npt.NDArray[np.int64]
+
+
+class Presences:
+    def __init__(self, nodes: Nodes) -> None:
+        self.domains = Domains(nodes)
+        self._nodes = nodes
+        self._names = nodes.names
+        self._numbers: dict[Presence, int] = {}
+        self._presences: list[Presence] = []
+        #: by number of the presence: pods per node, as of `_folded`
+        self._on: list[dict[NodeName, int]] = []
+        self._log: list[tuple[int, _Where, _Times]] = []
+        self._logged = 0  # columns in the log
+        self._start = 0  # position of the log's first entry
+        self._folded = 0  # entries of the log that `_on` has
+        self._answers: dict[Question, _Answer] = {}
+        self._carried = _Carried()
+
+    def note(self, where: _Where, times: _Times, presence: Presence) -> Terms:
+        """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
+
+        Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.
+        """
+        if self._names is not self._nodes.names or self._logged >= BOUND:
+            self._begin_afresh()
+        presence = seen(presence)
+        number = self._numbers.get(presence)
+        if number is None:
+            number = self._numbers[presence] = len(self._presences)
+            self._presences.append(presence)
+            self._on.append({})
+        if isinstance(where, np.ndarray):
+            where, times = owned(where), times if isinstance(times, int) else owned(times)
+            self._logged += len(where)
+        else:
+            self._logged += 1
+        self._log.append((number, where, times))
+        return tuple([term for term in presence.apart if self._carried.add(term)]) if presence.apart else ()
+
+    def forget(self, terms: Terms) -> None:
+        """Forget anti-affinity that only a trial has added, as the last entries are undone."""
+        for term in terms:
+            self._carried.remove(term)
+
+    def count(self, question: Question) -> Ints:
+        """How many pods on each column answer the question, int32. Read it, do not keep it."""
+        if self._names is not self._nodes.names:
+            self._begin_afresh()
+        answer = self._answers.pop(question, None) or _Answer(np.zeros(0, np.int32))
+        self._answers[question] = answer
+        if len(self._answers) > _KEPT:
+            del self._answers[next(iter(self._answers))]
+        for presence in self._presences[len(answer.known) :]:
+            answer.known.append(question.answers(presence))
+        if answer.layout != self._nodes.layout or answer.position < self._start:
+            self._recount(answer)
+        elif answer.position < self._start + len(self._log):
+            for number, where, times in self._log[answer.position - self._start :]:
+                if answer.known[number] and not isinstance(where, str):
+                    answer.count[where] += times
+        answer.layout, answer.position = self._nodes.layout, self._start + len(self._log)
+        return answer.count
+
+    def keeping_off(self, presence: Presence) -> frozenset[PodTerm]:
+        """Required anti-affinity that selects this pod, of pods that are, or recently were, on nodes."""
+        return self._carried.selecting(presence)
+
+    @property
+    def carried(self) -> int:
+        """A number that changes with new anti-affinity, and changes back when that is forgotten."""
+        return self._carried.as_of
+
+    @property
+    def carriers(self) -> object:
+        """A value that changes whenever an answer of `keeping_off` may change."""
+        return self._carried, self._carried.as_of
+
+    def _recount(self, answer: _Answer) -> None:
+        self._fold()
+        answer.count = np.zeros(len(self._nodes), np.int32)
+        column = self._nodes.column
+        for number, on in enumerate(self._on):
+            if answer.known[number]:
+                for name, times in on.items():
+                    if (found := column.get(name)) is not None:
+                        answer.count[found] += times
+
+    def _fold(self) -> None:
+        """Bring the account by name up to date with the log."""
+        for number, where, times in self._log[self._folded :]:
+            on = self._on[number]
+            if isinstance(where, np.ndarray):
+                each = times.tolist() if isinstance(times, np.ndarray) else [times] * len(where)
+                for column, n in zip(where.tolist(), each, strict=True):
+                    _add(on, self._names[column], n)
+            else:
+                assert isinstance(times, int)
+                _add(on, self._names[where] if isinstance(where, int) else where, times)
+        self._folded = len(self._log)
+
+    def _begin_afresh(self) -> None:
+        """Columns have moved, or the log is full: keep the account of pods, and drop what is only cached."""
+        self._fold()
+        self._start += len(self._log)
+        self._log, self._folded, self._logged = [], 0, 0
+        self._names = self._nodes.names
+        self._answers.clear()
+        kept = [(p, on) for p, on in zip(self._presences, self._on, strict=True) if on]
+        self._presences = [presence for presence, _ in kept]
+        self._on = [on for _, on in kept]
+        self._numbers = {presence: number for number, presence in enumerate(self._presences)}
+        self._carried = self._carried.only({term for presence in self._presences for term in presence.apart})
+
+
+def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
+    on[name] = on.get(name, 0) + times
+    if not on[name]:
+        del on[name]
+
+
+class _Carried:
+    """Required anti-affinity of pods on nodes, indexed by labels of the pods that it may select.
+
+    A term that requires a label is looked up only for pods with that label.
+    """
+
+    def __init__(self, terms: Mapping[PodTerm, int] | None = None, arrived: int = 0) -> None:
+        """`terms`, each with its number by order of arrival; `arrived`: how many have ever arrived."""
+        self._terms: dict[PodTerm, int] = {}
+        self._by_label: dict[tuple[str, str | None], dict[PodTerm, None]] = {}
+        self._others: dict[PodTerm, None] = {}
+        self._known: dict[Presence, frozenset[PodTerm]] = {}
+        self._arrived = arrived
+        #: the number of the last known term: all that arrived later are forgotten
+        self.as_of = 0
+        for term, number in (terms or {}).items():
+            self._enter(term, number)
+
+    def only(self, terms: Set[PodTerm]) -> "_Carried":
+        """A copy with only these terms."""
+        kept = {term: number for term, number in self._terms.items() if term in terms}
+        return _Carried(kept, self._arrived)
+
+    def add(self, term: PodTerm) -> bool:
+        """Add a term. Return whether it was not known."""
+        if term in self._terms:
+            return False
+        self._arrived += 1
+        self._enter(term, self._arrived)
+        return True
+
+    def remove(self, term: PodTerm) -> None:
+        if self._terms.pop(term, None) is None:
+            return
+        self.as_of = next(reversed(self._terms.values()), 0)
+        self._known.clear()
+        for where in self._where(term):
+            del where[term]
+
+    def _enter(self, term: PodTerm, number: int) -> None:
+        self._terms[term] = self.as_of = number
+        self._known.clear()
+        for where in self._where(term):
+            where[term] = None
+
+    def _where(self, term: PodTerm) -> list[dict[PodTerm, None]]:
+        """The tables in which a term is kept: by label, or that of all other terms."""
+        wanted = _wanted(term.labels)
+        return [self._by_label.setdefault(label, {}) for label in wanted] or [self._others]
+
+    def selecting(self, presence: Presence) -> frozenset[PodTerm]:
+        if not self._terms:
+            return _NONE
+        found = self._known.get(presence)
+        if found is None:
+            if len(self._known) >= BOUND:
+                self._known.clear()
+            candidates = dict(self._others)
+            for key, value in presence.labels:
+                candidates.update(self._by_label.get((key, value), {}))
+                candidates.update(self._by_label.get((key, None), {}))
+            found = frozenset(term for term in candidates if selects(term, presence))
+            self._known[presence] = found
+        return found
+
+
+def _wanted(requirements: Iterable[Requirement]) -> list[tuple[str, str | None]]:
+    """Labels of which every selected pod has at least one; value None: any value. Empty: not known."""
+    for requirement in requirements:
+        if requirement.operator is Operator.IN:
+            return [(requirement.key, value) for value in requirement.values]
+    for requirement in requirements:
+        if requirement.operator is Operator.EXISTS:
+            return [(requirement.key, None)]
+    return []
+
+
+_NONE: Final[frozenset[PodTerm]] = frozenset()

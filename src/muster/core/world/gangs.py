@@ -1,0 +1,301 @@
+"""What is known about each gang: which of its places are bound, held, retired or vacant.
+
+Facts about a gang can arrive before the gang itself (a pod that is already bound, an open plan), so a
+state may exist without a `gang`; it counts as soon as the gang appears. All use of nodes by a gang's
+held places is charged here, so that a hold and its charge cannot differ.
+
+A place is
+
+- *satisfied* while a live pod is bound to it, or once it is retired;
+- *held* while it is promised on a node: `told` once an Assign has announced it; `untold` while it waits for
+  its Assign, after a pod of a gang that stood has just vacated it;
+- else *vacant*.
+"""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+from muster.core.demand import Demand
+from muster.core.words.amounts import PODS, add, counted
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import NOTHING, PodsBound, Presence
+from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet
+from muster.core.world.ledger import Ledger
+
+Key = TypeVar("Key")
+
+
+class Hold(NamedTuple):
+    """A promise of a place. `until` None: it lasts as long as the start that it belongs to.
+
+    Places of one pod set that were promised together on one node share one object.
+    """
+
+    node: NodeName
+    requests: Amounts
+    told: bool
+    until: float | None = None
+    #: device of the node, if the place shares a GPU
+    device: int | None = None
+    presence: Presence = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """The gang is not started before `until`; infinite: before the gang or a node changes."""
+
+    until: float
+    message: str
+
+
+@dataclass(slots=True)
+class GangState:
+    id: GangId
+    gang: Gang | None = None
+    #: live pods and the place each fills, None for a member without one
+    pods: dict[PodId, Place | None] = field(default_factory=dict)
+    #: how many live pods fill each place; more than one while an old pod leaves
+    filled: dict[Place, int] = field(default_factory=dict)
+    #: pods of an earlier attempt that are still there, and the place each filled
+    leaving: dict[PodId, Place] = field(default_factory=dict)
+    holds: dict[Place, Hold] = field(default_factory=dict)
+    #: nodes of an open plan for places that are not held yet
+    planned: dict[Place, NodeName] = field(default_factory=dict)
+    retired: frozenset[Place] = frozenset()
+    #: places whose hold has run out: not wanted as surplus until a pod or the gang itself changes
+    lapsed: set[Place] = field(default_factory=set)
+    back_off: BackOff | None = None
+    #: nodes on which places were lost, and until when its pods keep off each
+    avoided: dict[NodeName, float] = field(default_factory=dict)
+    #: why the gang was not tried in this cycle, or got less than would fit; set by the part that refused
+    refusal: Explanation | None = None
+    #: the last announced reason why it waits
+    explanation: Explanation | None = None
+    #: what it still wants, and the indices of each part's vacant places; set by `settle`
+    demand: Demand | None = None
+    vacant: tuple[Sequence[int], ...] = ()
+    #: what other pods see of each pod set's pods
+    presences: dict[str, Presence] = field(default_factory=dict)
+    #: how much anti-affinity was known when `demand` was set (`Presences.carried`)
+    carried: int = 0
+    #: priority, then age, then id; lowest first
+    rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
+    #: what its pods and holds use, by resource, and how many of them are on which node; no zeros
+    usage: dict[str, int] = field(default_factory=dict)
+    nodes: dict[NodeName, int] = field(default_factory=dict)
+    #: `Gangs.arrivals` when this gang arrived or was last changed by its owner
+    arrived: int = 0
+    #: counts changes of its pods, and of what it uses and where
+    stamp: int = 0
+    #: since when a pod of it is bound, and when it was first assigned, since it last used nothing
+    bound: float | None = None
+    assigned: float | None = None
+
+    @property
+    def started(self) -> float | None:
+        return self.bound if self.bound is not None else self.assigned
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has a pod or a promised place: what it lacks is claimed before any new start."""
+        return bool(self.pods or self.holds or self.planned)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its minimum is neither satisfied nor promised."""
+        return self.demand is not None and self.demand.need > 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether `demand` alone decides if it fits: nothing else of the gang matters."""
+        if self.back_off is not None or self.avoided or self.planned:
+            return False
+        if self.demand is not None and self.demand.bound:
+            return False
+        return not self.holds or all(promise.told for promise in self.holds.values())
+
+    @property
+    def deadline(self) -> float | None:
+        """When its first hold, back-off or avoidance of a node ends; None: none ends at a known time."""
+        if not self.holds and self.back_off is None and not self.avoided:
+            return None
+        times = [promise.until for promise in self.holds.values() if promise.until is not None]
+        times += self.avoided.values()
+        if self.back_off is not None:
+            times.append(self.back_off.until)
+        return min(times, default=None)
+
+    @property
+    def forgettable(self) -> bool:
+        return self.gang is None and not (self.pods or self.holds or self.planned or self.retired)
+
+
+class Gangs(dict[GangId, GangState]):
+    """All gangs of which anything is known, and which of them need attention, now or at some time."""
+
+    __slots__ = ("arrivals", "kept", "timed", "touched")
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: counts arrivals of gangs, and changes by their owners
+        self.arrivals = 0
+        #: gangs whose state changed since it was last settled
+        self.touched: set[GangId] = set()
+        #: gangs that only got promised pods since: what they lack, and what they use, is unchanged
+        self.kept: set[GangId] = set()
+        #: gangs with a hold or a back-off that ends, and when the first of these ends
+        self.timed: dict[GangId, float] = {}
+
+    def touch(self, gang: GangId) -> GangState:
+        """The state of a gang, created if needed, which is marked as touched."""
+        self.touched.add(gang)
+        state = self.get(gang)
+        if state is None:
+            state = self[gang] = GangState(gang)
+        return state
+
+
+def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
+    """Add what `times` pods of a gang use (below zero: remove it); the caller charges the ledger."""
+    state.stamp += 1
+    _count(state.nodes, node, times)
+    _count(state.usage, PODS, times)
+    for resource, amount in requests:
+        if resource != PODS:
+            _count(state.usage, resource, times * amount)
+
+
+def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None = None) -> None:
+    """Record live pods on a node, since `at` if known. The gang's lapsed places are wanted again."""
+    if at is not None and (state.bound is None or at < state.bound):
+        # Its earlier pods are bound since an unknown time, which is not before its Assign.
+        since = state.assigned if state.pods and state.bound is None else None
+        state.bound = at if since is None else min(at, since)
+    state.pods.update(pods)
+    state.stamp += 1
+    filled, planned = state.filled, state.planned
+    for place in pods.values():
+        if place is not None:
+            filled[place] = filled.get(place, 0) + 1
+            if planned:
+                planned.pop(place, None)
+    state.lapsed.clear()
+
+
+def vacate(state: GangState, pod: PodId) -> Place | None:
+    """Remove a pod from its place. Return the place if no other pod fills it now, else None."""
+    place = state.pods.pop(pod)
+    state.stamp += 1
+    state.lapsed.clear()
+    if place is None:
+        place = state.leaving.pop(pod, None)
+        return None if place in state.filled else place
+    left = state.filled.pop(place) - 1
+    if left:
+        state.filled[place] = left
+        return None
+    return place
+
+
+def hold(state: GangState, place: Place, promise: Hold) -> None:
+    state.holds[place] = promise
+    occupy(state, promise.node, promise.requests, 1)
+
+
+def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list[Place]:
+    """Release these holds. Return the places that an Assign had promised."""
+    told = []
+    for place in sorted(places):
+        promise = state.holds.pop(place, None)
+        if promise is not None:
+            ledger.give(promise.node, promise.requests, promise.device, promise.presence)
+            occupy(state, promise.node, promise.requests, -1)
+            if promise.told:
+                told.append(place)
+    return told
+
+
+def pod_set_of(state: GangState, place: Place) -> PodSet | None:
+    """The pod set of this place; None if the gang, as it is now, has no open place of that name."""
+    if state.gang is None or state.gang.gate is not None or place in state.retired:
+        return None
+    for pod_set in state.gang.pod_sets:
+        if pod_set.name == place.pod_set and place.index < pod_set.count:
+            return pod_set
+    return None
+
+
+def presence(gang: Gang, pod_set: PodSet) -> Presence:
+    """What other pods see of a pod of this set, as far as that is known before the pod exists."""
+    shape, namespace = pod_set.shape, pod_set.namespace or gang.namespace
+    if not namespace and not shape.ports and not shape.apart:
+        return NOTHING
+    return Presence(namespace, pod_set.labels, shape.ports, shape.apart)
+
+
+def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
+    """Held places that the gang in its present form must not or need not hold, or whose node is gone."""
+    gang = state.gang
+    if gang is None or gang.gate is not None:
+        return list(state.holds)
+    sets = {pod_set.name: (pod_set.count, pod_set.shape.requests) for pod_set in gang.pod_sets}
+    none: tuple[int, Amounts] = (0, ())
+    found = []
+    for place, promise in state.holds.items():
+        count, requests = sets.get(place.pod_set, none)
+        wanted = place.index < count and promise.requests == requests and place not in state.retired
+        if not wanted or promise.node not in nodes:
+            found.append(place)
+    return found
+
+
+def stands(state: GangState) -> bool:
+    """Whether live pods and retired places satisfy every minimum."""
+    gang = state.gang
+    if gang is None:
+        return False
+    satisfied = indices(state.filled, state.retired)
+    done = [sum(i < p.count for i in satisfied.get(p.name, ())) for p in gang.pod_sets]
+    return sum(done) >= gang.min_count and all(
+        n >= p.min_count for n, p in zip(done, gang.pod_sets, strict=True)
+    )
+
+
+def whole(state: GangState) -> bool:
+    """Whether every place is satisfied, also those above the minimum."""
+    satisfied = indices(state.filled, state.retired)
+    sets = state.gang.pod_sets if state.gang is not None else ()
+    return all(len(satisfied.get(p.name, ())) >= p.count for p in sets)
+
+
+def departing(state: GangState, pods: Mapping[PodId, PodsBound]) -> bool:
+    """Whether the gang has pods, and all of them are being deleted."""
+    return bool(state.pods) and all(pods[pod].presence.leaving for pod in state.pods)
+
+
+def indices(*places: Iterable[Place]) -> dict[str, set[int]]:
+    """Indices of these places by pod set: for gangs of thousands, sets of numbers are fast to compare."""
+    sets: defaultdict[str, set[int]] = defaultdict(set)
+    for pod_set, index in chain.from_iterable(places):
+        sets[pod_set].add(index)
+    return sets
+
+
+def _count(counts: dict[Key, int], key: Key, more: int) -> None:
+    count = counts.get(key, 0) + more
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)
+
+
+def given_up(state: GangState) -> dict[str, int]:
+    """Return what a gang uses in unannounced places: it gives them up for the places assigned to it now."""
+    held: dict[str, int] = {}
+    for promise in state.holds.values():
+        if not promise.told:
+            add(held, (*counted(promise.requests), (PODS, 1)), 1)
+    return held

@@ -1,0 +1,175 @@
+"""What each gang lacks: a demand, computed from what it asks for and the places that it has.
+
+Equal demands of different gangs are one object: whether a demand fits, whether its queue admits it and why it
+waits are computed once for all gangs that want the same, and cached by identity.
+"""
+
+from collections.abc import Collection, Sequence, Set
+from dataclasses import replace
+from typing import Final
+from weakref import WeakValueDictionary
+
+from muster.core.demand import Demand, Part, Request, Rules
+from muster.core.demand.affinity import Concern, concern
+from muster.core.words.events import Presence
+from muster.core.words.gang import Gang, Place, PodSet, PodTerm
+from muster.core.world.footprints import Presences, selects
+from muster.core.world.gangs import GangState, indices, presence
+
+#: A demand, the indices of each part's vacant places, and what other pods see of each pod set's pods.
+_Lack = tuple[Demand, tuple[Sequence[int], ...], dict[str, Presence]]
+#: Kinds of gangs whose wants are cached.
+_KEPT: Final = 1024
+
+
+class Demands:
+    """Computes what gangs want; equal demands are one object."""
+
+    def __init__(self, presences: Presences) -> None:
+        self._presences = presences
+        #: weak: cached results about a demand keep it alive, so it makes no difference when a demand without
+        #: them is freed
+        self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Demand] = (
+            WeakValueDictionary()
+        )
+        #: wants of gangs that have no places yet, by what they ask for, as of `Presences.carriers`
+        self._whole: dict[tuple[object, ...], _Lack | None] = {}
+        self._as_of: object = None
+
+    def of(self, parts: tuple[Part, ...], need: int, rules: Rules | None) -> Demand:
+        key = (parts, need, rules)
+        demand = self._known.get(key)
+        if demand is None:
+            demand = self._known[key] = Demand(*key)
+        return demand
+
+    def settle(self, state: GangState) -> None:
+        """Update `state.want` and `state.vacant`. No demand: the gang lacks nothing, or is gated.
+
+        A place whose hold is untold counts as vacant: it still needs its Assign.
+        """
+        state.demand, state.vacant = None, ()
+        gang = state.gang
+        if gang is None:
+            return
+        state.rank = (-gang.priority, gang.submitted, state.id)
+        if gang.gate is not None:
+            return
+        state.carried = self._presences.carried
+        if state.begun or state.retired or state.lapsed:
+            lack = self._lack(state, gang)
+        else:
+            lack = self._all(state, gang)
+        if lack is not None:
+            state.demand, state.vacant, state.presences = lack
+
+    def anew(self, request: Request) -> Request:
+        """The same request on the ledger of a trial, where new pods' anti-affinity may keep it off nodes."""
+        parts = []
+        for part in request.demand.parts:
+            who = request.presences[part.pod_set]
+            apart = part.concern.apart | self._presences.keeping_off(who)
+            parts.append(replace(part, concern=concern(part.shape, who, apart)))
+        return request._replace(demand=self.of(tuple(parts), request.demand.need, request.demand.rules))
+
+    def only(self, request: Request, places: Collection[Place]) -> Request:
+        """The same request for these places and no others; the minimum must be among them."""
+        if len(places) == sum(map(len, request.vacant)):
+            return request
+        parts, vacant = [], []
+        for part, lacking in zip(request.demand.parts, request.vacant, strict=True):
+            if some := [index for index in lacking if Place(part.pod_set, index) in places]:
+                parts.append(replace(part, count=len(some)))
+                vacant.append(some)
+        return request._replace(
+            demand=self.of(tuple(parts), request.demand.need, request.demand.rules), vacant=vacant
+        )
+
+    def _all(self, state: GangState, gang: Gang) -> _Lack | None:
+        """What a gang without places wants, which is the same for every such gang of its kind."""
+        if self._as_of != self._presences.carriers or len(self._whole) >= _KEPT:
+            self._whole.clear()
+            self._as_of = self._presences.carriers
+        key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive
+        try:
+            return self._whole[key]
+        except KeyError:
+            lack = self._whole[key] = self._lack(state, gang)
+            return lack
+
+    def _lack(self, state: GangState, gang: Gang) -> _Lack | None:
+        told = (place for place, promise in state.holds.items() if promise.told)
+        taken = indices(state.filled, state.retired, told)
+        vacant = [_vacant(p.count, taken.get(p.name)) for p in gang.pod_sets]
+        done = [p.count - len(v) for p, v in zip(gang.pod_sets, vacant, strict=True)]
+        overall = max(gang.min_count - sum(done), 0)
+        needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]
+        if not (overall or any(vacant) or any(needs)):
+            return None
+        # What the other sets cannot contribute to the overall minimum, this set must.
+        room = sum(len(v) for v in vacant)
+        needs = [max(n, overall - (room - len(v))) for n, v in zip(needs, vacant, strict=True)]
+        if state.lapsed:
+            vacant, needs = self._without_lapsed(state, vacant, needs, overall)
+        chosen = [
+            (p, presence(gang, p), v, n)
+            for p, v, n in zip(gang.pod_sets, vacant, needs, strict=True)
+            if v or n
+        ]
+        own = {term for p in gang.pod_sets for term in p.shape.apart}
+        parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, who, own)) for p, who, v, n in chosen)
+        if not parts and not overall:
+            return None
+        demand = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
+        return demand, tuple(v for _, _, v, _ in chosen), {p.name: who for p, who, _, _ in chosen}
+
+    def newly_concerned(self, state: GangState) -> bool:
+        """Whether new anti-affinity since `settle` keeps pods of this gang off nodes."""
+        if state.demand is None or state.carried == self._presences.carried:
+            return False
+        return any(
+            self._presences.keeping_off(state.presences[part.pod_set]) - part.concern.apart
+            for part in state.demand.parts
+        )
+
+    def _concern(self, pod_set: PodSet, who: Presence, own: Set[PodTerm]) -> Concern:
+        """`own`: the anti-affinity of the gang's pod sets, which keeps them off each other."""
+        apart = self._presences.keeping_off(who)
+        if own:
+            apart |= {term for term in own if selects(term, who)}
+        return concern(pod_set.shape, who, apart)
+
+    def _without_lapsed(
+        self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int
+    ) -> tuple[list[Sequence[int]], list[int]]:
+        """`vacant` and `needs` without the lapsed places, if the minimum does not need them."""
+        assert state.gang is not None
+        if overall > 0 or any(needs):
+            return vacant, needs
+        kept: list[Sequence[int]] = [
+            [i for i in v if Place(p.name, i) not in state.lapsed]
+            for p, v in zip(state.gang.pod_sets, vacant, strict=True)
+        ]
+        return kept, needs
+
+
+def _rules(state: GangState, gang: Gang) -> Rules | None:
+    """What the gang requires of the topology, or None. A gang that has begun is bound by its own places.
+
+    So its rules equal those of no other gang. Multiples are dropped once a place is retired, because what is
+    left need not be a multiple.
+    """
+    if not (gang.gather or gang.exclusive):
+        return None
+    gather = gang.gather
+    if state.retired:
+        gather = tuple(replace(rule, multiple=1) for rule in gather)
+    return Rules(gather, gang.exclusive, state.id if state.begun else None)
+
+
+def _vacant(count: int, taken: set[int] | None) -> Sequence[int]:
+    if not taken:
+        return range(count)
+    if len(taken) == count and max(taken) < count:
+        return ()
+    return [i for i in range(count) if i not in taken]

@@ -1,0 +1,283 @@
+"""The one ledger of resource use: charges by node name, and speculation with marks.
+
+Facts (a bound pod, a held place) and trials (would this gang fit?) use the same two calls, so there is no
+second account that could differ. One call charges both a pod's amounts and what other pods see of it
+(`presences.py`). A trial takes a mark first; `rollback` undoes everything after the mark, newest first, and
+`commit` makes it permanent. Marks do not nest across a change of columns.
+
+What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are placed
+again). A look ahead within that trial gives back what ending gangs use (`Ends.give`). The ledger knows what
+is lifted, and so what is left to give back. A lift ends when its trial does.
+
+A share of a GPU is charged to one device of its node. `take` returns the device, and `devices` returns those
+taken since a mark; the caller names the device when the share is given back.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, NewType
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.words.events import NOTHING, Presence
+from muster.core.words.gang import Amounts, GangId, NodeName
+from muster.core.world.devices import Choose, Device
+from muster.core.world.footprints import Presences, Terms, seen
+from muster.core.world.nodes import Columns, Nodes, RowAmounts
+from muster.names import GPU_SHARE
+
+#: A position in the log of a trial.
+Mark = NewType("Mark", int)
+
+
+class Charge(NamedTuple):
+    """`times` pods on one node, or `times[i]` on each of several distinct columns."""
+
+    where: NodeName | int | Columns
+    row_amounts: RowAmounts
+    times: int | npt.NDArray[np.int64]
+    presence: Presence
+    #: anti-affinity that no pod was known to carry before
+    carried: Terms
+
+
+class Share(NamedTuple):
+    """Thousandths of a device; negative: given back."""
+
+    node: NodeName
+    share: int
+    device: int
+
+
+class Charged(NamedTuple):
+    """Where a pod or a promised place is, what it takes, and what other pods see of it.
+
+    `device` is set if it shares a GPU.
+    """
+
+    node: NodeName
+    requests: Amounts
+    device: int | None
+    presence: Presence
+
+
+class Ledger:
+    def __init__(self, nodes: Nodes, device: Choose | None = None) -> None:
+        """`device` chooses the device of a share; without it, shares go where they fit best."""
+        self.nodes = nodes
+        self.presences = Presences(nodes)
+        self._device = device
+        #: devices to be used first for shares, by node and thousandths
+        self._reserved: dict[tuple[NodeName, int], list[int]] = {}
+        #: how often something was given back permanently; while it stays the same, free room only shrinks
+        self.given = 0
+        self._trial: list[Charge | Share] = []
+        #: by gang, what it uses that a trial has lifted. Read-only for callers
+        self.lifted: dict[GangId, Counter[Charged]] = {}
+        #: the same in order, each with the position in the log of the trial before it
+        self._lifts: list[tuple[int, GangId, Charged]] = []
+        self._marks = 0
+
+    def mark(self) -> Mark:
+        self._marks += 1
+        return Mark(len(self._trial))
+
+    def rollback(self, mark: Mark) -> None:
+        while len(self._trial) > mark:
+            match self._trial.pop():
+                case Charge(where, row_amounts, times, presence, carried):
+                    self._charge(where, row_amounts, -times, presence)
+                    self.presences.forget(carried)
+                case Share(node, share, device):
+                    self._share(node, -share, device)
+        self._end_lifts(mark)
+        self._marks -= 1
+
+    def commit(self, mark: Mark) -> None:
+        """Make what was tried since the mark permanent, unless an earlier mark is rolled back."""
+        self._end_lifts(mark)
+        self._marks -= 1
+        if not self._marks:
+            self.given += any(isinstance(entry, Charge) and _gives(entry.times) for entry in self._trial)
+            self._trial.clear()
+
+    def take(
+        self,
+        node: NodeName,
+        requests: Amounts,
+        device: int | None = None,
+        presence: Presence = NOTHING,
+    ) -> int | None:
+        """Charge a pod with these requests to a node, whether the node is known or not.
+
+        Returns the device of its share of a GPU: `device`, or a chosen one. None: it has no share.
+        """
+        row_amounts = self.nodes.row_amounts(requests)
+        share = self.nodes.share(row_amounts)
+        if share:
+            if device is None:
+                device = self._choose(node, row_amounts, share)
+            self._note_share(node, share, device)
+        self._note(self.nodes.column.get(node, node), row_amounts, 1, presence)
+        return device if share else None
+
+    def give(
+        self,
+        node: NodeName,
+        requests: Amounts,
+        device: int | None = None,
+        presence: Presence = NOTHING,
+        times: int = 1,
+    ) -> None:
+        """Undo `times` takes; `device` is what `take` returned. With a device, `times` must be 1."""
+        row_amounts = self.nodes.row_amounts(requests)
+        share = self.nodes.share(row_amounts)
+        if share:
+            assert device is not None, "a share is given back to the device that it was taken from"
+            assert times == 1
+            self._note_share(node, -share, device)
+        self._note(self.nodes.column.get(node, node), row_amounts, -times, presence)
+
+    def lift(self, gang: GangId, charged: Charged) -> None:
+        """Give back something that this gang uses, for a trial. `Ends` does not give it back again."""
+        assert self._marks, "only a trial lifts"
+        self._lifts.append((len(self._trial), gang, charged))
+        self.lifted.setdefault(gang, Counter())[charged] += 1
+        self.give(*charged)
+
+    def charge(self, node: NodeName, row_amounts: RowAmounts, times: int = 1) -> None:
+        """Charge an amount, without a pod or a device, to a node, whether the node is known or not."""
+        self._note(self.nodes.column.get(node, node), row_amounts, times, NOTHING)
+
+    def rename(self, node: NodeName, old: Presence, new: Presence, times: int = 1) -> None:
+        """Change what other pods see of `times` pods that are charged already. Not for trials."""
+        if old is new or seen(old) == seen(new):
+            return
+        where = self.nodes.column.get(node, node)
+        for sign, presence in ((-1, old), (1, new)):
+            if presence is not NOTHING:
+                self.presences.note(where, sign * times, presence)
+        self.given += 1
+
+    def take_at(
+        self,
+        columns: int | Columns,
+        row_amounts: RowAmounts,
+        times: int | npt.NDArray[np.int64] = 1,
+        presence: Presence = NOTHING,
+    ) -> None:
+        """Charge `times` pods to one column, or `times[i]` to each of several distinct ones.
+
+        Shares of GPUs cannot be given back by this, since it does not know their devices.
+        """
+        if isinstance(columns, np.ndarray) and len(columns) == 1:
+            columns, times = columns.item(), times if isinstance(times, int) else times.item()
+        if share := self.nodes.share(row_amounts):
+            for column, pods in zip(
+                np.atleast_1d(columns).tolist(), np.atleast_1d(times).tolist(), strict=True
+            ):
+                assert pods >= 0, "a share is given back to the device that it was taken from"
+                for _ in range(pods):
+                    node = self.nodes.names[column]
+                    self._note_share(node, share, self._choose(node, row_amounts, share))
+        self._note(columns, row_amounts, times, presence)
+
+    def keep(self, share: Share, times: int = 1) -> None:
+        """Charge thousandths to a device without a pod (`times` -1: give them back)."""
+        self._note_share(share.node, times * share.share, share.device)
+        self.charge(share.node, ((self.nodes.row(GPU_SHARE), share.share),), times)
+
+    def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
+        """Devices taken since the mark and not given back, in order, by node and thousandths."""
+        taken: dict[tuple[NodeName, int], list[int]] = {}
+        for entry in self._trial[mark:]:
+            if not isinstance(entry, Share):
+                continue
+            devices = taken.setdefault((entry.node, abs(entry.share)), [])
+            if entry.share > 0:
+                devices.append(entry.device)
+            elif entry.device in devices:
+                devices.remove(entry.device)
+        return taken
+
+    @contextmanager
+    def on(self, devices: Mapping[tuple[NodeName, int], Sequence[int]]) -> Iterator[None]:
+        """A context in which shares use these devices first, in the form that `devices` returns."""
+        before = self._reserved
+        self._reserved = {where: [*numbers] for where, numbers in devices.items()}
+        try:
+            yield
+        finally:
+            self._reserved = before
+
+    def shared(self, mark: Mark) -> Counter[Device]:
+        """The sum of thousandths taken of each device since the mark, of devices where it is positive."""
+        taken = Counter[Device]()
+        for entry in self._trial[mark:]:
+            if isinstance(entry, Share):
+                taken[entry.node, entry.device] += entry.share
+        return +taken
+
+    def _end_lifts(self, mark: Mark) -> None:
+        while self._lifts and self._lifts[-1][0] >= mark:
+            _, gang, charged = self._lifts.pop()
+            self.lifted[gang][charged] -= 1
+            if not +self.lifted[gang]:
+                del self.lifted[gang]
+
+    def _choose(self, node: NodeName, row_amounts: RowAmounts, share: int) -> int:
+        if numbers := self._reserved.get((node, share)):
+            return numbers.pop(0)
+        column = self.nodes.column.get(node)
+        if self._device is None or column is None:
+            return self.nodes.devices.best_fit(node, share)
+        return self._device(column, row_amounts, share)
+
+    def _note_share(self, node: NodeName, share: int, device: int) -> None:
+        self._share(node, share, device)
+        if self._marks:
+            self._trial.append(Share(node, share, device))
+
+    def _note(
+        self,
+        where: NodeName | int | Columns,
+        row_amounts: RowAmounts,
+        times: int | npt.NDArray[np.int64],
+        presence: Presence,
+    ) -> None:
+        carried = self._charge(where, row_amounts, times, presence)
+        if self._marks:
+            self._trial.append(Charge(where, row_amounts, times, presence, carried))
+        else:
+            self.given += _gives(times)
+
+    def _share(self, node: NodeName, share: int, device: int) -> None:
+        if share > 0:
+            self.nodes.devices.take(node, share, device)
+        else:
+            self.nodes.devices.give(node, -share, device)
+
+    def _charge(
+        self,
+        where: NodeName | int | Columns,
+        row_amounts: RowAmounts,
+        times: int | npt.NDArray[np.int64],
+        presence: Presence,
+    ) -> Terms:
+        """Charge, and return anti-affinity that no pod was known to carry before."""
+        carried = self.presences.note(where, times, presence) if presence is not NOTHING else ()
+        if not isinstance(times, int):
+            assert isinstance(where, np.ndarray)
+            self.nodes.charge_many(where, row_amounts, times)
+        elif isinstance(where, int):
+            self.nodes.charge(where, row_amounts, times)
+        else:
+            assert isinstance(where, str)
+            self.nodes.charge_elsewhere(where, row_amounts, times)
+        return carried
+
+
+def _gives(times: int | npt.NDArray[np.int64]) -> bool:
+    return times < 0 if isinstance(times, int) else bool((times < 0).any())

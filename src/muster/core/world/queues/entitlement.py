@@ -1,0 +1,158 @@
+"""How much of its parent's entitlement each queue is entitled to, per resource, from the root down.
+
+The rule (docs/queues.md): a queue with a `deserved` amount is entitled to that. The others are entitled to
+their guarantee, and divide the rest by weight. This is water filling: the vessels are as wide as the weights
+and as high as each queue can use, so that what one queue leaves is divided among the others. The result is
+the weighted max-min fair division; Volcano's `proportion` does the same in floating point, and in rounds.
+
+Amounts and shares are integers. What weights do not divide evenly is given by largest remainder, ties to
+the smallest name (Hamilton's method). So the division is exact, does not depend on the order of its
+input, and never gives away more than there is. If a cluster shrinks below what has been promised,
+guarantees are cut last, and promises of one kind are cut in proportion.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from muster.core.world.queues.account import Account
+
+
+class Terms(NamedTuple):
+    """What one queue may claim of one resource."""
+
+    weight: int
+    #: what it uses and waits for
+    asked: int
+    guarantee: int = 0
+    #: None: computed
+    deserved: int | None = None
+    #: None: no cap
+    capability: int | None = None
+
+    def capped(self, amount: int) -> int:
+        return amount if self.capability is None else min(amount, self.capability)
+
+    def alone(self, amount: int) -> int:
+        """Return the queue's share if it has no siblings."""
+        wanted = self.asked if self.deserved is None else self.deserved
+        return min(amount, self.capped(max(self.guarantee, wanted)))
+
+
+def entitle(root: Account) -> bool:
+    """Divide the root's entitlement among the queues below it, by resource. False if nothing changed."""
+    for child in root.children:
+        _ask(child)
+    return _divide_below(root)
+
+
+def _ask(account: Account) -> dict[str, int]:
+    """Return what a queue and the queues below it use and wait for, as far as their caps allow."""
+    used, asked = account.used, dict(account.used)
+    for resource, amount in account.wanted.items():
+        asked[resource] = asked.get(resource, 0) + amount
+    for child in account.children:
+        for resource, amount in _ask(child).items():
+            asked[resource] = asked.get(resource, 0) + amount - child.used.get(resource, 0)
+    for resource, cap in account.caps.items():
+        asked[resource] = max(min(asked.get(resource, 0), cap), used.get(resource, 0))
+    account.asked = asked
+    return asked
+
+
+def _divide_below(parent: Account) -> bool:
+    amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
+    children, changed = parent.children, False
+    if len(children) == 1:
+        shares = {children[0]: _alone(children[0], amounts)}
+    else:
+        shares = {child: {} for child in children}
+        for resource, amount in amounts.items():
+            divided = divide(amount, {child.name: _terms(child, resource) for child in children})
+            for child, share in shares.items():
+                share[resource] = divided[child.name]
+    for child, share in shares.items():
+        if child.entitled != share:
+            child.entitled = share
+            changed = True
+        if child.children:
+            changed |= _divide_below(child)
+    return changed
+
+
+def _left_to_children(parent: Account) -> dict[str, int]:
+    """Return the part of a queue's entitlement that its own gangs do not use."""
+    left = {}
+    for resource, entitled in parent.entitled.items():
+        own = parent.used.get(resource, 0) - sum(child.used.get(resource, 0) for child in parent.children)
+        left[resource] = max(entitled - own, 0)
+    return left
+
+
+def _alone(account: Account, amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the shares of a queue that has no siblings."""
+    if account.unruled:
+        asked = account.asked
+        return {resource: min(amount, asked.get(resource, 0)) for resource, amount in amounts.items()}
+    return {resource: _terms(account, resource).alone(amount) for resource, amount in amounts.items()}
+
+
+def _terms(account: Account, resource: str) -> Terms:
+    return Terms(
+        account.rules.weight,
+        account.asked.get(resource, 0),
+        account.kept.get(resource, 0),
+        account.deserved.get(resource),
+        account.caps.get(resource),
+    )
+
+
+def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
+    """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero."""
+    if len(queues) == 1:
+        ((name, only),) = queues.items()
+        return {name: only.alone(amount)}
+    kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
+    promised = {
+        name: max(terms.capped(terms.deserved) - kept[name], 0)
+        for name, terms in queues.items()
+        if terms.deserved is not None
+    }
+    if sum(kept.values()) > amount:
+        return pour(amount, kept, kept)
+    pool = amount - sum(kept.values())
+    if sum(promised.values()) > pool:
+        return _sum(kept, pour(pool, promised, promised))
+    pool -= sum(promised.values())
+    others = {name: terms for name, terms in queues.items() if terms.deserved is None}
+    limits = {name: max(terms.capped(terms.asked) - kept[name], 0) for name, terms in others.items()}
+    weights = {name: terms.weight for name, terms in others.items()}
+    return _sum(kept, promised, pour(pool, limits, weights))
+
+
+def pour(pool: int, limits: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
+    """Divide a pool by weight, none above its limit: the weighted max-min fair shares, in whole numbers."""
+    shares = dict.fromkeys(limits, 0)
+    thirsty = [name for name, limit in limits.items() if limit > 0]
+    while thirsty:
+        total = sum(weights[name] for name in thirsty)
+        full = {name for name in thirsty if limits[name] * total <= pool * weights[name]}
+        if not full:
+            break
+        for name in full:
+            shares[name] = limits[name]
+            pool -= limits[name]
+        thirsty = [name for name in thirsty if name not in full]
+    if thirsty:
+        total = sum(weights[name] for name in thirsty)
+        for name in thirsty:
+            shares[name] = pool * weights[name] // total
+        left = pool - sum(shares[name] for name in thirsty)
+        by_remainder = sorted(thirsty, key=lambda name: (-(pool * weights[name] % total), name))
+        for name in by_remainder[:left]:
+            shares[name] += 1
+    return shares
+
+
+def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0) for part in parts) for name in names}
