@@ -813,7 +813,7 @@ FAULTS: Final = (
     Fault(
         "domains of an exclusive gang are open to others",
         "topology",
-        "core/placement/topology/exclusive_domains.py",
+        "core/world/exclusive_domains.py",
         "self._in_domains(level, holders > 0) & self._in_domains(level, crowd > 0)",
         "self._in_domains(level, holders > 9) & self._in_domains(level, crowd > 0)",
         _EVENTS,
@@ -821,7 +821,7 @@ FAULTS: Final = (
     Fault(
         "surplus that leaves a domain keeps others off it",
         "topology",
-        "core/placement/topology/exclusive_domains.py",
+        "core/world/exclusive_domains.py",
         "        return [node for node, pods in gone.items() if pods == there[node]]",
         "        return []",
         ("tests/core/test_exclusion.py",),
@@ -829,7 +829,7 @@ FAULTS: Final = (
     Fault(
         "an exclusive gang goes where others are",
         "topology",
-        "core/placement/topology/exclusive_domains.py",
+        "core/world/exclusive_domains.py",
         "barred |= self._in_domains(level, crowd > 0) | (",
         "barred |= (",
         ("tests/core/test_exclusion.py",),
@@ -837,7 +837,7 @@ FAULTS: Final = (
     Fault(
         "who gives up a domain is not noticed",
         "caches",
-        "core/placement/topology/exclusive_domains.py",
+        "core/world/exclusive_domains.py",
         '        return before not in ("", layer)',
         "        return False",
         ("tests/core/test_exclusion.py",),

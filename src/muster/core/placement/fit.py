@@ -15,7 +15,6 @@ from muster.core.placement.exact import Answer, Exact, Rung, Verdict
 from muster.core.placement.greedy import Trial, place, short_of_slots
 from muster.core.placement.packing import Order
 from muster.core.placement.slots import Slots
-from muster.core.placement.topology.exclusive_domains import Exclusion
 from muster.core.placement.topology.gathering import Gathering, Nearest
 from muster.core.words.gang import Place
 from muster.core.world import World
@@ -34,7 +33,7 @@ class Fit:
         nodes, ledger, topology = world.nodes, world.ledger, world.topology
         self.slots = Slots(nodes, world.eligibility, order)
         self.exact = Exact(nodes, ledger, self.slots)
-        self.exclusion = Exclusion(nodes, topology, world.gangs, world.pods)
+        self.exclusion = world.exclusive
         self.gathering = Gathering(nodes, topology, ledger, self.slots, self.exact)
         self._nodes, self._ledger = nodes, ledger
 

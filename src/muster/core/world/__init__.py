@@ -11,6 +11,7 @@ from muster.core.words.gang import Gang, PodId
 from muster.core.world.completions import Ends
 from muster.core.world.devices import Choose
 from muster.core.world.eligibility import Eligibility
+from muster.core.world.exclusive_domains import ExclusiveDomains
 from muster.core.world.gangs import Gangs
 from muster.core.world.lacking import Demands
 from muster.core.world.ledger import Ledger
@@ -31,6 +32,7 @@ class World:
         self.nodes, self.eligibility = nodes, eligibility
         self.ledger = Ledger(nodes, device)
         self.topology = Topology(nodes)
+        self.exclusive = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods)
         self.queues, self.quotas = Queues(nodes, eligibility), Quotas()
         self.ends = Ends(self.pods, self.ledger, duration)
         self.demands = Demands(self.ledger.presences)

@@ -191,5 +191,13 @@ def _level(name: str, depth: int, cells: Sequence[Path], of_column: Ints) -> Lev
     return Level(name, paths, begins, labelled, of_cell[of_column])
 
 
+def named(name: str, layers: Sequence[str]) -> str | None:
+    """Return the layer of this name, or the only one that differs by case; None: there is none."""
+    if name in layers:
+        return name
+    alike = [known for known in layers if known.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
 def show(path: Path) -> str:
     return "/".join(name or "?" for name in path)

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from muster.core.demand import Rules
 from muster.core.placement.topology.multiples import Multiples
 from muster.core.words.gang import Gather, Layer, Strategy
-from muster.core.world.topology import CLUSTER, NODE
+from muster.core.world.topology import CLUSTER, NODE, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,10 @@ def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -
     warnings: list[str] = []
 
     def layer(name: str, required: bool) -> str:
-        if name in names:
-            return name
-        alike = [known for known in names if known.lower() == name.lower()]
-        if len(alike) == 1:
-            warnings.append(f"layer {name} is called {alike[0]} here, and taken for it")
-            return alike[0]
+        if (known := named(name, names)) is not None:
+            if known != name:
+                warnings.append(f"layer {name} is called {known} here, and taken for it")
+            return known
         if required:
             close = get_close_matches(name, names, 1)
             meant = f"; did you mean {close[0]}?" if close else ""

@@ -20,17 +20,16 @@ from contextlib import contextmanager
 import numpy as np
 
 from muster.core.demand import Demand
-from muster.core.placement.topology.rules import resolve
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import GangId, NodeName, PodId
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
-from muster.core.world.topology import Topology
+from muster.core.world.topology import Topology, named
 
 
-class Exclusion:
+class ExclusiveDomains:
     def __init__(
         self,
         nodes: Nodes,
@@ -145,8 +144,9 @@ class Exclusion:
         return [node for node, pods in gone.items() if pods == there[node]]
 
     def _level(self, layer: str) -> int | None:
-        found = resolve((), layer, self._topology.layers)
-        return None if found.error else self._topology.names.index(found.exclusive)
+        names = self._topology.names
+        found = named(layer, names)
+        return None if found is None else names.index(found)
 
     def _in_domains(self, level: int, some: Bools) -> Bools:
         """Return all columns of the domains that contain any of `some`."""
