@@ -18,8 +18,8 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.app.cluster import Target, acting
-from muster.app.home import Home
+from muster.app.wiring.cluster import Target, acting
+from muster.app.wiring.state_directory import StateDirectory
 from muster.kube.reflector import Reflector
 
 SLEEPERS: Final = 500
@@ -96,7 +96,7 @@ def _measure(nodes: str, job: Object) -> tuple[float, float, float]:
 
 async def _watch(job: Object) -> tuple[float, float, float]:
     wanted = job["spec"]["replicatedJobs"][0]["template"]["spec"]["completions"]
-    endpoint = Home.of_user().endpoint()
+    endpoint = StateDirectory.of_user().endpoint()
     assert endpoint is not None
     bound: set[str] = set()
     running: set[str] = set()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import muster
-from tests.app.test_plan import node, pod
+from tests.app.plan.test_plan import node, pod
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -116,7 +116,7 @@ def replay(
     """
     from pathlib import Path
 
-    from muster.app.fit import as_nodes
+    from muster.app.plan.fit import as_nodes
     from muster.local import nodespec
     from muster.sim import engine, experiment, readers
     from muster.sim import trace as traces

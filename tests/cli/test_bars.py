@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.app.timeline import Phase, Row, Span
+from muster.app.views.timeline import Phase, Row, Span
 from muster.cli.bars import clock, draw
 
 W, R = Phase.WAITING, Phase.RUNNING

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.api import kinds
-from muster.app.home import Home
+from muster.app.wiring.state_directory import StateDirectory
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -42,7 +42,7 @@ def completed(home: Path, words: str) -> list[str]:
 @pytest.fixture
 async def home(tmp_path: Path) -> Path:
     """Of a cluster that nobody hosts, with three pods."""
-    home = Home(tmp_path / "home")
+    home = StateDirectory(tmp_path / "home")
     home.make()
     store = Store(home.store)
     client = LocalClient(Registry(store))

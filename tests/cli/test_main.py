@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from muster.api import kinds
-from muster.app.cancel import StillThere
+from muster.app.commands.cancel import StillThere
 from muster.cli import main as cli
 from muster.cli.errors import failure
 from muster.kube.errors import Conflict, Forbidden, Invalid, ServerError, Unanswered, Unreachable

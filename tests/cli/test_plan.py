@@ -11,7 +11,7 @@ import yaml
 
 from muster.cli import main as cli
 from muster.names import GPU
-from tests.app.test_plan import job, jobset, node, pod, pod_group
+from tests.app.plan.test_plan import job, jobset, node, pod, pod_group
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Run = Callable[..., tuple[int, str, str]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.api import kinds
-from muster.app.cluster import Target
+from muster.app.wiring.cluster import Target
 from muster.cli import running
 from muster.cli.errors import Failure
 from muster.kube.errors import ServerError

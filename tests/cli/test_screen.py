@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from muster.app.follow import Stand
-from muster.app.jobs import State
-from muster.app.lines import Lines, Printed
+from muster.app.commands.follow import Stand
+from muster.app.views.jobs import State
+from muster.app.views.lines import Lines, Printed
 from muster.cli.screen import Screen, frame
 from muster.cli.writer import Writer
 from tests.cli.test_show import view

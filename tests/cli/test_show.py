@@ -8,8 +8,8 @@ from muster.api import kinds
 from muster.api.base import ObjectMeta
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, GangStatus
-from muster.app.jobs import JobView, State
-from muster.app.runs import Record
+from muster.app.records.runs import Record
+from muster.app.views.jobs import JobView, State
 from muster.cli import show
 from muster.cli.options import Output
 

@@ -960,6 +960,6 @@ FAULTS: Final = (
         "runtime/mirror.py",
         "if name[0] == namespace and pod.metadata.uid not in self.world.uncreated",
         "if name[0] == namespace",
-        ("tests/app/test_plan.py",),
+        ("tests/app/plan/test_plan.py",),
     ),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil, floor
 from typing import Final
 
-from muster.app.timeline import Phase, Row, Span, Timeline
+from muster.app.views.timeline import Phase, Row, Span, Timeline
 
 _CELLS: Final = {
     (None, None): " ",

@@ -9,8 +9,8 @@ from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
-    from muster.app.cluster import Target
-    from muster.app.jobs import JobView
+    from muster.app.views.jobs import JobView
+    from muster.app.wiring.cluster import Target
 
 Jobs = Annotated[
     list[str] | None,
@@ -34,9 +34,9 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.cancel import cancel, gone
-    from muster.app.cluster import Target, acting, attached
-    from muster.app.follow import Followed
+    from muster.app.commands.cancel import cancel, gone
+    from muster.app.commands.follow import Followed
+    from muster.app.wiring.cluster import Target, acting, attached
 
     if not names and file is None:
         raise Failure("name the jobs to cancel, or a job file with -f", BAD_INPUT)
@@ -67,10 +67,10 @@ def command(
 
 async def _meant(target: "Target", names: list[str], file: str | None) -> "list[JobView]":
     """The named jobs, each once. Raises UnknownJob for the first that does not exist."""
-    from muster.app import jobs
-    from muster.app.cancel import SUFFIX, of_file
-    from muster.app.cluster import reading
-    from muster.app.submit import jobs as jobs_of
+    from muster.app.commands.cancel import SUFFIX, of_file
+    from muster.app.commands.submit import jobs as jobs_of
+    from muster.app.views import jobs
+    from muster.app.wiring.cluster import reading
     from muster.cli import jobfile
 
     found = []

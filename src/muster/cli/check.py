@@ -24,7 +24,7 @@ def command(
     strict: Strict = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
-    from muster.app import fit
+    from muster.app.plan import fit
     from muster.cli import jobfile, show
     from muster.local import nodespec
     from muster.workloads.findings import JobFileError, Severity
@@ -59,7 +59,7 @@ def command(
 
 def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
     """The findings about a job. `alone`: without nodes, so omit what only a cluster could tell."""
-    from muster.app import fit
+    from muster.app.plan import fit
     from muster.cli import jobfile
     from muster.workloads.check import check
     from muster.workloads.findings import Severity

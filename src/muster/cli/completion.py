@@ -16,8 +16,8 @@ def job_names(context: typer.Context, incomplete: str) -> list[str]:
     """
     import asyncio
 
-    from muster.app import jobs
-    from muster.app.cluster import Target, reading
+    from muster.app.views import jobs
+    from muster.app.wiring.cluster import Target, reading
 
     async def views() -> list[jobs.JobView]:
         given = context.params

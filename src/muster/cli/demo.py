@@ -27,12 +27,12 @@ def command() -> None:
 
 async def _demo(directory: Path) -> bool:
     from muster.app.demo import deadlock, recovery
-    from muster.app.home import Home
-    from muster.app.laptop import running
+    from muster.app.wiring.embedded import running
+    from muster.app.wiring.state_directory import StateDirectory
     from muster.kube.clock import SystemClock
     from muster.local import nodespec
 
-    home = Home(directory)
+    home = StateDirectory(directory)
     home.make()
     begin = time.monotonic()
     async with running(home, nodespec.read(deadlock.NODES), SystemClock()) as cluster:
@@ -57,7 +57,7 @@ async def _demo(directory: Path) -> bool:
 
 
 def _show(outcome: "Outcome") -> None:
-    from muster.app.timeline import timeline
+    from muster.app.views.timeline import timeline
     from muster.cli.bars import lines
 
     drawn = timeline(outcome.runs, outcome.submitted, time.time())
@@ -78,7 +78,7 @@ def _compare(alone: "Outcome", together: "Outcome") -> None:
 
 
 def _tell(recovered: "Recovery") -> None:
-    from muster.app.timeline import timeline
+    from muster.app.views.timeline import timeline
     from muster.cli.bars import lines
     from muster.cli.show import headline
 

@@ -2,8 +2,8 @@
 
 
 def command() -> None:
-    from muster.app import host
-    from muster.app.home import Home
+    from muster.app.wiring import host
+    from muster.app.wiring.state_directory import StateDirectory
 
-    pid = host.stop(Home.of_user())
+    pid = host.stop(StateDirectory.of_user())
     print("the embedded cluster was not running" if pid is None else f"stopped (pid {pid})")

@@ -24,10 +24,10 @@ class Failure(Exception):
 def failure(error: Exception) -> Failure | None:
     """The message for an error of a lower package; None if no package raises it on purpose."""
     # imported here, because a failed command has time
-    from muster.app.cancel import StillThere
-    from muster.app.host import HostError, OtherNodes
-    from muster.app.jobs import UnknownJob
-    from muster.app.steer import Refused
+    from muster.app.commands.cancel import StillThere
+    from muster.app.commands.change import Refused
+    from muster.app.views.jobs import UnknownJob
+    from muster.app.wiring.host import HostError, OtherNodes
     from muster.kube.config import ConfigError
     from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable
     from muster.local.nodespec import InvalidNodes

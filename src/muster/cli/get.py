@@ -15,8 +15,9 @@ def command(
     import msgspec
 
     from muster.api.base import Object
-    from muster.app import jobs, past, pods
-    from muster.app.cluster import Target, reading
+    from muster.app.records import past
+    from muster.app.views import jobs, pods
+    from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
 
     async def fetch() -> tuple[jobs.JobView, Object | None]:

@@ -6,9 +6,9 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 def command(
     job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    from muster.app import steer
-    from muster.app.cluster import Target
+    from muster.app.commands import change
+    from muster.app.wiring.cluster import Target
     from muster.cli.steering import steer as act
 
-    view, _ = act(Target(kubeconfig, context, namespace), job, steer.hold)
+    view, _ = act(Target(kubeconfig, context, namespace), job, change.hold)
     print(f"{view.name} held" + (f"; {view.running} of its pods run on" if view.running else ""))

@@ -12,10 +12,10 @@ from muster.api.base import Object
 from muster.api.fields import convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
-from muster.app.cluster import Target
-from muster.app.home import Home
-from muster.app.steer import known_queue
-from muster.app.submit import never
+from muster.app.commands.change import known_queue
+from muster.app.commands.submit import never
+from muster.app.wiring.cluster import Target
+from muster.app.wiring.state_directory import StateDirectory
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.show import plural
 from muster.kube.client import Client
@@ -56,7 +56,7 @@ def load(
         if not os.path.isdir(directory):
             raise Failure(f"--volume {volume}: {directory} is not a directory", BAD_INPUT)
         pairs[name] = os.path.abspath(directory)
-    home = Home.of_user()
+    home = StateDirectory.of_user()
     if content is None and file == "-":
         content = stdin()
     return loading.load(

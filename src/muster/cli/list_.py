@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from muster.api.base import Object
-    from muster.app.cluster import Target
-    from muster.app.jobs import JobView
+    from muster.app.views.jobs import JobView
+    from muster.app.wiring.cluster import Target
 
 #: Seconds between two reads of `--watch`.
 LOOK: Final = 1.0
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("NAME", "KIND", "STATE", "QUEUE", *_RIGHT, "AGE", "WHY")
 
 
 class State(StrEnum):
-    """The states of `muster.app.jobs`; duplicated so that `--help` need not import that module."""
+    """The states of `muster.app.views.jobs`; duplicated so that `--help` need not import that module."""
 
     WAITING = "waiting"
     SUSPENDED = "suspended"
@@ -60,8 +60,8 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app import jobs
-    from muster.app.cluster import Target, hosted
+    from muster.app.views import jobs
+    from muster.app.wiring.cluster import Target, hosted
     from muster.cli import show
 
     target = Target(kubeconfig, context, "" if everywhere else namespace)
@@ -85,8 +85,9 @@ def command(
 
 async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list[JobView]":
     """The jobs in these states; `every`: also deleted ones."""
-    from muster.app import jobs, past
-    from muster.app.cluster import reading
+    from muster.app.records import past
+    from muster.app.views import jobs
+    from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
         found = jobs.views(await jobs.fetch(client, target.scope))
@@ -102,7 +103,7 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
-    from muster.app import jobs
+    from muster.app.views import jobs
     from muster.cli import show
 
     if sys.stdout.isatty():
@@ -124,7 +125,7 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
 def _lines(found: "Sequence[JobView]") -> "list[Text]":
     from rich.text import Text
 
-    from muster.app import jobs
+    from muster.app.views import jobs
     from muster.cli import show
 
     if not found:

@@ -11,9 +11,9 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from muster.app.cluster import Target
-    from muster.app.home import Endpoint
-    from muster.app.logs import Line, Selection
+    from muster.app.views.logs import Line, Selection
+    from muster.app.wiring.cluster import Target
+    from muster.app.wiring.state_directory import Endpoint
     from muster.kube.client import LogOptions
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print new output until the job ends.")]
@@ -64,8 +64,8 @@ def command(
     import asyncio
     from datetime import UTC, datetime
 
-    from muster.app.cluster import Target, attached_if_hosted
-    from muster.app.logs import Selection
+    from muster.app.views.logs import Selection
+    from muster.app.wiring.cluster import Target, attached_if_hosted
     from muster.kube.client import LogOptions
 
     target, selection = Target(kubeconfig, context, namespace), Selection(group, index, pod)
@@ -92,10 +92,10 @@ async def _follow(
     selection: "Selection",
     how: "LogOptions",
 ) -> None:
-    from muster.app import jobs
-    from muster.app.cluster import acting, alive, archive
-    from muster.app.follow import Ended, Followed, follow
-    from muster.app.pods import label
+    from muster.app.commands.follow import Ended, Followed, follow
+    from muster.app.views import jobs
+    from muster.app.views.pods import label
+    from muster.app.wiring.cluster import acting, alive, archive
     from muster.cli import show
     from muster.cli.screen import Screen
 
@@ -121,9 +121,9 @@ async def _follow(
 
 
 async def _recorded(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
-    from muster.app.cluster import archive
-    from muster.app.logs import labelled, read_archive
-    from muster.app.runs import recorded
+    from muster.app.records.runs import recorded
+    from muster.app.views.logs import labelled, read_archive
+    from muster.app.wiring.cluster import archive
 
     record = await recorded(target, job)
     meant = [run for run in record.runs if selection.holds_run(run)]
@@ -141,10 +141,10 @@ async def _recorded(target: "Target", job: str, selection: "Selection", how: "Lo
 
 
 async def _now(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
-    from muster.app import jobs
-    from muster.app.cluster import reading
-    from muster.app.logs import read
-    from muster.app.pods import label
+    from muster.app.views import jobs
+    from muster.app.views.logs import read
+    from muster.app.views.pods import label
+    from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
         view = await jobs.named(client, job, target.scope)

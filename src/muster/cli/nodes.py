@@ -9,8 +9,8 @@ def command(
     import asyncio
 
     from muster.api.quantity import about as quantity
-    from muster.app import nodes
-    from muster.app.cluster import Target, reading
+    from muster.app.views import nodes
+    from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
     from muster.names import GPU
 

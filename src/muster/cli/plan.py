@@ -13,9 +13,9 @@ from muster.cli.options import Context, Gang, Into, Kubeconfig, Output, OutputFo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.app.cluster import Target
     from muster.app.plan import Plan
     from muster.app.plan.decisions import Decision
+    from muster.app.wiring.cluster import Target
     from muster.workloads.snapshot import Objects
 
 Files = Annotated[
@@ -49,8 +49,8 @@ def command(
 ) -> None:
     import time
 
-    from muster.app.cluster import Target
     from muster.app.plan import plan
+    from muster.app.wiring.cluster import Target
     from muster.cli import show
 
     target = Target(kubeconfig, context, namespace)
@@ -134,8 +134,8 @@ def _snapshot(file: str) -> "Objects":
 def _live(target: "Target") -> "Objects":
     import asyncio
 
-    from muster.app.cluster import reading
-    from muster.app.observe import observe
+    from muster.app.views.observe import observe
+    from muster.app.wiring.cluster import reading
 
     async def look() -> "Objects":
         async with reading(target) as client:

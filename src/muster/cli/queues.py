@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
 
 if TYPE_CHECKING:
-    from muster.app.queues import QueueView
+    from muster.app.views.queues import QueueView
 
 
 def command(
@@ -13,8 +13,8 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app import queues
-    from muster.app.cluster import Target, reading
+    from muster.app.views import queues
+    from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
 
     target = Target(kubeconfig, context)

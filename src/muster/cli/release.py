@@ -6,9 +6,9 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 def command(
     job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    from muster.app import steer
-    from muster.app.cluster import Target
+    from muster.app.commands import change
+    from muster.app.wiring.cluster import Target
     from muster.cli.steering import steer as act
 
-    view, held = act(Target(kubeconfig, context, namespace), job, steer.release)
+    view, held = act(Target(kubeconfig, context, namespace), job, change.release)
     print(f"{view.name} released" if held else f"{view.name} is not held")

@@ -260,7 +260,7 @@ def _verdict(policy: str, verdict: "Verdict") -> dict[str, object]:
 
 
 def _machine(nodes: str) -> "list[NodeChanged]":
-    from muster.app.fit import as_nodes
+    from muster.app.plan.fit import as_nodes
     from muster.local import nodespec
 
     return as_nodes(nodespec.read(nodes)) if nodes else []

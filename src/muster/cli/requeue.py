@@ -6,15 +6,15 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 def command(
     job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
-    from muster.app import steer
-    from muster.app.cluster import Target
-    from muster.app.jobs import JobView
+    from muster.app.commands import change
+    from muster.app.views.jobs import JobView
+    from muster.app.wiring.cluster import Target
     from muster.cli.steering import steer as act
     from muster.kube.client import Client
     from muster.kube.clock import SystemClock
 
     async def requeue(client: Client, view: JobView) -> bool:
-        return await steer.requeue(client, view, SystemClock())
+        return await change.requeue(client, view, SystemClock())
 
     view, stopped = act(Target(kubeconfig, context, namespace), job, requeue)
     print(f"{view.name} requeued" if stopped else f"{view.name} is already waiting")

@@ -30,9 +30,9 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.cancel import SUFFIX
-    from muster.app.cluster import Target, attached
-    from muster.app.submit import jobs
+    from muster.app.commands.cancel import SUFFIX
+    from muster.app.commands.submit import jobs
+    from muster.app.wiring.cluster import Target, attached
     from muster.cli import jobfile
 
     target = Target(kubeconfig, context, namespace, nodes)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.api.core_v1 import Pod
-from muster.app import runs
-from muster.app.cancel import cancel, cancel_unfinished, gone, of_file
-from muster.app.cluster import Target, acting, alive, archive, full_disk
-from muster.app.follow import LOOK, Ended, Followed, Stand, follow
-from muster.app.home import Endpoint
-from muster.app.jobs import JobView, State, failure_code, fetch, views
-from muster.app.submit import submit
+from muster.app.commands.cancel import cancel, cancel_unfinished, gone, of_file
+from muster.app.commands.follow import LOOK, Ended, Followed, Stand, follow
+from muster.app.commands.submit import submit
+from muster.app.records import runs
+from muster.app.views.jobs import JobView, State, failure_code, fetch, views
+from muster.app.wiring.cluster import Target, acting, alive, archive, full_disk
+from muster.app.wiring.state_directory import Endpoint
 from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
 from muster.cli.screen import Screen

@@ -14,9 +14,9 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from muster.app.follow import Note, Stand
-from muster.app.jobs import JobView
-from muster.app.lines import Lines, Printed, clean, plain
+from muster.app.commands.follow import Note, Stand
+from muster.app.views.jobs import JobView
+from muster.app.views.lines import Lines, Printed, clean, plain
 from muster.cli import show
 from muster.cli.writer import Writer
 

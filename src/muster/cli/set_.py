@@ -21,9 +21,9 @@ def command(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    from muster.app import steer
-    from muster.app.cluster import Target
-    from muster.app.jobs import JobView
+    from muster.app.commands import change
+    from muster.app.views.jobs import JobView
+    from muster.app.wiring.cluster import Target
     from muster.cli.steering import steer as act
     from muster.kube.client import Client
 
@@ -31,7 +31,7 @@ def command(
         raise Failure("nothing to set: --priority P, --queue Q, or both", BAD_INPUT)
 
     async def move(client: Client, view: JobView) -> None:
-        await steer.move(client, view, priority, queue)
+        await change.move(client, view, priority, queue)
 
     view, _ = act(Target(kubeconfig, context, namespace), job, move)
     said = {"priority": priority, "queue": queue}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
-from muster.app.jobs import JobView, State, last_failure
-from muster.app.pods import failure_message, label
+from muster.app.views.jobs import JobView, State, last_failure
+from muster.app.views.pods import failure_message, label
 from muster.cli import bars
 from muster.cli.bars import clock
 from muster.cli.options import Output
@@ -19,8 +19,8 @@ from muster.cli.options import Output
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from muster.app.home import Endpoint
-    from muster.app.runs import Record
+    from muster.app.records.runs import Record
+    from muster.app.wiring.state_directory import Endpoint
 
 #: bars shown at the end of a run; `timeline` shows all
 ROWS: Final = 40

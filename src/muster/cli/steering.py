@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from muster.app import jobs
-from muster.app.cluster import Target, acting, attached, reading
+from muster.app.views import jobs
+from muster.app.wiring.cluster import Target, acting, attached, reading
 from muster.kube.client import Client
 
 T = TypeVar("T")

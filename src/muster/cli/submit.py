@@ -29,8 +29,8 @@ def command(
     import sys
 
     from muster.api import kinds
-    from muster.app.cluster import Target, acting, attached
-    from muster.app.submit import Submitted, submit
+    from muster.app.commands.submit import Submitted, submit
+    from muster.app.wiring.cluster import Target, acting, attached
     from muster.cli import jobfile, show
     from muster.kube.apply import Outcome
     from muster.kube.listing import every

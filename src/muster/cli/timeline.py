@@ -14,9 +14,9 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.cluster import Target
-    from muster.app.runs import recorded
-    from muster.app.timeline import summary
+    from muster.app.records.runs import recorded
+    from muster.app.views.timeline import summary
+    from muster.app.wiring.cluster import Target
     from muster.cli import bars, show
 
     record = asyncio.run(recorded(Target(kubeconfig, context, namespace), job))

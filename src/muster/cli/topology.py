@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
 
 if TYPE_CHECKING:
-    from muster.app.topology import DomainView, TopologyView
+    from muster.app.views.topology import DomainView, TopologyView
 
 
 def command(
@@ -14,8 +14,8 @@ def command(
     import asyncio
 
     from muster.api.quantity import about as quantity
-    from muster.app import topology
-    from muster.app.cluster import Target, reading
+    from muster.app.views import topology
+    from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
 
     async def fetch() -> topology.TopologyView:

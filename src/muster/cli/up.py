@@ -11,12 +11,12 @@ Detach = Annotated[bool, typer.Option("--detach", "-d", help="Run in the backgro
 
 
 def command(nodes: Nodes = "", detach: Detach = False) -> None:
-    from muster.app import host
-    from muster.app.cluster import nodes_asked
-    from muster.app.home import Endpoint, Home
+    from muster.app.wiring import host
+    from muster.app.wiring.cluster import nodes_asked
+    from muster.app.wiring.state_directory import Endpoint, StateDirectory
     from muster.cli import show
 
-    home = Home.of_user()
+    home = StateDirectory.of_user()
     home.make()
     host.let_go(home)
     running = home.endpoint()

@@ -20,9 +20,10 @@ def command(
     import time
 
     from muster.api.base import Object
-    from muster.app import jobs, past
-    from muster.app.cluster import Target, hosted, reading
-    from muster.app.why import asked
+    from muster.app.records import past
+    from muster.app.views import jobs
+    from muster.app.views.why import asked
+    from muster.app.wiring.cluster import Target, hosted, reading
     from muster.cli import show
     from muster.names import SCHEDULER
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from muster.app.follow import Ended, follow
-from muster.app.jobs import JobView, State
-from muster.app.lines import Printed
-from muster.app.logs import Line
-from muster.app.submit import submit
+from muster.app.commands.follow import Ended, follow
+from muster.app.commands.submit import submit
+from muster.app.views.jobs import JobView, State
+from muster.app.views.lines import Printed
+from muster.app.views.logs import Line
 from muster.local.client import LocalClient
 from muster.local.history import PodRun
 from muster.workloads import load as loading

@@ -24,10 +24,10 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
-from muster.app.forecast import cycles, starts
-from muster.app.picture import Picture
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
+from muster.app.plan.forecast import cycles, starts
 from muster.app.plan.proposal import propose
+from muster.app.plan.snapshot import SnapshotMirror
 from muster.core.cycle import Config, Scheduler
 from muster.core.words.decisions import Decision as Decided
 from muster.core.words.events import Event
@@ -69,18 +69,18 @@ def plan(
             notes.append(
                 f"the cluster does not know the kind {kind.kind} ({kind.api_version}) and would refuse it"
             )
-    picture = Picture(schedulers)
-    picture.put_all(cluster)
-    as_it_is = picture.events(at)
-    own, refusals = propose(picture, proposed, at, notes)
-    core = _scheduler(Config(), [*as_it_is, *picture.events(at)])
+    snapshot = SnapshotMirror(schedulers)
+    snapshot.put_all(cluster)
+    as_it_is = snapshot.events(at)
+    own, refusals = propose(snapshot, proposed, at, notes)
+    core = _scheduler(Config(), [*as_it_is, *snapshot.events(at)])
     decided, served = _decide(core, at)
-    found = Plan(*decisions(decided, served, core, picture.mirror.groups, own, refusals), at, notes=notes)
-    notes += _faults(picture.known.values(), core)
+    found = Plan(*decisions(decided, served, core, snapshot.mirror.groups, own, refusals), at, notes=notes)
+    notes += _faults(snapshot.known.values(), core)
     if schedulers is not None:
         notes += _left_to_others(proposed, found, schedulers)
     for decision in found.decisions[: found.proposed]:
-        group = picture.mirror.groups.get(GangId(decision.gang))
+        group = snapshot.mirror.groups.get(GangId(decision.gang))
         notes += (f"{decision.gang}: {warning}" for warning in (group.warnings if group is not None else ()))
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:

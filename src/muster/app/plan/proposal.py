@@ -14,7 +14,7 @@ from muster.api.core_v1 import Pod
 from muster.api.fields import FieldError, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
-from muster.app.picture import Picture
+from muster.app.plan.snapshot import SnapshotMirror
 from muster.core.words.gang import Code, GangId, Gate
 from muster.kube import apply
 from muster.local import admission
@@ -27,7 +27,7 @@ from muster.workloads.snapshot import Name, Objects
 
 
 def propose(
-    picture: Picture, proposed: Objects, now: float, notes: list[str], *, samples: bool = False
+    snapshot: SnapshotMirror, proposed: Objects, now: float, notes: list[str], *, samples: bool = False
 ) -> tuple[set[str], dict[GangId, Gate]]:
     """Adds the proposed objects. Returns their uids, and the jobs that get no pods, with the reasons.
 
@@ -41,7 +41,7 @@ def propose(
     there = []
     fresh, edits = Objects(), Objects()
     for name, proposal in proposed.items.items():
-        old = picture.known.get(name)
+        old = snapshot.known.get(name)
         resource = _created(proposal, created) if old is None else applied(name[0], old, proposal)
         uids.add(resource.metadata.uid)
         if old is not None and isinstance(resource, Pod | Job | JobSet):
@@ -50,17 +50,17 @@ def propose(
     if there:
         shown = ", ".join(sorted(there)[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "")
         notes.append(f"in the cluster already, and planned with the pods they have there: {shown}")
-    picture.put_all(edits)
-    world = picture.mirror.world
+    snapshot.put_all(edits)
+    world = snapshot.mirror.world
     world.uncreated.update(each.metadata.uid for each in fresh.items.values() if isinstance(each, Pod))
     jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
     pods = {name: each for name, each in fresh.items.items() if isinstance(each, Pod)}
     others = {name: each for name, each in fresh.items.items() if name not in jobs and name not in pods}
-    picture.put_all(Objects(others))
-    picture.put_all(Objects({name: _completed(each, world) for name, each in pods.items()}))
+    snapshot.put_all(Objects(others))
+    snapshot.put_all(Objects({name: _completed(each, world) for name, each in pods.items()}))
     for name, owner in jobs.items():
         if _is_gang(owner, world):
-            picture.put(name, _admitted(owner))
+            snapshot.put(name, _admitted(owner))
         elif owner.spec.suspend and not samples:
             refusals[GangId(owner.key)] = Gate(
                 Code.GATED, "spec.suspend is true; set it to false to let it start"
@@ -75,7 +75,7 @@ def propose(
             for made in made_of:
                 uids.add(made.metadata.uid)
                 world.uncreated.add(made.metadata.uid)
-                picture.put((kinds.POD, made.metadata.namespace, made.metadata.name), made)
+                snapshot.put((kinds.POD, made.metadata.namespace, made.metadata.name), made)
     return uids, refusals
 
 

@@ -1,0 +1,114 @@
+"""Cancels a job: deletes its objects and its pods."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from muster.api import kinds
+from muster.api.core_v1 import Pod
+from muster.app.commands.follow import Followed
+from muster.app.views.jobs import JobView, fetch, views
+from muster.kube.client import Client
+from muster.kube.errors import Conflict, NotFound
+
+#: seconds between two checks whether the pods are gone
+LOOK: Final = 0.1
+#: seconds beyond the pods' grace periods after which `gone` stops waiting
+PATIENCE: Final = 30.0
+#: grace period in seconds of a pod that does not specify one
+GRACE: Final = 30
+
+
+#: Stands for the random suffix of a name when `of_file` looks for the jobs that a file created.
+SUFFIX: Final = "00000000"
+
+
+class StillThere(Exception):
+    """The job is deleted, but some of its pods do not terminate; the message names them."""
+
+
+async def cancel(
+    client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False, version: str = ""
+) -> None:
+    """Deletes the job and returns when the API server has accepted the deletion.
+
+    The job's `pods` terminate within their grace periods, or without one if `at_once`. Raises Conflict if
+    the job has another resourceVersion than `version`.
+    """
+    with suppress(NotFound):  # another client was quicker
+        await client.delete(
+            job.kind, job.namespace, job.name, resource_version=version, propagation="Background"
+        )
+    if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # a PodGroup does not own its pods
+        await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
+
+
+def of_file(wanted: Iterable[Followed], there: Sequence[JobView]) -> list[JobView]:
+    """The jobs that a file created, of those that are `there`.
+
+    `wanted`: the file's jobs, compiled with `SUFFIX`. A name with a random suffix matches all such jobs that
+    have not finished.
+    """
+    return [view for job in wanted for view in there if _is_made_by(job, view)]
+
+
+def _is_made_by(job: Followed, view: JobView) -> bool:
+    if (view.kind, view.namespace) != (job.kind, job.namespace):
+        return False
+    if view.name == job.name:
+        return True
+    stem, digits = job.name.removesuffix(SUFFIX), view.name[-len(SUFFIX) :]
+    generated = job.name.endswith(f"-{SUFFIX}") and view.name == stem + digits
+    return generated and not digits.strip("0123456789abcdef") and not view.state.finished
+
+
+async def cancel_unfinished(
+    client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False
+) -> JobView | None:
+    """Cancels the job as `cancel` does, unless it has finished; returns a finished job's view, else None."""
+    while True:
+        there = views(await fetch(client, job.namespace))
+        view = next((view for view in there if (view.kind, view.name) == (job.kind, job.name)), None)
+        if view is not None and view.state.finished:
+            return view
+        version = view.resource.metadata.resource_version if view is not None else ""
+        try:
+            await cancel(client, job, pods, at_once=at_once, version=version)
+            return None
+        except Conflict:  # the job changed in the meantime and may have finished
+            continue
+
+
+async def gone(client: Client, job: Followed, pods: Iterable[Pod]) -> None:
+    """Returns when all of these pods are gone. Their grace periods may be long.
+
+    Raises StillThere if no pod has terminated for `PATIENCE` plus the longest grace period of those left.
+    """
+    left = {pod.metadata.uid: pod for pod in pods}
+    waited = 0.0
+    while True:
+        there = {pod.metadata.uid for pod in (await client.list(kinds.POD, job.namespace)).items}
+        staying = {uid: pod for uid, pod in left.items() if uid in there}
+        if not staying:
+            return
+        waited = 0.0 if len(staying) < len(left) else waited + LOOK
+        left = staying
+        if waited > PATIENCE + max(_grace(pod) for pod in left.values()):
+            names = sorted(pod.metadata.name for pod in left.values())
+            raise StillThere(
+                f"{job.name} has been deleted, but its pods do not end: {', '.join(names[:10])}"
+                + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+            )
+        await asyncio.sleep(LOOK)
+
+
+def _grace(pod: Pod) -> int:
+    seconds = pod.spec.termination_grace_period_seconds
+    return GRACE if seconds is None else seconds
+
+
+async def _delete_pod(client: Client, pod: Pod, grace_period: int | None) -> None:
+    meta = pod.metadata
+    with suppress(NotFound):
+        await client.delete(kinds.POD, meta.namespace, meta.name, uid=meta.uid, grace_period=grace_period)

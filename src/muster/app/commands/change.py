@@ -1,0 +1,155 @@
+"""Changes a submitted job: holds it back, requeues it, or changes its priority and queue.
+
+All changes are written to the job's own object, where the scheduler reads them; nothing is stored elsewhere.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from muster import names
+from muster.api import kinds
+from muster.api.base import Object, controller_of, mark
+from muster.api.core_v1 import Pod
+from muster.api.rules.metadata import labels
+from muster.app.views.jobs import JobView
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import NotFound
+from muster.kube.listing import every
+from muster.runtime.performing import perform
+from muster.runtime.writes import EvictPod
+from muster.translate.priority import SYSTEM
+
+_OWNERS: Final = (kinds.JOBSET, kinds.JOB)
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
+
+
+class Refused(ValueError):
+    """The job cannot be changed as requested; the message says why, and what is possible."""
+
+
+async def hold(client: Client, job: JobView) -> None:
+    """Keeps the job from starting. Running pods continue."""
+    if job.state.finished:
+        raise Refused(f"{job.name} has {job.state.value}; there is nothing to hold back")
+    await _mark(client, job, {names.HOLD: "true"})
+
+
+async def release(client: Client, job: JobView) -> bool:
+    """Lets a held job start again. Returns whether it was held."""
+    held = mark(job.resource.metadata, names.HOLD) is not None
+    if held:
+        await _mark(client, job, {names.HOLD: None})
+    return held
+
+
+async def move(client: Client, job: JobView, priority: str | None, queue: str | None) -> None:
+    """Sets the job's priority (a number, or a PriorityClass's name) and queue; None keeps the current one."""
+    if job.state.finished:
+        raise Refused(f"{job.name} has {job.state.value}; it waits for nothing")
+    marks: dict[str, str | None] = {}
+    if priority is not None:
+        await _known_priority(client, priority)
+        marks[names.PRIORITY] = priority
+    if queue is not None:
+        await known_queue(client, queue, job.namespace)
+        marks[names.QUEUE] = queue
+    await _mark(client, job, marks)
+
+
+async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
+    """Stops the job's running pods without counting a failure, and requeues it with its old age.
+
+    Returns whether any pod ran. A gang's owner is suspended, as when the gang is preempted, and resumed by
+    the scheduler. Other pods are evicted one by one and re-created by their controllers.
+    """
+    if job.state.finished:
+        raise Refused(f"{job.name} has {job.state.value}; submit it again")
+    running = [pod for pod in job.pods if pod.spec.node_name and not pod.terminal]
+    if not running:
+        return False
+    if job.kind in _OWNERS and job.gangs:
+        if job.managed_by:
+            raise Refused(f"{job.name} is left to another controller (spec.managedBy: {job.managed_by})")
+        body = {"metadata": {"labels": {names.ADMISSION: "gang"}}, "spec": {"suspend": True}}
+        await client.patch(job.kind, job.namespace, job.name, body)
+        return True
+    lost = sorted(pod.metadata.name for pod in running if controller_of(pod) is None)
+    if lost:
+        raise Refused(
+            f"{job.name}: pod {lost[0]} has no controller, so nothing would re-create it"
+            + (f" (nor {len(lost) - 1} others)" if len(lost) > 1 else "")
+            + f"; `muster cancel {job.name}` ends it for good"
+        )
+    leaving = [pod for pod in running if pod.metadata.deletion_timestamp is None]
+    await _spare(client, job, leaving)
+    await asyncio.gather(*(_evict(client, pod, clock) for pod in leaving))
+    return True
+
+
+async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
+    """Labels the pods' Jobs as muster's, so that they do not count an end by muster as a failure.
+
+    The label says that each pod is on its own, which already holds for these Jobs.
+    """
+    owners = {
+        controller.name for pod in pods if (controller := controller_of(pod)) and controller.kind == "Job"
+    }
+    body = {"metadata": {"labels": {names.GANG: "false"}}}
+    await asyncio.gather(*(client.patch(kinds.JOB, job.namespace, name, body) for name in sorted(owners)))
+
+
+async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
+    with suppress(NotFound):  # the pod has just ended
+        await perform(client, EvictPod(pod, "sent back to wait by muster requeue"), clock)
+
+
+async def known_queue(client: Client, queue: str, namespace: str) -> None:
+    """Refuses a queue in which nothing of the namespace can ever start, in the scheduler's words."""
+    from muster.core.cycle import Scheduler
+    from muster.core.words.gang import (  # imported here, so that the other commands do without numpy
+        Gang,
+        GangId,
+    )
+    from muster.translate.queues import queue_changed
+
+    core = Scheduler()
+    for found in await every(client, kinds.QUEUE):
+        core.apply(queue_changed(found))
+    why = core.queues.barred(Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace))
+    if why is not None:
+        raise Refused(f"--queue {queue}: {why}")
+
+
+async def _known_priority(client: Client, priority: str) -> None:
+    if _NUMBER.fullmatch(priority) or priority in SYSTEM:
+        return
+    classes = {found.metadata.name for found in (await client.list(kinds.PRIORITY_CLASS)).items}
+    if priority not in classes:
+        there = f"; there is {', '.join(sorted(classes))}" if classes else ""
+        raise Refused(
+            f"--priority {priority}: neither a number of up to nine digits nor a PriorityClass{there}"
+        )
+
+
+async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> None:
+    """Sets labels, which take precedence over annotations.
+
+    A value that no label can hold is set as an annotation. None removes both.
+    """
+    held = {key: value for key, value in marks.items() if value is None or not labels({key: value}, ())}
+    metadata: Object = {
+        "labels": {key: held.get(key) for key in marks},
+        "annotations": {key: None if key in held else value for key, value in marks.items()},
+    }
+    try:
+        await client.patch(job.kind, job.namespace, job.name, {"metadata": metadata})
+    except NotFound:
+        if job.kind in _OWNERS or job.kind is kinds.POD:
+            raise
+        raise Refused(
+            f"there is no {job.kind.kind} {job.name} to write it on, its pods only name it"
+        ) from None

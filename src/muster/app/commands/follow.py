@@ -1,0 +1,291 @@
+"""Follows the jobs of one file until they end: the output of their pods, and the jobs' states.
+
+A follower watches the objects that make up jobs and derives the jobs' views from them, the same views that
+`list` shows. It reads the output of each pod from the moment its container starts. It yields `Printed` for
+output, `Stand` whenever a view changes, `Note` for a failure after which a job continues, and finally
+`Ended`, after every line that the pods wrote. The only exception is output that does not end: `Ended` names
+its pods.
+
+News are made on demand. A slow reader therefore misses intermediate states and, on a terminal, output lines
+(`muster.app.views.lines`), but never lags behind.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.api.base import Kind, Resource
+from muster.api.core_v1 import Pod
+from muster.app.views.jobs import JobView, Objects, views
+from muster.app.views.lines import Output, Printed
+from muster.app.views.logs import chunks, source_of
+from muster.app.views.pods import label, pod_order
+from muster.app.views.restarts import Restarts
+from muster.kube.client import EVERYTHING, Client, LogOptions
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.kube.reflector import Reflector
+from muster.local.node.logs import Logs
+
+#: containers whose output is read at the same time; the others' stays in their logs until one of these ends
+READERS: Final = 256
+#: seconds between two evaluations of a job that changes all the time: at first, doubling, and at most
+PACE: Final = (0.005, 0.05)
+#: seconds of silence after which a job that has ended is not read any further
+SILENCE: Final = 10.0
+#: seconds between two checks whether the cluster still runs
+LOOK: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A job to follow."""
+
+    kind: Kind[Any]  # Any: a job may be of several kinds
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """The current state of the jobs."""
+
+    views: tuple[JobView, ...]
+    #: containers whose output is not read yet because too many others are read
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """All jobs have ended: their last views, and every pod that was seen. A deleted job has no view."""
+
+    views: tuple[JobView, ...]
+    pods: tuple[Pod, ...]
+    #: labels of pods whose output has not ended
+    cut: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A message that is shown once: a failure after which a job continues."""
+
+    text: str
+
+
+News = Printed | Stand | Note | Ended
+
+
+async def follow(
+    client: Client,
+    jobs: Sequence[Followed],
+    *,
+    only: Callable[[Pod], bool] = lambda pod: True,
+    how: LogOptions = EVERYTHING,
+    archive: Logs | None = None,
+    alive: Callable[[], bool] = lambda: True,
+    terminal: bool = False,
+) -> AsyncIterator[News]:
+    """Yields the news of the jobs until they have ended. Raises Unreachable if the cluster stops.
+
+    `only` selects the pods whose output is read, and `how` the part of it. A `terminal` gets as many lines as
+    it can take, and also unfinished lines. `archive` has the output of pods that were gone before it could be
+    requested. Requests to a cluster that does not answer are retried for as long as it is `alive`.
+    """
+    output = Output(terminal=terminal, stamped=how.timestamps)
+    reading = _Reading(only, replace(how, follow=True), archive)
+    follower = _Follower(client, jobs, reading, alive, output)
+    work = asyncio.create_task(follower.run())
+    try:
+        while True:
+            news = await follower.next(work)
+            yield news
+            if isinstance(news, Ended):
+                return
+    finally:
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The pods whose output is read, and how."""
+
+    only: Callable[[Pod], bool]
+    how: LogOptions
+    archive: Logs | None
+
+
+class _Follower:
+    def __init__(
+        self,
+        client: Client,
+        jobs: Sequence[Followed],
+        reading: _Reading,
+        alive: Callable[[], bool],
+        output: Output,
+    ) -> None:
+        self._client, self._jobs, self._reading, self._alive = client, frozenset(jobs), reading, alive
+        (namespace,) = {job.namespace for job in jobs}
+        self._output = output
+        self._notes: deque[Note] = deque()
+        self._restarts = Restarts()
+        self._stand: Stand | None = None  # not yielded yet
+        self._end: Ended | None = None
+        self._news = asyncio.Event()  # news may be available
+        self._taken = asyncio.Event()  # there may be room for output
+        self._changed = asyncio.Event()  # an object changed
+        self._seen: dict[str, Pod] = {}  # the last known state of every pod of the job, by uid
+        self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}  # by pod and container
+        self._fed = 0  # chunks
+        self._slots = asyncio.Semaphore(READERS)
+        self._unread = 0
+        watched = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD, kinds.GANG)
+        self._caches: dict[Kind[Any], Reflector[Any]] = {
+            watched_kind: Reflector(client, watched_kind, self._note, namespace=namespace)
+            for watched_kind in watched
+        }
+
+    async def next(self, work: "asyncio.Task[None]") -> News:
+        """The next news. Raises the error with which the work ended."""
+        while True:
+            if self._notes:
+                return self._notes.popleft()
+            if (stand := self._stand) is not None:
+                self._stand = None
+                return stand
+            if (printed := self._output.take()) is not None:
+                self._taken.set()
+                return printed
+            if self._end is not None:
+                return self._end
+            if work.done():
+                work.result()  # raises the error of the work
+                raise RuntimeError("a follower ends with Ended")
+            self._news.clear()
+            waiting = asyncio.create_task(self._news.wait())
+            await asyncio.wait({waiting, work}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(cache.run()) for cache in self._caches.values()]
+                beside.append(group.create_task(self._while_alive()))
+                await asyncio.gather(*(cache.synced.wait() for cache in self._caches.values()))
+                await self._until_ended(group)
+                for task in beside:
+                    task.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group  # the first one is the cause
+
+    async def _while_alive(self) -> None:
+        while self._alive():  # noqa: ASYNC110  # another process offers no event
+            await asyncio.sleep(LOOK)
+        raise Unreachable("it has stopped")
+
+    async def _until_ended(self, group: asyncio.TaskGroup) -> None:
+        told = None
+        pace, longest = PACE
+        while True:
+            self._changed.clear()
+            views = self._views()
+            for pod in (pod for view in views for pod in view.pods):
+                self._seen[pod.metadata.uid] = pod
+                for container in _started(pod) if self._reading.only(pod) else ():
+                    if (key := (pod.metadata.uid, container)) not in self._readers:
+                        self._readers[key] = group.create_task(self._read(pod, container))
+            for view in views:
+                self._tell_restarts(view)
+            if (stand := Stand(views, self._unread)) != told:
+                self._stand = told = stand
+                self._news.set()
+            if all(view.state.finished for view in views) and not self._leaving(len(views)):
+                cut = await self._last_lines()
+                self._end = Ended(views, tuple(self._seen.values()), cut)
+                return
+            await self._changed.wait()
+            await asyncio.sleep(pace)
+            pace = min(pace * 2, longest)
+
+    def _tell_restarts(self, view: JobView) -> None:
+        notes = self._restarts.look(view, self._seen.values(), self._caches[kinds.JOB].items)
+        self._notes += map(Note, notes)
+        if notes:
+            self._news.set()
+
+    async def _last_lines(self) -> tuple[str, ...]:
+        """Waits for the readers while lines arrive and are taken; returns the labels of unfinished pods."""
+        left, fed = set(self._readers.values()), -1
+        while left and (fed != self._fed or self._output.waiting):
+            fed = self._fed
+            _, left = await asyncio.wait(left, timeout=SILENCE)
+        for reader in left:
+            reader.cancel()
+        cut = [self._seen[uid] for (uid, _), reader in self._readers.items() if reader in left]
+        return tuple(dict.fromkeys(label(pod) for pod in sorted(cut, key=pod_order)))
+
+    def _views(self) -> tuple[JobView, ...]:
+        """The views of the jobs that exist; a deleted job has none."""
+
+        def items(kind: Kind[Any]) -> list[Any]:
+            return list(self._caches[kind].items.values())
+
+        groups = [
+            (kind, group) for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS) for group in items(kind)
+        ]
+        objects = Objects(items(kinds.JOBSET), items(kinds.JOB), groups, items(kinds.POD), items(kinds.GANG))
+        return tuple(
+            view for view in views(objects) if Followed(view.kind, view.namespace, view.name) in self._jobs
+        )
+
+    def _leaving(self, left: int) -> bool:
+        """Whether pods of deleted jobs still exist: they may use their grace period."""
+        there = {pod.metadata.uid for pod in self._caches[kinds.POD].items.values()}
+        return left < len(self._jobs) and not there.isdisjoint(self._seen)
+
+    def _note(self, old: Resource | None, new: Resource | None) -> None:
+        newest = new or old
+        if isinstance(newest, Pod) and newest.metadata.uid in self._seen:
+            self._seen[newest.metadata.uid] = newest  # its last state, even if it lasts only briefly
+        self._changed.set()
+
+    async def _read(self, pod: Pod, container: str) -> None:
+        """Passes on everything that the container prints, until it ends."""
+        if self._slots.locked():
+            self._unread += 1
+            self._changed.set()
+            try:
+                await self._slots.acquire()
+            finally:
+                self._unread -= 1
+                self._changed.set()
+        else:
+            await self._slots.acquire()
+        source = self._output.source(source_of(pod, container))
+        written = chunks(self._client, pod, container, self._reading.how, archive=self._reading.archive)
+        try:
+            with suppress(ApiError, Unanswered, Unreachable):  # the log was deleted with the pod
+                async for chunk in written:
+                    self._output.feed(source, chunk)
+                    self._fed += 1
+                    self._news.set()
+                    while self._output.full(source):
+                        self._taken.clear()
+                        await self._taken.wait()
+        finally:
+            source.end()
+            self._news.set()
+            self._slots.release()
+
+
+def _started(pod: Pod) -> list[str]:
+    """The names of the containers that run or have run."""
+    return [
+        status.name
+        for status in pod.status.container_statuses
+        if status.state.running or status.state.terminated or status.restart_count
+    ]

@@ -1,0 +1,213 @@
+"""Whether a job could ever start on given nodes, answered by the scheduler itself.
+
+The job is read as the live scheduler would read it, into the snapshot of a cluster that has only
+`SURROUNDINGS`: nodes, topology, priority classes and the like. Each gang of the job is tried there alone. The
+advice is verified the same way.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from muster.api import kinds, quantity
+from muster.api.base import Kind
+from muster.app.plan.proposal import propose
+from muster.app.plan.snapshot import SnapshotMirror
+from muster.core.offline import misfit
+from muster.core.words.decisions import Explanation
+from muster.core.words.events import Event, LayersChanged, NodeChanged
+from muster.core.words.gang import Code, Gang, GangId, Gate, NodeName, Operator, Shape
+from muster.core.world.devices import WHOLE
+from muster.local import nodespec
+from muster.local.nodespec import NodeSpec
+from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
+from muster.workloads.jobfile import JobFile
+from muster.workloads.kubernetes.objects import JOBS
+from muster.workloads.snapshot import Objects, typed
+
+#: What decides whether a job could ever start, apart from other jobs and quotas. Any: of many types
+SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
+    kinds.NODE,
+    kinds.NAMESPACE,
+    kinds.PRIORITY_CLASS,
+    kinds.CLUSTER_NETWORK_TOPOLOGY,
+    kinds.LIMIT_RANGE,
+    kinds.RUNTIME_CLASS,
+)
+_PROPOSED: Final = (*SURROUNDINGS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
+_EMPTY: Final = Objects()
+
+
+def misfits(
+    job: JobFile,
+    nodes: Iterable[NodeChanged] = (),
+    cluster: Objects = _EMPTY,
+    schedulers: frozenset[str] | None = None,
+) -> list[str]:
+    """One sentence for each part of the job that could never start on the cluster's nodes and `nodes`.
+
+    Cordoned nodes and nodes that are not ready count as usable, because either state may be temporary. Pods
+    that start independently are tried once for each shape.
+    """
+    gangs, events = _gangs(job, cluster, schedulers)
+    there = [*events, *nodes]
+    return [*_invalid(gangs), *_too_large(gangs, there), *_without_gpus(gangs, there)]
+
+
+def invalid(
+    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
+) -> dict[str, str]:
+    """Reasons by job name for jobs that are invalid on any nodes, such as an unknown PriorityClass."""
+    gangs, _ = _gangs(job, cluster, schedulers)
+    refused = (gang for gang in gangs if gang.gate is not None and gang.gate.code is Code.INVALID)
+    return {gang.id.split("/")[1]: sentence for gang in refused for sentence in _invalid([gang])}
+
+
+def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
+    """A `--nodes` value on which all of the job would start; None if none is found."""
+    rest = Objects({name: each for name, each in cluster.items.items() if name[0] is not kinds.NODE})
+    gangs, events = _gangs(job, rest, None)
+    if any(_invalid(gangs)):
+        return None
+    for apart in (False, True):
+        text = _nodes_for(gangs, apart=apart)
+        try:
+            nodes = as_nodes(nodespec.parse(text))
+        except nodespec.InvalidNodes:
+            continue
+        if not any(_too_large(gangs, [*events, *nodes])):
+            return f'--nodes "{text}"'
+    return None
+
+
+def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
+    """Planned nodes as events for the core."""
+    return [
+        NodeChanged(
+            NodeName(spec.name),
+            tuple(sorted((name, quantity.capacity(name, value)) for name, value in spec.resources.items())),
+            tuple(sorted({**spec.labels, "kubernetes.io/hostname": spec.name}.items())),
+        )
+        for spec in specs
+    ]
+
+
+def _gangs(
+    job: JobFile, cluster: Objects, schedulers: frozenset[str] | None
+) -> tuple[list[Gang], list[Event]]:
+    """The job's gangs, and the events on nodes and layers that the scheduler has besides them.
+
+    Of gangs that differ in name only, one is returned.
+    """
+    snapshot = SnapshotMirror(schedulers)
+    snapshot.put_all(cluster)
+    proposed = typed(job.objects, _PROPOSED, proposed=True)
+    _, refusals = propose(snapshot, proposed, 0.0, [], samples=True)
+    events: list[Event] = []
+    for event in snapshot.events(0.0):
+        match event:
+            case NodeChanged():
+                events.append(replace(event, cordoned=False, ready=True))
+            case LayersChanged():
+                events.append(event)
+    found = [group.gang for _, group in sorted(snapshot.mirror.groups.items())]
+    found += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
+    return list({replace(each, id=GangId("")): each for each in reversed(found)}.values())[::-1], events
+
+
+def _invalid(gangs: Iterable[Gang]) -> Iterator[str]:
+    for gang in gangs:
+        if gang.gate is not None and gang.gate.code is Code.INVALID:
+            yield _sentence(gang, gang.gate)
+
+
+def _too_large(gangs: Iterable[Gang], events: Sequence[Event]) -> Iterator[str]:
+    for gang in gangs:
+        if gang.gate is not None and gang.gate.code is Code.INVALID:
+            continue
+        why = misfit(_alone(gang), events) if gang.pod_sets else None
+        if why is not None:
+            yield _sentence(gang, why)
+
+
+def _without_gpus(gangs: Iterable[Gang], events: Iterable[Event]) -> Iterator[str]:
+    resources = {name for gang in gangs for one in gang.pod_sets for name, _ in one.shape.requests}
+    nodes = (dict(event.capacity) for event in events if isinstance(event, NodeChanged))
+    if resources & {GPU, GPU_SHARE} and not any(capacity.get(GPU) for capacity in nodes):
+        yield "there are no GPUs here"
+
+
+def _sentence(gang: Gang, why: Gate | Explanation) -> str:
+    return f"{gang.id.partition('/')[2]} can never start here: {why.code.value}. {why.message}"
+
+
+def _alone(gang: Gang) -> Gang:
+    """The gang without a queue, with only the pods that it has, and without pod affinity.
+
+    Further pods of its group may be created later, and so may the pods that its affinity refers to.
+    """
+    sets = tuple(
+        replace(one, shape=replace(one.shape, near=()), min_count=min(one.min_count, one.count))
+        for one in gang.pod_sets
+    )
+    return replace(
+        gang, pod_sets=sets, min_count=min(gang.min_count, sum(one.count for one in sets)), queue="default"
+    )
+
+
+#: Node labels that pods of one sort require.
+_Sort = tuple[tuple[str, str], ...]
+
+
+def _nodes_for(gangs: Iterable[Gang], *, apart: bool) -> str:
+    """A `--nodes` value with a node for each sort of pods.
+
+    The node is as large as the largest gang's pods of that sort together. If `apart`, there are as many nodes
+    as pods, each as large as the largest of these pods.
+    """
+    most: dict[_Sort, Counter[str]] = defaultdict(Counter)
+    counts: Counter[_Sort] = Counter()
+    for gang in gangs:
+        asked: dict[_Sort, Counter[str]] = defaultdict(Counter)
+        pods: Counter[_Sort] = Counter()
+        for one in gang.pod_sets:
+            amounts = Counter(dict(one.shape.requests))
+            if share := amounts.pop(GPU_SHARE, 0):
+                amounts[GPU] = -(-share // WHOLE)
+            sort = _labels(one.shape)
+            pods[sort] += one.count
+            if apart:
+                asked[sort] |= amounts
+            else:
+                asked[sort] += Counter({name: amount * one.count for name, amount in amounts.items()})
+        counts |= pods
+        for sort, amounts in asked.items():
+            most[sort] |= amounts
+    if apart:
+        groups = ((f"{counts[sort]} x", _keys(dict(sort), most[sort], 1)) for sort in sorted(counts))
+    else:
+        groups = (("1 x", _keys(dict(sort), most[sort], counts[sort])) for sort in sorted(counts))
+    return "; ".join(f"{count} {','.join(keys)}" for count, keys in groups)
+
+
+def _labels(shape: Shape) -> _Sort:
+    """The labels of a node that the pod may use: its selector's, and the first value of each requirement."""
+    terms = (shape.affinity or ())[:1]
+    required = (
+        each for term in terms for each in term.labels if each.operator is Operator.IN and each.values
+    )
+    return tuple(sorted({**{each.key: each.values[0] for each in required}, **dict(shape.selector)}.items()))
+
+
+def _keys(labels: dict[str, str], amounts: Counter[str], pods: int) -> Iterator[str]:
+    amounts.pop("pods", None)
+    if pods > int(nodespec.DEFAULTS["pods"]):
+        amounts["pods"] = pods
+    yield from (
+        f"{resource}={quantity.show(resource, amount)}" for resource, amount in sorted(amounts.items())
+    )
+    if not amounts:
+        yield f"cpu={nodespec.DEFAULTS['cpu']}"
+    for key, value in labels.items():
+        yield f"product={value}" if key == GPU_PRODUCT and GPU in amounts else f"label:{key}={value}"

@@ -1,0 +1,1 @@
+"""What is remembered of jobs and pods after they are gone, and the runs of those that exist."""

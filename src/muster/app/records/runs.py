@@ -1,0 +1,97 @@
+"""The recorded runs of a job: from the embedded cluster's history, else from the existing pods."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from muster.api.base import Object
+from muster.api.core_v1 import Pod
+from muster.app.views import jobs
+from muster.app.views.timeline import Now, Timeline, runs_of, timeline
+from muster.app.wiring.cluster import Target, reading
+from muster.app.wiring.state_directory import StateDirectory
+from muster.local.history import History, PodRun
+from muster.local.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A job and its runs, in order of creation."""
+
+    name: str
+    runs: tuple[PodRun, ...]
+    #: when the job was created; None if the job itself has been deleted
+    submitted: float | None = None
+    present: Now = Now.ENDED
+    #: what preempted its gangs, and when: `status.preemptions` of its Gang objects
+    preemptions: tuple[Object, ...] = ()
+
+    def timeline(self, now: float) -> Timeline:
+        return timeline(self.runs, self.submitted, now, self.present, self.name)
+
+
+async def recorded(target: Target, name: str) -> Record:
+    """The record of the job of that name or prefix, even if it has been deleted. Raises UnknownJob."""
+    try:
+        async with reading(target) as client:
+            view = await jobs.named(client, name, target.scope)
+    except jobs.SeveralJobs:
+        raise
+    except jobs.UnknownJob:
+        gone = _gone(*jobs.scoped(name, target.scope)) if target.embedded else None
+        if gone is None:
+            raise
+        return gone
+    found = record(target, view.name, view.namespace, view.pods, view.created)
+    ended = (entry for gang in view.gangs for entry in gang.status.preemptions)
+    preemptions = tuple(sorted(ended, key=lambda entry: str(entry["at"])))
+    return replace(found, preemptions=preemptions, present=_present(view))
+
+
+def _present(view: jobs.JobView) -> Now:
+    if view.state.finished:
+        return Now.ENDED
+    return Now.RUNNING if view.state is jobs.State.RUNNING else Now.WAITING
+
+
+def record(
+    target: Target, name: str, namespace: str, pods: Iterable[Pod], created: datetime | None
+) -> Record:
+    """The recorded runs of a job whose last known pods are `pods`."""
+    submitted = created.timestamp() if created else None
+    if not target.embedded:
+        return Record(name, tuple(runs_of(pods)), submitted)
+    found = {run.uid: run for run in _history(namespace, name)}
+    for pod in pods:  # pods of a group are recorded under their own names
+        if pod.metadata.uid not in found:
+            found.update((run.uid, run) for run in _history(namespace, pod.metadata.name))
+    since = [run for run in found.values() if submitted is None or run.created >= submitted]
+    return Record(name, tuple(sorted(since, key=lambda run: run.created)), submitted)
+
+
+def _gone(name: str, namespace: str) -> Record | None:
+    """The deleted job of that name, or the only one with that prefix, if the history remembers it."""
+    runs = _history(namespace, name) if name else []
+    if not runs and name:
+        runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
+    names = list(dict.fromkeys((run.namespace, job_of(run)) for run in runs))
+    if len(names) > 1:
+        raise jobs.SeveralJobs(name, names)
+    return Record(names[0][1], tuple(runs)) if names else None
+
+
+def job_of(run: PodRun) -> str:
+    """The name of the job that a pod belonged to."""
+    return run.jobset or run.job or run.name
+
+
+def _history(namespace: str, job: str = "") -> list[PodRun]:
+    """Recorded runs. They can be read while a host runs: the store allows one writer and many readers."""
+    path = StateDirectory.of_user().store
+    if not path.exists():
+        return []
+    store = Store.open_read_only(path)
+    try:
+        return History(store).runs(namespace=namespace, job=job)
+    finally:
+        store.close()

@@ -1,0 +1,1 @@
+"""What users see: computed from objects and records, never stored."""

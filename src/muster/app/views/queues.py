@@ -1,0 +1,114 @@
+"""Queues as users see them: rules, usage and entitlement, computed from the cluster's current objects.
+
+The scheduler computes them: a new core receives the events of a live one, and decides nothing. The numbers
+therefore also cover the queue `default`, which needs no object, and hold while no scheduler runs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api.base import Object
+from muster.api.quantity import show
+from muster.app.plan.snapshot import SnapshotMirror
+from muster.app.views.observe import observe
+from muster.core.cycle import Scheduler
+from muster.core.words.gang import Amounts
+from muster.core.world.queues import Queues
+from muster.core.world.queues.account import Account
+from muster.kube.client import Client
+from muster.names import GPU, GPU_SHARE
+from muster.translate.queues import status_of
+from muster.workloads.snapshot import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    name: str
+    #: 0: child of the root
+    depth: int
+    account: Account
+    #: as in the object's status: quantities, and counts of gangs
+    status: Object
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks about the queue's rules."""
+        rules = self.account.rules
+        if self.account.fault:
+            return [f"invalid: {self.account.fault}"]
+        notes = ["closed"] if rules.closed else []
+        if not rules.reclaimable:
+            notes.append("not reclaimable")
+        if rules.max_gangs is not None:
+            notes.append(f"at most {rules.max_gangs} gangs")
+        return notes
+
+
+async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[QueueView]:
+    return views(await observe(client), schedulers)
+
+
+def views(objects: Objects, schedulers: frozenset[str] | None) -> list[QueueView]:
+    """All queues, each after its parent, by name; queues that cannot be used are last."""
+    snapshot, core = SnapshotMirror(schedulers), Scheduler()
+    snapshot.put_all(objects)
+    for event in snapshot.events(0.0):
+        core.apply(event)
+    core.settle()
+    return [*_below(core.queues.root, core.queues, 0), *_faulty(core.queues)]
+
+
+def _below(parent: Account, queues: Queues, depth: int) -> Iterator[QueueView]:
+    for account in parent.children:
+        yield QueueView(account.name, depth, account, status_of(account, queues))
+        yield from _below(account, queues, depth + 1)
+
+
+def _faulty(queues: Queues) -> Iterator[QueueView]:
+    for name, account in queues.accounts.items():
+        if account.fault:
+            yield QueueView(name, 0, account, status_of(account, queues))
+
+
+def summary(view: QueueView) -> Object:
+    """A view as JSON: the object's rules and status, merged."""
+    rules = view.account.rules
+    found: Object = {
+        "name": view.name,
+        "parent": rules.parent,
+        "weight": rules.weight,
+        "guarantee": _amounts(rules.guarantee),
+        "deserved": _amounts(rules.deserved) if rules.deserved is not None else None,
+        "capability": _amounts(rules.capability),
+        "order": rules.order.value,
+        "reclaimable": rules.reclaimable,
+        "closed": rules.closed,
+        "maxGangs": rules.max_gangs,
+        **view.status,
+    }
+    if view.account.fault:
+        found["invalid"] = view.account.fault
+    return found
+
+
+def _amounts(amounts: Amounts) -> Object:
+    return {resource: show(resource, amount) for resource, amount in amounts}
+
+
+def resources(found: list[QueueView]) -> list[str]:
+    """Resources that a queue uses, waits for, or has rules about; what machines are bought for is first."""
+    named: set[str] = set()
+    for view in found:
+        rules = view.account.rules
+        named |= view.account.used.keys() | view.account.wanted.keys()
+        for amounts in (rules.guarantee, rules.deserved or (), rules.capability):
+            named |= {resource for resource, _ in amounts}
+    if GPU_SHARE in named:  # the core counts GPUs under this name
+        named = (named - {GPU_SHARE}) | {GPU}
+    named.discard("pods")
+    return sorted(named, key=lambda name: (_LAST.get(name, 0), name))
+
+
+#: Shown after the scarce resources.
+_LAST: Final = {"cpu": 1, "memory": 2, "ephemeral-storage": 3}

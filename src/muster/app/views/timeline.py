@@ -1,0 +1,240 @@
+"""When the pods of a job waited and ran, from recorded times.
+
+A row is a place in the job: type and job, and `/0`, `/1`, … if pods of a job ran at the same time. Pods that
+ran one after the other (waves, restarts, a preempted pod and its successor) share a row. A place waits from
+the job's creation until its first pod runs, between two pods, and at present if its pod was preempted.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+import msgspec
+
+from muster.api.base import Object, condition, is_true
+from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
+from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import (
+    JOB_GLOBAL_INDEX,
+    JOB_INDEX,
+    JOBSET_NAME,
+    JOBSET_UID,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+)
+from muster.api.natural import natural
+from muster.app.views.pods import exit_code, told_to_end
+from muster.local.history import PodRun
+from muster.names import PREEMPTED
+
+
+class Phase(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A period in seconds since the epoch; `failed`: its pod failed at the end."""
+
+    phase: Phase
+    begin: float
+    end: float
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    spans: Sequence[Span]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    rows: tuple[Row, ...]
+    begin: float
+    end: float
+    #: seconds until the first pod ran; None if none has
+    waited: float | None = None
+
+    @property
+    def failures(self) -> int:
+        """Pods that failed, as marked in the rows."""
+        return sum(span.failed for row in self.rows for span in row.spans)
+
+
+class Now(Enum):
+    """What the job's places without a pod do at present."""
+
+    #: all of them wait: the job has not started, or must restart
+    WAITING = "waiting"
+    #: the places whose pods were preempted wait
+    RUNNING = "running"
+    #: none waits
+    ENDED = "ended"
+
+
+def timeline(
+    runs: Iterable[PodRun],
+    submitted: float | None,
+    now: float,
+    present: Now = Now.ENDED,
+    name: str = "",
+) -> Timeline:
+    """The rows of a job, called `name` until it has pods. A run that has not ended lasts until `now`.
+
+    `submitted` is the job's creation time, if known.
+    """
+    ordered = sorted(runs, key=_order)
+    begin = min(
+        [run.created for run in ordered] + ([submitted] if submitted is not None else []), default=now
+    )
+    if not ordered and present is Now.WAITING:
+        return Timeline((Row(name, [Span(Phase.WAITING, begin, now)]),), begin, now)
+    by_job: dict[tuple[str, str, int], list[PodRun]] = defaultdict(list)
+    for run in ordered:
+        alone = "" if run.replicated_job else run.job or run.name
+        by_job[run.replicated_job, alone, run.job_index or 0].append(run)
+    rows = []
+    for (group, alone, index), members in sorted(by_job.items(), key=lambda job: _first(job[1])):
+        label = f"{group} {index}" if group else alone
+        lanes = _lanes(members)
+        for number, lane in enumerate(lanes):
+            place = label if len(lanes) == 1 else f"{label}/{number}"
+            rows.append(Row(place, list(_lane(lane, begin, now, present)), _note(lane)))
+    first = min((run.started for run in ordered if run.started is not None), default=None)
+    end = max((span.end for row in rows for span in row.spans), default=now)
+    return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
+
+
+def _lane(runs: Sequence[PodRun], begin: float, now: float, present: Now) -> Iterator[Span]:
+    """The spans of pods that ran in a place one after the other."""
+    since = begin
+    for run, follows in zip(runs, [*runs[1:], None], strict=True):
+        until = max(run.created, follows.created) if follows is not None else now
+        yield from _spans(run, since, until)
+        since = until if run.ended is None else min(run.ended, until)
+    lost = runs[-1].preempted or (runs[-1].deleted and present is Now.WAITING)
+    if lost and present is not Now.ENDED and since < now:
+        yield Span(Phase.WAITING, since, now)
+
+
+def _first(runs: Sequence[PodRun]) -> tuple[int, float]:
+    """Sort key: jobs in the order of the file. Their pods are created concurrently, in any order."""
+    return runs[0].job_global_index or 0, runs[0].created
+
+
+def _order(run: PodRun) -> tuple[float, str, int, int]:
+    return (run.created, run.replicated_job, run.job_index or 0, run.completion_index or 0)
+
+
+def _lanes(runs: Sequence[PodRun]) -> list[list[PodRun]]:
+    """Distributes runs over as few lanes as runs that follow each other need.
+
+    A restarted pod stays in its lane.
+    """
+    lanes: list[list[PodRun]] = []
+    for run in runs:
+        free = [lane for lane in lanes if (lane[-1].ended or float("inf")) <= run.created]
+        same = [lane for lane in free if lane[-1].completion_index == run.completion_index]
+        # The next attempt's pods are created while the last attempt's pods still terminate.
+        again = [
+            lane
+            for lane in lanes
+            if lane[-1].completion_index == run.completion_index and lane[-1].attempt < run.attempt
+        ]
+        lane = next(iter(again or same or free), None)
+        if lane is None:
+            lanes.append([run])
+        else:
+            lane.append(run)
+    return lanes
+
+
+def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
+    """The spans of one run: the place waits from `since`.
+
+    A pod that has a successor counts until the successor's creation (`until`).
+    """
+    ended = until if run.ended is None else min(run.ended, until)
+    started = ended if run.started is None else min(run.started, ended)
+    if started > since:
+        yield Span(Phase.WAITING, since, started)
+    if run.started is not None:
+        yield Span(Phase.RUNNING, started, ended, failed(run))
+
+
+def failed(run: PodRun) -> bool:
+    """Whether the run failed by itself: a pod that was stopped has not, whatever its exit code."""
+    return run.phase == "Failed" and not run.preempted and not run.deleted
+
+
+def _note(lane: Sequence[PodRun]) -> str:
+    """`restarted once: exit 137 on node-1`"""
+    failures = [run for run in lane if failed(run)]
+    if not failures:
+        return "preempted" if any(run.preempted for run in lane) else ""
+    first = failures[0]
+    why = f"exit {first.exit_code}" if first.exit_code else first.reason or "failed"
+    where = f" on {first.node}" if first.node else ""
+    restarts = sum(failed(run) for run in lane[:-1])
+    if not restarts:
+        return f"{why}{where}"
+    times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
+    return f"restarted {times}: {why}{where}"
+
+
+def summary(run: PodRun) -> Object:
+    """A run as JSON: its times are in RFC 3339."""
+    told: Object = msgspec.structs.asdict(run)
+    for key in ("created", "bound", "started", "ended"):
+        if told[key] is not None:
+            told[key] = datetime.fromtimestamp(told[key], UTC)
+    return told
+
+
+def runs_of(pods: Iterable[Pod]) -> list[PodRun]:
+    """The runs that existing pods record, for clusters that keep no history."""
+    return [_run_of(pod) for pod in pods if pod.metadata.creation_timestamp]
+
+
+def _run_of(pod: Pod) -> PodRun:
+    labels = pod.metadata.labels
+    states = [status.state for status in pod.status.container_statuses]
+    ends = [state.terminated for state in states if state.terminated]
+    starts = [running.started_at for state in states if (running := state.running or state.terminated)]
+    bound = condition(pod.status.conditions, "PodScheduled")
+    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
+    last_end = max((end.finished_at for end in ends if end.finished_at), default=None)
+    assert pod.metadata.creation_timestamp is not None, "the caller has looked"
+    return PodRun(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        jobset=labels.get(JOBSET_NAME, ""),
+        jobset_uid=labels.get(JOBSET_UID, ""),
+        replicated_job=labels.get(REPLICATED_JOB_NAME, ""),
+        job=labels.get(JOB_NAME, ""),
+        job_index=natural(labels.get(JOB_INDEX)),
+        completion_index=natural(index),
+        attempt=natural(labels.get(RESTART_ATTEMPT)) or 0,
+        node=pod.spec.node_name,
+        created=pod.metadata.creation_timestamp.timestamp(),
+        bound=_seconds(bound.last_transition_time if bound and bound.status == "True" else None),
+        started=_seconds(min((start for start in starts if start), default=None)),
+        ended=_seconds(last_end) if pod.terminal else None,
+        phase=pod.status.phase or "Pending",
+        exit_code=exit_code(pod),
+        reason=pod.status.reason,
+        restarts=sum(status.restart_count for status in pod.status.container_statuses),
+        preempted=is_true(pod.status.conditions, PREEMPTED),
+        deleted=pod.terminal and last_end is not None and told_to_end(pod, last_end),
+        job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
+    )
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return time.timestamp() if time else None

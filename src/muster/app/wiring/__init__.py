@@ -1,0 +1,1 @@
+"""Puts the other packages together to processes: the embedded cluster, its host, a command's cluster."""

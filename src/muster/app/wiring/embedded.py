@@ -1,0 +1,185 @@
+"""The embedded cluster in one process: store, HTTP API, controllers, scheduler and node agent.
+
+All parts use the store through the same client protocol, in process; users and their programs use the HTTP
+API. The process runs until no client is attached and no job is unfinished, or, if it is to stay, until it is
+stopped. When it stops, it also stops the containers, within their grace periods. It marks their pods as ended
+by muster, which does not count as a failure: unfinished jobs start them again when the cluster is up again. A
+process that is killed stops nothing; the next host takes its containers over.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.api import kinds
+from muster.app.views import jobs
+from muster.app.wiring.state_directory import Endpoint, StateDirectory
+from muster.controllers import driver, gang, garbage, jobset, podgroup
+from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
+from muster.core.cycle import Scheduler
+from muster.journal import Journal
+from muster.kube.clock import Clock, SystemClock
+from muster.local import credentials, machine, nodespec
+from muster.local.client import LocalClient
+from muster.local.door import door
+from muster.local.node.agent import NodeAgent
+from muster.local.node.logs import Logs
+from muster.local.nodespec import NodeSpec
+from muster.local.registry import Registry
+from muster.local.serving import ServingError, serving
+from muster.local.store import Store, StoreError
+from muster.runtime import loop
+from muster.runtime.leader import Term
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two checks whether the host is still needed.
+LOOK: Final = 0.5
+
+
+class StartError(Exception):
+    """The cluster cannot start; the message says why."""
+
+
+def main(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:
+    """Runs the cluster of `home` until it stops; calls `tell` once with its endpoint.
+
+    The caller holds the host's lock.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        import uvloop
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:  # uvloop does not exist for this platform
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_until_told(home, nodes, stays, tell))
+
+
+async def _until_told(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        specs = nodespec.read(nodes) if nodes else [machine.node()]
+        async with running(home, specs, SystemClock()) as cluster:
+            endpoint = Endpoint(
+                cluster.server,
+                os.getpid(),
+                nodes,
+                stays,
+                continues=await unfinished(cluster.client),
+                degraded=cluster.agent.degradation() or "",
+            )
+            home.announce(endpoint)
+            tell(endpoint)
+            if not stays:
+                leaving = asyncio.create_task(_when_nobody_needs_it(home, cluster.client, stop))
+            await stop.wait()
+            home.withdraw()
+            if not stays:
+                leaving.cancel()
+    except (StoreError, ServingError, nodespec.InvalidNodes) as error:
+        raise StartError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running embedded cluster."""
+
+    server: str
+    client: LocalClient
+    agent: NodeAgent
+
+
+@asynccontextmanager
+async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> AsyncIterator[Cluster]:
+    """Runs the cluster while the context lasts. Raises StoreError, ServingError."""
+    credentials.ensure(home.root, clock.now())
+    store = Store(home.store)
+    journal = Journal(home.journal)
+    try:
+        registry = Registry(store, clock=clock)
+        logs = Logs(home.logs, clock)
+        client = LocalClient(registry, logs)
+        agent = NodeAgent(client, root=home.root, nodes=nodes, clock=clock, logs=logs)
+        token = credentials.token_file(home.root).read_text()
+        async with (
+            serving(door(registry, logs, token), home.root, home.last_port()) as server,
+            _together(
+                driver.run(client, controllers(), clock),
+                loop.run(client, clock, Term(store.epoch, sole=True), scheduler=Scheduler(), journal=journal),
+                agent.run(),
+            ),
+        ):
+            home.remember_port(int(server.rpartition(":")[2]))
+            credentials.write_kubeconfig(home.root, server)
+            await agent.ready.wait()
+            try:
+                yield Cluster(server, client, agent)
+            finally:
+                await agent.shutdown()
+    finally:
+        journal.close()
+        store.close()
+
+
+def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
+    """All controllers of muster."""
+    return [
+        JOB_CONTROLLER,
+        jobset.controller(),
+        garbage.controller(),
+        gang.controller(),
+        podgroup.controller(kinds.POD_GROUP_X),
+        podgroup.controller(kinds.POD_GROUP_SIGS),
+    ]
+
+
+async def unfinished(client: LocalClient) -> tuple[str, ...]:
+    """The names of jobs for which this cluster still has work to do."""
+    views = jobs.views(await jobs.fetch(client))
+    return tuple(view.name for view in views if not (view.state.finished or view.managed_by))
+
+
+async def _when_nobody_needs_it(home: StateDirectory, client: LocalClient, stop: asyncio.Event) -> None:
+    """Sets `stop` once no client is attached and no job is unfinished, or the state directory is deleted."""
+    needed_at = -1  # the last revision at which the host was needed: it still is needed while nothing changes
+    while not stop.is_set():
+        await asyncio.sleep(LOOK)
+        try:
+            with home.nobody_attached() as alone:
+                # No client can attach while the lock is held, and a later one finds no endpoint.
+                revision = client.registry.store.revision
+                if not alone or revision == needed_at:
+                    continue
+                needed_at = revision
+                if not await unfinished(client) and not await _pods_left(client):
+                    home.withdraw()
+                    stop.set()
+        except FileNotFoundError:
+            log.warning("%s has been removed, so this cluster cannot be reached any more", home.root)
+            stop.set()
+
+
+async def _pods_left(client: LocalClient) -> bool:
+    """Whether pods are still terminating within their grace periods."""
+    return any(not pod.terminal for pod in (await client.list(kinds.POD)).items)
+
+
+@asynccontextmanager
+async def _together(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs the coroutines until the context ends; the context fails if one of them fails."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part) for part in parts]
+        yield
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,171 @@
+"""Hosts the embedded cluster: finds this user's host, or starts one.
+
+A host is forked from the command that needs it, before that command has an event loop, so that no second
+interpreter has to start. The host has no parent that waits for it. It runs until no client is attached and
+no job is unfinished; a host started by `up` runs until `down`. The locks in
+`muster.app.wiring.state_directory` say whether a host runs.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from muster.app.wiring.state_directory import Endpoint, StateDirectory
+
+#: seconds within which a host must start or stop
+PATIENCE: Final = 30.0
+#: seconds within which a host that is no longer needed notices that and stops
+LEAVING: Final = 1.5
+
+
+class HostError(Exception):
+    """The embedded cluster is not available; the message says why and what to do."""
+
+
+class OtherNodes(HostError):
+    """The running cluster has other nodes than those requested."""
+
+
+@contextmanager
+def attached(
+    home: StateDirectory, nodes: str = "", meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[Endpoint]:
+    """Yields a running host that stays while the context lasts. Call it before there is an event loop."""
+    home.make()
+    if nodes:
+        let_go(home, unless=nodes)
+    with home.attached():
+        yield ensure(home, nodes, meanwhile=meanwhile)
+
+
+def ensure(
+    home: StateDirectory,
+    nodes: str = "",
+    *,
+    stays: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Endpoint:
+    """The host's endpoint. Forks a host if there is none, and calls `meanwhile` while it starts.
+
+    Only the caller that starts the host learns which jobs continue and what the machine lacks.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        endpoint = home.endpoint()
+        if endpoint is not None:
+            if nodes and endpoint.nodes != nodes:
+                raise OtherNodes(
+                    "--nodes describes a new cluster, but one is running already "
+                    f"({endpoint.nodes or 'this machine'}, pid {endpoint.pid}); stop it first: muster down"
+                )
+            return msgspec.structs.replace(endpoint, continues=(), degraded="")
+        if home.hosted():
+            time.sleep(0.02)  # another command's host is starting
+            continue
+        started = _fork(home, nodes, stays, meanwhile)
+        if started is not None:
+            return started
+    raise HostError(f"the embedded cluster did not start within {PATIENCE:.0f} s; see {home.host_log}")
+
+
+def let_go(home: StateDirectory, *, unless: str | None = None) -> None:
+    """Waits for the host of a command that has just ended to stop, for `LEAVING` seconds at most.
+
+    Returns at once if the host has the nodes `unless`, or stays. An attached client must not call it: its
+    host would not stop.
+    """
+    deadline = time.monotonic() + LEAVING
+    while time.monotonic() < deadline:
+        endpoint = home.endpoint()
+        if endpoint is None or endpoint.stays or endpoint.nodes == unless:
+            return
+        time.sleep(0.02)
+
+
+def stop(home: StateDirectory) -> int | None:
+    """Stops the host and waits until it is gone; returns its pid, or None if no host runs."""
+    deadline = time.monotonic() + PATIENCE
+    while (endpoint := home.endpoint()) is None:
+        if not home.hosted():
+            return None
+        if time.monotonic() > deadline:
+            raise HostError(f"a host neither starts nor ends; see {home.host_log}")
+        time.sleep(0.02)  # the host is starting or stopping
+    os.kill(endpoint.pid, signal.SIGTERM)
+    while home.hosted():
+        if time.monotonic() > deadline:
+            raise HostError(f"the host (pid {endpoint.pid}) is still ending its pods; see {home.host_log}")
+        time.sleep(0.02)
+    return endpoint.pid
+
+
+def _fork(home: StateDirectory, nodes: str, stays: bool, meanwhile: Callable[[], None]) -> Endpoint | None:
+    """Starts a host and waits until it listens. None if another process was quicker."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become_host(home, nodes, stays, writer)
+    os.close(writer)
+    os.waitpid(child, 0)  # the first child exits at once; the host is its child, and an orphan from then on
+    meanwhile()
+    with os.fdopen(reader, "rb") as answer:
+        said = answer.read()
+    if not said:
+        raise HostError(f"the embedded cluster could not start; see {home.host_log}")
+    told = msgspec.json.decode(said)
+    if "error" in told:
+        raise HostError(told["error"])
+    return None if told.get("busy") else msgspec.convert(told, Endpoint)
+
+
+def _become_host(home: StateDirectory, nodes: str, stays: bool, writer: int) -> None:
+    """Becomes the host; never returns. Detaches from the caller's terminal, files and process group."""
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    status = 1
+    try:
+        log = os.open(home.host_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, null), (1, log), (2, log)):
+            os.dup2(source, target)
+        # The host must not inherit the caller's open files, above all the caller's client lock.
+        os.closerange(3, writer)
+        os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+        os.chdir("/")
+        status = run(home, nodes, stays, lambda said: _tell(writer, said))
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def run(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object], None]) -> int:
+    """Hosts the cluster in this process until it stops; calls `tell` once, with an Endpoint or a refusal."""
+    from muster.app.wiring import embedded
+
+    try:
+        with home.hosting():
+            embedded.main(home, nodes, stays, tell)
+    except BlockingIOError:
+        tell({"busy": True})
+        return 0
+    except embedded.StartError as error:
+        tell({"error": str(error)})
+        return 1
+    return 0
+
+
+def _tell(writer: int, said: object) -> None:
+    os.write(writer, msgspec.json.encode(said))
+    os.close(writer)

@@ -1,0 +1,95 @@
+"""Ending a job from outside."""
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.app.commands.cancel import PATIENCE, SUFFIX, StillThere, cancel, cancel_unfinished, gone, of_file
+from muster.app.commands.follow import Followed
+from muster.app.views.jobs import State, fetch, views
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+
+@pytest.mark.looptime
+async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> None:
+    store = Store(":memory:")
+    client = LocalClient(Registry(store))
+    await client.create(kinds.NODE, "", {"metadata": {"name": "n"}})
+    container: Object = {"name": "c", "image": "i"}
+    for name in ("quick", "stuck"):
+        spec: Object = {"containers": [container], "nodeName": "n", "terminationGracePeriodSeconds": 100}
+        await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+    pods = (await client.list(kinds.POD)).items
+    job = Followed(kinds.POD, "default", "stuck")
+    await cancel(client, job, pods)
+
+    async def quick_goes() -> None:
+        await asyncio.sleep(60)
+        await client.delete(kinds.POD, "default", "quick", grace_period=0)
+
+    now = asyncio.get_running_loop().time
+    began = now()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(quick_goes())
+        with pytest.raises(StillThere, match=r"stuck has been deleted, but its pods do not end: stuck$"):
+            await gone(client, job, pods)
+    assert now() - began == pytest.approx(60 + 100 + PATIENCE, abs=1)
+    await client.delete(kinds.POD, "default", "stuck", grace_period=0)
+    await gone(client, job, pods)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state", "meant"),
+    [
+        ("train", "Running", ["train"]),
+        (f"train-{SUFFIX}", "Running", ["train-0a1b2c3d"]),
+        (f"train-{SUFFIX}", "Succeeded", []),  # it is in nobody's way
+        ("train", "Succeeded", ["train"]),
+        ("trai", "Running", []),
+    ],
+)
+async def test_which_jobs_a_file_has_made(wanted: str, state: str, meant: list[str]) -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        for name in ("train", "train-0a1b2c3d", "train-0a1b2c3z", "train-x-0a1b2c3d", "train-0a1b2c3d4"):
+            spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+            await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+            await client.patch(kinds.POD, "default", name, {"status": {"phase": state}}, subresource="status")
+        there = views(await fetch(client))
+        found = of_file([Followed(kinds.POD, "default", wanted)], there)
+        assert [view.name for view in found] == meant
+        assert of_file([Followed(kinds.POD, "other", wanted)], there) == []
+
+
+async def test_a_job_that_finishes_while_it_is_cancelled_stays() -> None:
+    with closing(Store(":memory:")) as store:
+        registry = Registry(store)
+
+        class Racing(LocalClient):
+            """The pod ends just before it is deleted."""
+
+            async def delete(self, *args: Any, **more: Any) -> None:
+                ended = {"status": {"phase": "Succeeded"}}
+                await self.patch(kinds.POD, "default", "p", ended, subresource="status")
+                await super().delete(*args, **more)
+
+        client = LocalClient(registry)
+        job = Followed(kinds.POD, "default", "p")
+        body: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        await client.create(kinds.POD, "default", body)
+        view = await cancel_unfinished(Racing(registry), job, ())
+        assert view is not None
+        assert view.state is State.SUCCEEDED
+        assert len((await client.list(kinds.POD)).items) == 1
+        await cancel(client, job, ())
+        assert await cancel_unfinished(client, job, ()) is None, "it has gone"
+        await client.create(kinds.POD, "default", body)
+        assert await cancel_unfinished(client, job, ()) is None
+        assert not (await client.list(kinds.POD)).items

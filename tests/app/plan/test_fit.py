@@ -1,0 +1,195 @@
+"""Whether a job could ever start: the scheduler's answer about stages, gangs and independent pods."""
+
+import pytest
+
+from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, invalid, misfits
+from muster.local.nodespec import read
+from muster.workloads.load import load
+from muster.workloads.snapshot import typed
+
+NODES = as_nodes(read("2 x cpu=8,memory=32Gi"))
+JOBSET = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  %s
+  replicatedJobs:
+  - {name: prepare, template: {spec: {parallelism: 10, completions: 10, template: {spec: {containers: [
+      {name: c, image: i, command: [x], resources: {requests: {cpu: 1}}}]}}}}}
+  - {name: work, %s template: {spec: {parallelism: %d, completions: 20, template: {spec: {containers: [
+      {name: c, image: i, command: [x], resources: {requests: {cpu: 1}}}]}}}}}
+"""
+AFTER = "dependsOn: [{name: prepare, status: Complete}],"
+IN_ORDER = "startupPolicy: {startupPolicyOrder: InOrder}"
+
+
+@pytest.mark.parametrize(
+    ("policy", "depends", "width", "mode", "said"),
+    [
+        ("", "", 6, "gang", []),
+        ("", "", 7, "gang", ["train can never start here: InsufficientCapacity"]),
+        ("", "", 17, "independent", []),
+        # the stages of an order are gangs of their own: each has to fit, not all of them together
+        ("", AFTER, 16, "gang", []),
+        (IN_ORDER, "", 16, "gang", []),
+        (IN_ORDER, "", 17, "gang", ["train/work can never start here: InsufficientCapacity"]),
+    ],
+)
+def test_what_has_to_fit_together(policy: str, depends: str, width: int, mode: str, said: list[str]) -> None:
+    text = JOBSET % (policy, depends, width)
+    job = load("f.yaml", text=text, suffix="0" * 8, mode="gang" if mode == "gang" else "independent")
+    assert [why.partition(". ")[0] for why in misfits(job, NODES)] == said
+
+
+def test_a_stage_without_pods_fits_anywhere() -> None:
+    text = JOBSET.replace("work, %s", "work, replicas: 0, %s") % (IN_ORDER, "", 100)
+    assert not list(misfits(load("f.yaml", text=text, suffix="0" * 8, mode="gang"), NODES))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asks", "hinted"),
+    [
+        ("1 x cpu=8,memory=32Gi", "nvidia.com/gpu: 1", True),
+        ("1 x cpu=8,memory=32Gi,nvidia.com/gpu=0", "nvidia.com/gpu: 1", True),
+        ("1 x cpu=8,memory=32Gi,nvidia.com/gpu=1", "nvidia.com/gpu: 8", False),
+        ("1 x cpu=8,memory=32Gi", "cpu: 100", False),
+        ("1 x cpu=8,memory=32Gi", "memory: 100Gi", False),
+    ],
+)
+def test_gpus_are_hinted_at_only_where_they_are_what_is_missing(nodes: str, asks: str, hinted: bool) -> None:
+    text = JOBSET.replace("{requests: {cpu: 1}}", f"{{requests: {{{asks}}}, limits: {{{asks}}}}}")
+    job = load("f.yaml", text=text % ("", "", 1), suffix="0" * 8, mode="gang")
+    told = list(misfits(job, as_nodes(read(nodes))))
+    assert "can never start here" in told[0]
+    assert any("there are no GPUs here" in why for why in told) is hinted
+
+
+TOPOLOGY = """
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: ClusterNetworkTopology
+metadata: {name: default}
+spec: {networkTopologySpec: [{labelKey: [block], topologyLayer: Block},
+  {parentTopologyLayer: Block, topologyLayer: NodeTopologyLayer}]}
+---
+"""
+BLOCKS = as_nodes(read("2 x cpu=4,memory=8Gi,label:block=a; 2 x cpu=4,memory=8Gi,label:block=b"))
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, labels: {muster.dev/gang: "true"}%s}
+spec:
+  parallelism: %d
+  completions: %d
+  template: {spec: {restartPolicy: Never%s, containers: [
+    {name: c, command: [x], resources: {requests: {cpu: %s, memory: 1Gi}}}]}}
+"""
+MUST = "gang.scheduling.koordinator.sh/network-topology-spec"
+
+
+APART = (
+    ", affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: ["
+    "{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {job-name: j}}}]}}"
+)
+
+
+def gathered(layer: str) -> str:
+    rule = f'{{"gatherStrategy":[{{"layer":"{layer}","strategy":"MustGather"}}]}}'
+    return f", annotations: {{{MUST}: '{rule}'}}"
+
+
+@pytest.mark.parametrize(
+    ("more", "pods", "topology", "said"),
+    [
+        (gathered("Block"), 2, True, ""),
+        (gathered("Block"), 3, True, "j can never start here: TopologyUnsatisfied"),
+        (
+            gathered("Blok"),
+            1,
+            True,
+            "j can never start here: Invalid. there is no topology layer Blok; there are",
+        ),
+        (gathered("Block"), 1, False, "j can never start here: Invalid. there is no topology layer Block"),
+        (", annotations: {muster.dev/exclusive: Block}", 4, True, ""),
+        (
+            ", annotations: {muster.dev/priority: gold}",
+            1,
+            True,
+            "j can never start here: Invalid. PriorityClass gold",
+        ),
+        (
+            ", annotations: {muster.dev/run-time: soon}",
+            1,
+            True,
+            "j can never start here: Invalid. muster.dev/run-time",
+        ),
+    ],
+)
+def test_the_scheduler_itself_is_asked(more: str, pods: int, topology: bool, said: str) -> None:
+    text = TOPOLOGY * topology + JOB % (more, pods, pods, "", 4)
+    job = load("f.yaml", text=text)
+    found = misfits(job, BLOCKS)
+    assert len(found) == bool(said)
+    assert all(each.startswith(said) for each in found)
+    if "Invalid" in said:
+        assert invalid(job) == {"j": found[0]}
+        assert advice(job) is None, "no node helps"
+    elif said:
+        assert advice(job) is None, "what is advised has no blocks, so that it would not start there"
+
+
+@pytest.mark.parametrize(
+    ("more", "pods", "cpu", "wanted"),
+    [
+        ("", 3, "1500m", "1 x cpu=4.5,memory=3Gi"),
+        ("", 200, "1", "1 x cpu=200,memory=200Gi,pods=200"),
+        (", nodeSelector: {zone: b}", 2, "1", "1 x cpu=2,memory=2Gi,label:zone=b"),
+        (
+            ", nodeSelector: {nvidia.com/gpu.product: A}",
+            1,
+            "1, nvidia.com/gpu: 2",
+            "1 x cpu=1,memory=1Gi,nvidia.com/gpu=2,product=A",
+        ),
+        (
+            APART,
+            3,
+            "1",
+            "3 x cpu=1,memory=1Gi",
+        ),
+        (", nodeSelector: {kubernetes.io/hostname: my-host}", 1, "1", None),
+        ("", 1, "1000000000", None),
+    ],
+)
+def test_what_is_advised_would_start_it(more: str, pods: int, cpu: str, wanted: str | None) -> None:
+    text = JOB % ("", pods, pods, more, cpu)
+    job = load("f.yaml", text=text.replace("requests: {", "limits: {"))
+    given = advice(job)
+    assert given == (None if wanted is None else f'--nodes "{wanted}"')
+    if wanted is not None:
+        assert misfits(job, as_nodes(read(wanted))) == []
+
+
+def test_pods_that_start_alone_are_tried_once_a_shape() -> None:
+    job = load("f.yaml", text=JOB % ("", 30_000, 30_000, "", 9), mode="independent")
+    (said,) = misfits(job, NODES)
+    assert said.startswith("j/main-0 can never start here: NothingMatches. a pod asks 9 CPUs")
+
+
+def test_what_the_api_server_will_add_to_the_pods_counts() -> None:
+    text = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: silent}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, command: [x]}]}}}
+"""
+    item = {"type": "Container", "default": {"cpu": "9"}}
+    limits = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "l", "namespace": "default"},
+        "spec": {"limits": [item]},
+    }
+    job = load("f.yaml", text=text)
+    assert misfits(job, NODES) == []
+    (said,) = misfits(job, NODES, typed([limits], SURROUNDINGS))
+    assert "a pod asks 9 CPUs; the largest matching node has 8" in said

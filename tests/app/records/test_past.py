@@ -1,0 +1,96 @@
+"""Jobs that have been deleted, as views, and found by name where none is there."""
+
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.app.records import past
+from muster.app.views.jobs import SeveralJobs, State, UnknownJob
+from muster.app.wiring.cluster import Target
+from muster.app.wiring.state_directory import StateDirectory
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+POD: Object = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+
+
+@pytest.fixture
+async def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalClient]:
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    StateDirectory.of_user().make()
+    with closing(Store(StateDirectory.of_user().store)) as store:
+        yield LocalClient(Registry(store))
+
+
+def job(name: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {"template": {"spec": POD}}}
+
+
+async def ended(client: LocalClient, name: str, condition: Object | None = None) -> None:
+    """A Job that was made, perhaps ended, and deleted."""
+    await client.create(kinds.JOB, "default", job(name))
+    if condition is not None:
+        status = {"conditions": [{"status": "True", **condition}], "succeeded": 1}
+        await client.patch(kinds.JOB, "default", name, {"status": status}, subresource="status")
+    await client.delete(kinds.JOB, "default", name, propagation="Background")
+
+
+@pytest.mark.parametrize(
+    ("condition", "state", "reason"),
+    [
+        (None, State.CANCELLED, ("Cancelled", "deleted while it was waiting")),
+        ({"type": "Complete"}, State.SUCCEEDED, None),
+        (
+            {"type": "Failed", "reason": "DeadlineExceeded", "message": "too late"},
+            State.FAILED,
+            ("DeadlineExceeded", "too late"),
+        ),
+    ],
+)
+async def test_a_deleted_job_has_its_last_state(
+    client: LocalClient, condition: Object | None, state: State, reason: tuple[str, str] | None
+) -> None:
+    await ended(client, "j", condition)
+    (view,) = past.deleted(Target())
+    assert (view.name, view.state, view.reason) == ("j", state, reason)
+    assert view.deleted is not None
+    assert view.finished is not None
+    assert await past.named(client, "j", Target()) == view
+
+
+async def test_pods_of_a_deleted_job_are_counted_by_their_runs(client: LocalClient) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    await client.create(kinds.NODE, "", {"metadata": {"name": "n"}})
+    await client.create(kinds.JOB, "default", job("j"))
+    for name, phase in (("a", "Succeeded"), ("b", "Failed"), ("c", "Running")):
+        meta = {"name": name, "labels": {"batch.kubernetes.io/job-name": "j"}, "ownerReferences": [owner]}
+        await client.create(kinds.POD, "default", {"metadata": meta, "spec": {**POD, "nodeName": "n"}})
+        await client.patch(kinds.POD, "default", name, {"status": {"phase": phase}}, subresource="status")
+    await client.delete(kinds.JOB, "default", "j", propagation="Background")
+    (view,) = past.deleted(Target())
+    assert (view.succeeded, view.failed, view.running) == (1, 1, 0)
+    assert view.reason == ("Cancelled", "deleted while it was running")
+
+
+async def test_a_job_that_is_there_comes_before_one_that_was(client: LocalClient) -> None:
+    await ended(client, "train-1")
+    await ended(client, "train-2")
+    with pytest.raises(SeveralJobs, match="train-1, train-2"):
+        await past.named(client, "train", Target())
+    assert (await past.named(client, "train-2", Target())).name == "train-2"
+    await ended(client, "train-2", {"type": "Complete"})  # another of that name: the last counts
+    assert (await past.named(client, "train-2", Target())).state is State.SUCCEEDED
+    await client.create(kinds.JOB, "default", job("train-3"))
+    assert (await past.named(client, "train", Target())).name == "train-3"
+
+
+@pytest.mark.parametrize("name", ["", "nosuch", "other/train-1"])
+async def test_what_never_was_is_not_found(client: LocalClient, name: str) -> None:
+    await ended(client, "train-1")
+    with pytest.raises(UnknownJob):
+        await past.named(client, name, Target())

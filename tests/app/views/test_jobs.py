@@ -1,0 +1,277 @@
+"""Jobs as people see them."""
+
+import msgspec
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Condition, ObjectMeta, OwnerReference
+from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
+from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
+from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
+from muster.api.muster_v1alpha1 import Gang, GangSpec, GangStatus, Reason, Source
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
+from muster.app.views.jobs import (
+    JobView,
+    Objects,
+    SeveralJobs,
+    State,
+    UnknownJob,
+    failure_code,
+    find,
+    scoped,
+    summary,
+    views,
+)
+from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason, told_to_end
+from tests.app.objects import T0, at, labels, pod
+
+
+def meta(name: str, owner: str = "", **annotations: str) -> ObjectMeta:
+    owners = [OwnerReference("v1", "X", owner, owner, controller=True)] if owner else []
+    return ObjectMeta(
+        name=name,
+        namespace="default",
+        uid=name,
+        creation_timestamp=T0,
+        owner_references=owners,
+        annotations={key.replace("_", "/"): value for key, value in annotations.items()},
+    )
+
+
+def only(objects: Objects) -> JobView:
+    (view,) = views(objects)
+    return view
+
+
+def job(name: str = "j", *, suspend: bool = False, owner: str = "", **annotations: str) -> Job:
+    spec = JobSpec(completions=2, parallelism=2, suspend=suspend)
+    return Job(metadata=meta(name, owner, **annotations), spec=spec)
+
+
+@pytest.mark.parametrize(
+    "spec", [JobSetSpec(), JobSetSpec(replicated_jobs=[ReplicatedJob("w", template={"spec": {}})])]
+)
+def test_a_job_whose_templates_are_empty_is_listed(spec: JobSetSpec) -> None:
+    view = only(Objects(jobsets=[JobSet(metadata=meta("js"), spec=spec)]))
+    assert summary(view)["gpus"] == 0
+
+
+def test_pods_that_failed_count_also_where_the_status_has_not_counted_them() -> None:
+    pods = [pod(f"p{i}", "Failed", node="n", owner="j", code=3, ended=5) for i in range(3)]
+    pods.append(pod("told", "Failed", node="n", owner="j", code=143, ended=5, deleted=4))
+    failing = msgspec.structs.replace(job(), status=JobStatus(failed=2))
+    assert only(Objects(jobs=[failing], pods=pods)).failed == 3
+    assert only(Objects(jobs=[failing])).failed == 2
+
+
+@pytest.mark.parametrize(
+    ("pods", "state", "running"),
+    [
+        ([], State.WAITING, 0),
+        ([("Pending", "")], State.WAITING, 0),
+        ([("Pending", "n")], State.STARTING, 0),
+        ([("Pending", "n"), ("Running", "n")], State.RUNNING, 1),
+        ([("Succeeded", "n"), ("Pending", "n")], State.RUNNING, 0),
+    ],
+)
+def test_a_job_is_as_its_pods_are(pods: list[tuple[str, str]], state: State, running: int) -> None:
+    made = [pod(f"p{i}", phase, node=node, owner="j") for i, (phase, node) in enumerate(pods)]
+    view = only(Objects(jobs=[job()], pods=made))
+    assert (view.state, view.running, view.wanted) == (state, running, 2)
+
+
+def test_the_users_own_suspend_is_said_and_ours_is_waiting() -> None:
+    users, ours = job("users", suspend=True), job("ours", suspend=True, **{"muster.dev_admission": "gang"})
+    first, second = views(Objects(jobs=[ours, users]))
+    assert (first.name, first.state) == ("ours", State.WAITING)
+    assert (second.name, second.state, second.reason and second.reason[0]) == (
+        "users",
+        State.SUSPENDED,
+        "Gated",
+    )
+
+
+@pytest.mark.parametrize(("manager", "left"), [("example.com/other", True), (CONTROLLER, False), ("", False)])
+def test_a_job_of_another_controller_says_so(manager: str, left: bool) -> None:
+    reason = ("Gated", "left to another controller (spec.managedBy: example.com/other)")
+    view = only(Objects(jobs=[Job(metadata=meta("j"), spec=JobSpec(managed_by=manager))]))
+    assert (view.state, view.reason, view.managed_by) == (
+        State.WAITING,
+        reason if left else None,
+        manager if left else "",
+    )
+    theirs = JobSet(metadata=meta("js"), spec=JobSetSpec(managed_by="example.com/other"))
+    assert only(Objects(jobsets=[theirs])).reason == reason
+    done = JobStatus(conditions=[Condition("Complete", "True")])
+    ended = Job(metadata=meta("j"), spec=JobSpec(managed_by=manager), status=done)
+    assert only(Objects(jobs=[ended])).reason is None
+
+
+def test_a_jobset_counts_over_its_jobs() -> None:
+    jobset = JobSet(
+        metadata=meta("js"),
+        spec=JobSetSpec(
+            replicated_jobs=[
+                ReplicatedJob("a", replicas=2, template={"spec": {"completions": 3, "parallelism": 1}}),
+                ReplicatedJob("b", template={"spec": {"parallelism": 4}}),
+            ]
+        ),
+        status=JobSetStatus(restarts=1),
+    )
+    done = Job(metadata=meta("js-a-0", "js"), status=JobStatus(succeeded=3, failed=1))
+    view = only(Objects(jobsets=[jobset], jobs=[done], pods=[pod("p", "Running", node="n", owner="js-a-0")]))
+    assert (view.wanted, view.running, view.succeeded, view.failed, view.restarts) == (10, 1, 3, 1, 1)
+
+
+def test_an_end_is_told_with_its_reason_only_if_it_failed() -> None:
+    failed = JobSetStatus(conditions=[Condition("Failed", "True", "DeadlineExceeded", "too long", at(9))])
+    done = JobSetStatus(conditions=[Condition("Completed", "True", "AllJobsCompleted", "all", at(9))])
+    first = only(Objects(jobsets=[JobSet(metadata=meta("js"), status=failed)]))
+    assert (first.state, first.reason, first.finished) == (
+        State.FAILED,
+        ("DeadlineExceeded", "too long"),
+        at(9),
+    )
+    second = only(Objects(jobsets=[JobSet(metadata=meta("js"), status=done)]))
+    assert (second.state, second.reason) == (State.SUCCEEDED, None)
+
+
+def test_pods_of_a_group_are_one_job_and_a_pod_alone_is_one_too() -> None:
+    group = PodGroup(metadata=meta("g"), spec=PodGroupSpec(min_member=3))
+    member = pod("m", "Running", node="n", labels={POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "g"})
+    first, second = views(
+        Objects(pod_groups=[(kinds.POD_GROUP_X, group)], pods=[member, pod("solo", "Failed", code=3)])
+    )
+    assert (first.name, first.wanted, first.running, first.state) == ("g", 3, 1, State.RUNNING)
+    assert (second.name, second.state, second.finished) == ("solo", State.FAILED, at(10))
+    assert second.reason is None, "its containers have failed, not the pod"
+
+
+def test_pods_that_name_a_group_which_is_not_there_are_a_job_that_says_so() -> None:
+    named = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "g"}
+    source = Source(kinds.POD_GROUP_X.api_version, kinds.POD_GROUP_X.kind, "g")
+    missing = GangStatus(reason=Reason("MembersMissing", "there is no PodGroup g"))
+    gang = Gang(metadata=meta("x-g"), spec=GangSpec(source=source), status=missing)
+    pods = [pod(name, labels=named) for name in ("a", "b")]
+    view = only(Objects(pods=pods, gangs=[gang]))
+    assert (view.kind, view.name, view.namespace) == (kinds.POD_GROUP_X, "g", "default")
+    assert (view.state, view.wanted, view.created) == (State.WAITING, 2, T0)
+    assert view.reason == ("MembersMissing", "there is no PodGroup g")
+    assert view.gangs == (gang,)
+    of_others = [pod("a", labels=named, owner="j"), pod("b", labels=named, deleted=1)]
+    assert not views(Objects(pods=of_others)), "they belong to a Job, or leave"
+
+
+def test_the_reason_is_the_gangs_else_what_most_pods_share() -> None:
+    waits = [pod(f"p{i}", owner="j", waits=("Fragmented" if i else "Other", "why")) for i in range(3)]
+    assert only(Objects(jobs=[job()], pods=waits)).reason == ("Fragmented", "2 of 3 waiting pods: why")
+    for message, told in (
+        ("Fragmented: why", ("Fragmented", "why")),
+        ("why: so", ("Unschedulable", "why: so")),
+    ):
+        one = pod("p", owner="j", waits=("Unschedulable", message))
+        assert only(Objects(jobs=[job()], pods=[one])).reason == told
+    gang = Gang(
+        spec=GangSpec(source=Source("batch/v1", "Job", "j", "j")),
+        status=GangStatus(reason=Reason("InsufficientCapacity", "2 are free")),
+    )
+    view = only(Objects(jobs=[job()], pods=waits, gangs=[gang]))
+    assert view.reason == ("InsufficientCapacity", "2 are free")
+
+
+def test_a_container_that_is_held_back_says_why() -> None:
+    waiting = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 20 s"))
+    member = pod("p", "Running", node="n", owner="j")
+    held = msgspec.structs.replace(
+        member, status=PodStatus("Running", container_statuses=[ContainerStatus(name="main", state=waiting)])
+    )
+    assert only(Objects(jobs=[job()], pods=[held])).reason == ("CrashLoopBackOff", "back-off 20 s")
+    assert only(Objects(jobs=[job()], pods=[member])).reason is None
+
+
+def test_a_failures_message_is_its_containers_else_its_pods() -> None:
+    ended = ContainerState(terminated=Terminated(exit_code=128, message="command 'x' not found"))
+    statuses = [ContainerStatus(name="main", state=ended)]
+    assert failure_message(Pod(status=PodStatus(container_statuses=statuses))) == "command 'x' not found"
+    assert failure_message(Pod(status=PodStatus(message="evicted"))) == "evicted"
+
+
+def three() -> list[JobView]:
+    return views(Objects(jobs=[job("train-1"), job("train-2"), job("other")]))
+
+
+def test_the_reason_of_a_pod_that_was_ended_is_who_ended_it_not_how_its_container_took_it() -> None:
+    failed = pod(phase="Failed", code=137)
+    late = msgspec.structs.replace(failed.status, reason="DeadlineExceeded", message="too long")
+    assert pod_reason(msgspec.structs.replace(failed, status=late)) == "DeadlineExceeded too long"
+
+
+def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
+    assert find("train-1", three()).name == "train-1"
+    assert find("default/other", three()).name == "other"
+    assert find("o", three()).name == "other"
+    with pytest.raises(SeveralJobs, match="2 jobs begin with train; there are: train-1, train-2; name one"):
+        find("train", three())
+    with pytest.raises(UnknownJob, match="no job named x; there are: other, train-1, train-2"):
+        find("x", three())
+    with pytest.raises(UnknownJob, match="no job named x; there is none"):
+        find("x", [])
+    for among in (three(), three()[:1]):
+        with pytest.raises(UnknownJob, match="a job's name is missing: what is given is empty; there "):
+            find("", among)
+    many = views(Objects(jobs=[job(f"train-{n:02}") for n in range(12)]))
+    with pytest.raises(
+        SeveralJobs, match=r"12 jobs begin with t; there are: 2 older and train-02, .*, train-11;"
+    ):
+        find("t", many)
+
+
+def test_jobs_of_several_namespaces_are_told_apart() -> None:
+    spaces = [ObjectMeta(name="train", namespace=each, uid=each) for each in ("ml", "research")]
+    jobs = views(Objects(jobs=[Job(metadata=each) for each in spaces]))
+    assert find("ml/train", jobs).namespace == "ml"
+    with pytest.raises(UnknownJob, match="there are: ml/train, research/train"):
+        find("train", jobs)
+    assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
+
+
+def test_the_first_failure_is_of_a_container_that_was_not_told_to_end() -> None:
+    own = pod("own", "Failed", code=9, ended=5)
+    later = pod("later", "Failed", code=1, ended=6)
+    told = pod("told", "Failed", code=143, ended=4, deleted=3)
+    before = pod("before", "Failed", code=2, ended=2, deleted=3)
+    assert first_failure([later, own, told]) == (own, 9)
+    assert first_failure([told]) is None
+    assert first_failure([own, before]) == (before, 2), "it failed before it was told"
+
+
+@pytest.mark.parametrize(("ended", "told"), [(2.9, False), (3.0, True), (40.0, True)])
+def test_told_to_end(ended: float, told: bool) -> None:
+    assert told_to_end(pod(deleted=3, grace=30), at(ended)) is told
+    assert told_to_end(pod(), at(ended)) is False
+
+
+def test_a_failed_jobs_exit_code_is_its_last_attempts_first_failure() -> None:
+    jobset = JobSet(metadata=meta("js"), status=JobSetStatus(conditions=[Condition("Failed", "True")]))
+    view = only(Objects(jobsets=[jobset]))
+    seen = [
+        pod("a", "Failed", code=4, ended=1, labels=labels("worker", 0)),
+        pod("b", "Failed", code=5, ended=8, labels=labels("worker", 0, attempt=1)),
+        pod("c", "Failed", code=6, ended=9, labels=labels("worker", 1, attempt=1)),
+        pod("d", "Failed", code=7, ended=1, labels=labels("worker", 1, attempt=2, jobset="other")),
+    ]
+    assert failure_code(view, seen) == 5
+    assert failure_code(view, []) == 1, "it failed without one"
+
+
+def test_labels_and_order_are_those_of_the_job_file() -> None:
+    member = pod("js-worker-1-0-x", labels=labels("worker", 1, 2))
+    assert label(member) == "worker-1-2"
+    assert label(pod("j-0-x", labels={"batch.kubernetes.io/job-name": "j", **index(3)})) == "j-3"
+    assert label(pod("bare")) == "bare"
+    pods = [pod("b", labels=index(10)), pod("a", labels=index(9)), pod("c", labels=index(9))]
+    assert [each.metadata.name for each in sorted(pods, key=pod_order)] == ["a", "c", "b"]
+
+
+def index(number: int) -> dict[str, str]:
+    return {"batch.kubernetes.io/job-completion-index": str(number)}

@@ -1,0 +1,66 @@
+"""Nodes as people see them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.app.views.nodes import fetch, quantities, summary
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+
+@pytest.fixture
+def client() -> Iterator[LocalClient]:
+    store = Store(":memory:")
+    yield LocalClient(Registry(store))
+    store.close()
+
+
+async def node(client: LocalClient, name: str, ready: str = "True", **spec: Any) -> None:
+    labels = {"nvidia.com/gpu.product": "A100"} if name == "gpu" else {}
+    await client.create(kinds.NODE, "", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    status = {
+        "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": ready}],
+    }
+    await client.patch(kinds.NODE, "", name, {"status": status}, subresource="status")
+
+
+async def pod(client: LocalClient, name: str, phase: str, cpu: str = "500m") -> None:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
+    await client.create(
+        kinds.POD, "default", {"metadata": {"name": name}, "spec": {"containers": [container]}}
+    )
+    await client.bind("default", name, {"target": {"name": "gpu"}})
+    await client.patch(kinds.POD, "default", name, {"status": {"phase": phase}}, subresource="status")
+
+
+async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
+    await node(client, "gpu")
+    await node(client, "away", ready="False")
+    await node(client, "closed", unschedulable=True)
+    await pod(client, "a", "Running")
+    await pod(client, "b", "Pending")
+    await pod(client, "done", "Succeeded")
+    away, closed, gpu = await fetch(client)
+    assert [view.state for view in (away, closed, gpu)] == ["not ready", "cordoned", "ready"]
+    assert (gpu.capacity["cpu"], gpu.capacity["memory"], gpu.product) == (2000, 2**30, "A100")
+    assert gpu.used == {"cpu": 1000, "memory": 2**27, "pods": 2}, "what has ended takes nothing"
+    assert summary(gpu)["capacity"] == {"cpu": "2", "memory": "1Gi", "pods": "10"}
+    assert summary(gpu)["used"] == {"cpu": "1", "memory": "128Mi", "pods": "2"}
+    assert away.used == {}
+
+
+async def test_shares_of_gpus_are_told_in_thousandths(client: LocalClient) -> None:
+    await node(client, "gpu")
+    meta = {"name": "share", "labels": {"muster.dev/gpu-share": "250"}}
+    containers = [{"name": "main", "image": "x"}]
+    await client.create(kinds.POD, "default", {"metadata": meta, "spec": {"containers": containers}})
+    await client.bind("default", "share", {"target": {"name": "gpu"}})
+    (view,) = await fetch(client)
+    assert view.used == {"muster.dev/gpu-share": 250, "pods": 1}
+    assert summary(view)["used"] == {"nvidia.com/gpu": "0.25", "pods": "1"}
+    assert quantities({"nvidia.com/gpu": 2, "muster.dev/gpu-share": 1250}) == {"nvidia.com/gpu": "3.25"}

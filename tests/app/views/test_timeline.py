@@ -1,0 +1,149 @@
+"""Rows of a timeline: who waited and who ran when."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.app.views.timeline import Now, Phase, Row, Span, runs_of, summary, timeline
+from tests.app.objects import T0, at, labels, pod, ran
+
+W, R = Phase.WAITING, Phase.RUNNING
+
+
+def test_waiting_counts_from_the_jobs_creation() -> None:
+    drawn = timeline([ran(created=1.0)], 0.0, 99.0)
+    (row,) = drawn.rows
+    assert (row.label, row.spans, row.note) == ("worker 0", [Span(W, 0.0, 2.0), Span(R, 2.0, 10.0)], "")
+    assert (drawn.begin, drawn.end, drawn.waited) == (0.0, 10.0, 2.0)
+
+
+def test_a_run_as_json_has_times_that_say_so() -> None:
+    told = json.loads(msgspec.json.encode(summary(ran(created=1.0, ended=10.5))))
+    assert told["created"] == "1970-01-01T00:00:01Z"
+    assert told["ended"] == "1970-01-01T00:00:10.500000Z"
+    assert summary(ran(started=None, ended=None))["ended"] is None
+
+
+def test_what_goes_on_lasts_until_now() -> None:
+    runs = [
+        ran("a", ended=None, phase="Running"),
+        ran("b", job_index=1, started=None, ended=None, phase="Pending"),
+    ]
+    running, waiting = timeline(runs, 0.0, 20.0).rows
+    assert running.spans[-1] == Span(R, 2.0, 20.0)
+    assert waiting.spans == [Span(W, 0.0, 20.0)]
+
+
+def test_a_restart_shares_the_row_and_is_noted() -> None:
+    runs = [
+        ran("a", ended=5.0, phase="Failed", exit_code=137),
+        ran("b", created=5.0, started=6.0, attempt=1),
+    ]
+    (row,) = timeline(runs, 0.0, 20.0).rows
+    assert row.spans == [
+        Span(W, 0.0, 2.0),
+        Span(R, 2.0, 5.0, failed=True),
+        Span(W, 5.0, 6.0),
+        Span(R, 6.0, 10.0),
+    ]
+    assert row.note == "restarted once: exit 137 on node-0"
+
+
+def test_a_pod_that_is_slow_to_end_gives_its_row_to_the_next_attempt() -> None:
+    runs = [ran("a", ended=9.0, deleted=True), ran("b", created=5.0, started=6.0, attempt=1)]
+    (row,) = timeline(runs, 0.0, 20.0).rows
+    assert row.spans == [Span(W, 0.0, 2.0), Span(R, 2.0, 5.0), Span(W, 5.0, 6.0), Span(R, 6.0, 10.0)]
+
+
+def test_notes() -> None:
+    failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
+    cases = [
+        ([ran(**failed)], "exit 3 on node-0"),
+        ([ran(phase="Failed", exit_code=None, reason="DeadlineExceeded", node="")], "DeadlineExceeded"),
+        ([ran(**failed, preempted=True)], "preempted"),
+        ([ran(**failed, deleted=True)], ""),
+        (
+            [ran(str(i), created=i * 10.0, ended=i * 10.0 + 5, **failed) for i in range(4)],
+            "restarted 3 times: exit 3 on node-0",
+        ),
+    ]
+    for runs, note in cases:
+        (row,) = timeline(runs, 0.0, 99.0).rows
+        assert row.note == note
+
+
+def test_pods_beside_each_other_have_rows_of_their_own_and_waves_share_them() -> None:
+    wave = [ran(f"{i}", completion_index=i, created=0.0) for i in range(2)]
+    wave += [ran(f"{i}", completion_index=i, created=10.0, started=11.0, ended=12.0) for i in (2, 3)]
+    first, second = timeline(wave, 0.0, 20.0).rows
+    assert (first.label, second.label) == ("worker 0/0", "worker 0/1")
+    assert [len(row.spans) for row in (first, second)] == [4, 4]
+
+
+def test_jobs_stand_as_in_the_file_whichever_pod_was_made_first() -> None:
+    coordinator = ran("c", replicated_job="coordinator", job_global_index=0, created=0.2)
+    second = ran("w1", job_index=1, job_global_index=2, created=0.0)
+    first = ran("w0", job_index=0, job_global_index=1, created=0.1)
+    rows = timeline([second, first, coordinator], 0.0, 20.0).rows
+    assert [row.label for row in rows] == ["coordinator 0", "worker 0", "worker 1"]
+
+
+def test_a_place_waits_between_a_preempted_pod_and_its_successor() -> None:
+    runs = [ran("a", ended=5.0, preempted=True), ran("b", created=9.0, started=10.0, ended=12.0)]
+    (row,) = timeline(runs, 0.0, 20.0).rows
+    assert row.spans == [Span(W, 0.0, 2.0), Span(R, 2.0, 5.0), Span(W, 5.0, 10.0), Span(R, 10.0, 12.0)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "present", "waits"),
+    [
+        ({"preempted": True}, Now.WAITING, True),
+        ({"preempted": True}, Now.RUNNING, True),
+        ({"preempted": True}, Now.ENDED, False),
+        ({"deleted": True}, Now.WAITING, True),  # by its controller, which was suspended
+        ({"deleted": True}, Now.RUNNING, False),  # the job was made smaller
+        ({}, Now.WAITING, False),
+    ],
+)
+def test_a_present_wait_is_drawn(lost: dict[str, Any], present: Now, waits: bool) -> None:
+    drawn = timeline([ran("a", ended=5.0, **lost)], 0.0, 20.0, present)
+    (row,) = drawn.rows
+    assert row.spans[2:] == ([Span(W, 5.0, 20.0)] if waits else [])
+    assert drawn.end == (20.0 if waits else 5.0)
+
+
+def test_a_job_without_pods_waits_as_a_whole() -> None:
+    drawn = timeline([], 3.0, 20.0, Now.WAITING, "job")
+    assert drawn.rows == (Row("job", [Span(W, 3.0, 20.0)]),)
+
+
+def test_failures_are_the_marks() -> None:
+    failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
+    runs = [
+        ran("a", **failed),
+        ran("b", created=11.0, started=12.0, ended=13.0, **failed),
+        ran("c", job_index=1, **failed, deleted=True),
+    ]
+    assert timeline(runs, 0.0, 20.0).failures == 2
+
+
+def test_nothing_has_run() -> None:
+    drawn = timeline([], None, 7.0)
+    assert (drawn.rows, drawn.begin, drawn.end, drawn.waited) == ((), 7.0, 7.0, None)
+
+
+def test_runs_of_pods_that_are_there() -> None:
+    told = pod(
+        "a", "Failed", node="n", code=143, ended=5, deleted=4, labels=labels("worker", 2, 1, attempt=3)
+    )
+    (run,) = runs_of([told])
+    assert (run.replicated_job, run.job_index, run.completion_index, run.attempt) == ("worker", 2, 1, 3)
+    assert (run.created, run.ended, run.exit_code, run.deleted) == (
+        T0.timestamp(),
+        at(5).timestamp(),
+        143,
+        True,
+    )
+    assert timeline([run], None, 9.0).rows[0].note == ""

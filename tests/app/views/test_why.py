@@ -1,0 +1,91 @@
+"""Why, asked on purpose: the whole answer for any gang, and nothing that contradicts what is on record."""
+
+from msgspec.structs import replace
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.muster_v1alpha1 import Gang, GangStatus
+from muster.app.views.jobs import JobView, State
+from muster.app.views.why import answered
+from muster.names import QUEUE, RUN_TIME
+from tests.app.plan.test_plan import job, node, objects, pod
+
+
+def waiting(name: str, code: str) -> JobView:
+    """As the scheduler has put it on record, without any remedy."""
+    record = Gang(status=GangStatus(phase="Waiting", explanation={"code": code, "message": ""}))
+    record = replace(record, metadata=replace(record.metadata, name=f"job-{name}", namespace="default"))
+    resource = Job()
+    return JobView(kinds.JOB, resource, State.WAITING, 2, 0, 0, 0, reason=(code, ""), gangs=(record,))
+
+
+def made(name: str, gpus: int, number: int, **marks: str) -> Object:
+    """A Job that is planned from its template, older than those with higher numbers."""
+    found = job(name, 2, gpus, gang=True, suspend=True)
+    found["metadata"]["labels"] |= {"muster.dev/admission": "gang"} | marks
+    found["metadata"]["uid"] = name
+    found["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{number:02}Z"
+    return found
+
+
+def test_whoever_stands_far_behind_is_told_as_much_as_the_first() -> None:
+    jobs = [made(f"j{i}", 3, i) for i in range(9)]
+    cluster = objects(node("n0"), *jobs)
+    view, alone = answered(waiting("j8", "NothingMatches"), cluster, 1e9, None)
+    assert alone is None
+    assert view.gangs[0].status.explanation == {"code": "NothingMatches", "message": ""}, "it is not so"
+
+    view, _ = answered(waiting("j8", "InsufficientCapacity"), cluster, 1e9, None)
+    told = view.gangs[0].status.explanation
+    assert told is not None
+    assert [remedy["change"] for remedy in told["remedies"]] == ["with 3 GPUs (1 × 3)"]
+
+
+def test_the_expected_start_goes_over_those_in_front() -> None:
+    jobs = [made(f"j{i}", 2, i, **{RUN_TIME: "1h"}) for i in range(6)]
+    view, _ = answered(waiting("j5", "InsufficientCapacity"), objects(node("n0"), *jobs), 1e9, None)
+    told = view.gangs[0].status.explanation
+    assert told is not None
+    assert told["expectedStart"] == {
+        "at": "2001-09-09T06:46:40Z",
+        "basis": "when 2 others, default/j2, default/j3 and default/j4 have ended",
+    }
+
+
+def test_pods_on_their_own_are_asked_about_as_well() -> None:
+    alone = pod("p", 3)
+    alone["metadata"]["uid"] = "p"
+    cluster = objects(node("n0"), pod("q", 2, node="n0"), alone)
+    found = cluster.items[kinds.POD, "default", "p"]
+    assert isinstance(found, Pod)
+    reason = ("InsufficientCapacity", "3 GPUs asked as 1 × 3; 2 are free")
+    view = JobView(kinds.POD, found, State.WAITING, 1, 0, 0, 0, reason=reason, pods=(found,))
+    _, told = answered(view, cluster, 1e9, None)
+    assert told is not None
+    assert told["podSets"] == [{"name": "main", "wanted": 1, "fits": 0, "limitedBy": {"nvidia.com/gpu": 1}}]
+
+
+def test_a_queue_over_its_share_waits_until_the_other_has_run() -> None:
+    """The first worked example of docs/queues.md, from objects on."""
+    queues: list[Object] = [
+        {
+            "apiVersion": "muster.dev/v1alpha1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"weight": weight},
+        }
+        for name, weight in (("a", 3), ("b", 1))
+    ]
+    big, small = made("big", 8, 1, **{QUEUE: "a"}), made("small", 2, 2, **{QUEUE: "b", RUN_TIME: "1h"})
+    cluster = objects(node("n0", 8), node("n1", 8), *queues, big, small)
+    view, _ = answered(waiting("big", "OverShare"), cluster, 1e9, None)
+    told = view.gangs[0].status.explanation
+    assert told is not None
+    assert told["message"] == "queue a is entitled to 12 of 16 GPUs and uses 0; 16 more would be 16"
+    assert told["expectedStart"] == {
+        "at": "2001-09-09T02:46:40Z",
+        "basis": "when default/small ends on n0 (its run time)",
+    }
+    assert {"effect": "would start", "change": "when default/small ends"} in told["remedies"]

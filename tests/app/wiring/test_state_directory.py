@@ -1,0 +1,83 @@
+"""The home of the embedded cluster: locks tell who lives."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muster.app.wiring.state_directory import Endpoint, StateDirectory
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> StateDirectory:
+    home = StateDirectory(tmp_path / "home")
+    home.make()
+    return home
+
+
+def test_the_home_is_private(home: StateDirectory) -> None:
+    assert home.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_endpoint_counts_only_while_its_host_lives(home: StateDirectory) -> None:
+    endpoint = Endpoint("https://127.0.0.1:1", os.getpid())
+    assert home.endpoint() is None
+    with home.hosting():
+        assert home.endpoint() is None, "not ready yet"
+        home.announce(endpoint)
+        assert home.endpoint() == endpoint
+    assert home.endpoint() is None
+
+
+def test_a_killed_host_leaves_no_endpoint_that_counts(home: StateDirectory) -> None:
+    ready, go = os.pipe()
+    child = os.fork()
+    if not child:
+        with home.hosting():
+            home.announce(Endpoint("https://127.0.0.1:1", os.getpid()))
+            os.write(go, b"x")
+            signal.pause()
+    os.read(ready, 1)
+    assert home.endpoint() is not None
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert home.endpoint() is None
+    with home.hosting():
+        assert home.endpoint() is None, "the next host has not announced itself yet"
+
+
+def test_a_lock_that_outlives_its_host_makes_no_endpoint(home: StateDirectory) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with home.hosting():  # as by a child of a host that was killed while it started it
+        home.announce(Endpoint("https://127.0.0.1:1", gone.pid))
+        assert home.endpoint() is None
+
+
+def test_there_is_one_host(home: StateDirectory) -> None:
+    with home.hosting(), pytest.raises(BlockingIOError), home.hosting():
+        pass
+
+
+def test_a_host_knows_whether_anybody_is_attached(home: StateDirectory) -> None:
+    with home.nobody_attached() as alone:
+        assert alone
+    with home.attached(), home.attached(), home.nobody_attached() as alone:
+        assert not alone
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"server": 1}'])
+def test_a_damaged_endpoint_is_no_endpoint(home: StateDirectory, text: str) -> None:
+    with home.hosting():
+        (home.root / "endpoint.json").write_text(text)
+        assert home.endpoint() is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "\0"])
+def test_a_damaged_port_is_no_port(home: StateDirectory, text: str) -> None:
+    (home.root / "port").write_text(text)
+    assert home.last_port() == 0
+    home.remember_port(4711)
+    assert home.last_port() == 4711
