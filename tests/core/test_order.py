@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.demand import Demand
-from muster.core.queueing.admission import Admission, Full
-from muster.core.queueing.attempts import Turns
-from muster.core.queueing.pending import Lines, first_claim
+from muster.core.queueing.admission import Admission, CapExceeded
+from muster.core.queueing.attempts import Attempts
+from muster.core.queueing.pending import PendingQueues, first_claim
 from muster.core.words.gang import Code, GangId, Gate
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.footprints import Presences
@@ -22,34 +22,34 @@ from tests.core.words import gang
 
 
 class Order:
-    """Lines of a cluster with one queue, and who is looked at in one walk along them."""
+    """PendingQueues of a cluster with one queue, and who is looked at in one walk along them."""
 
     def __init__(self) -> None:
         self.demands = Demands(Presences(Nodes()))
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes))
         self._admission = Admission(self._queues, Quotas(), self.demands)
-        self.lines = Lines(self._queues)
+        self.lines = PendingQueues(self._queues)
 
     def put(self, state: GangState) -> None:
         self.demands.settle(state)
         self._queues.settle(state)
         self.lines.put(state)
 
-    def turns(self, lapsed: set[GangId], hopeless: Container[Demand]) -> Turns:
+    def attempts(self, lapsed: set[GangId], hopeless: Container[Demand]) -> Attempts:
         self._queues.entitle()
 
-        def is_hopeless(state: GangState, demand: Demand | Full, over: bool) -> bool:
+        def is_hopeless(state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
             return state.plain and demand in hopeless
 
-        return Turns(
+        return Attempts(
             self.lines, self._queues, self._admission, lapsed, is_hopeless, lambda _: True, seen=False
         )
 
     def serve(self, lapsed: set[GangId], hopeless: Container[Demand] = ()) -> list[GangState]:
-        turns = self.turns(lapsed, hopeless)
-        served = [turn.state for turn in turns]
-        return [*served, *(state for state in turns.served.values() if state.demand is None)]
+        attempts = self.attempts(lapsed, hopeless)
+        served = [attempt.state for attempt in attempts]
+        return [*served, *(state for state in attempts.served.values() if state.demand is None)]
 
 
 def ordered(states: list[GangState], lapsed: set[GangId]) -> list[GangState]:
@@ -99,8 +99,8 @@ def test_one_refusal_passes_over_all_who_want_the_same() -> None:
         order.put(state)
     refused: set[Demand] = set()
     looked_at = []
-    for turn in order.turns(set(), refused):
-        looked_at.append(turn.state.id)
-        if turn.state.id == "a":
-            refused.add(turn.offer.demand)
+    for attempt in order.attempts(set(), refused):
+        looked_at.append(attempt.state.id)
+        if attempt.state.id == "a":
+            refused.add(attempt.grant.demand)
     assert looked_at == ["a", "b", "e"]

@@ -265,8 +265,8 @@ def test_whoever_asks_changes_nothing(drawn: tuple[Config, list[Event], list[Ste
     asked, silent = Story(config, facts, steps), Story(replace(config, explain=False), facts, steps)
     untold = [decision for decision in asked.decisions if not isinstance(decision, Wait)]
     assert untold == [decision for decision in silent.decisions if not isinstance(decision, Wait)]
-    assert {name: account.carried_over for name, account in asked.core.queues.accounts.items()} == {
-        name: account.carried_over for name, account in silent.core.queues.accounts.items()
+    assert {name: account.last_borrowed for name, account in asked.core.queues.accounts.items()} == {
+        name: account.last_borrowed for name, account in silent.core.queues.accounts.items()
     }
     assert (asked.core.nodes.used == silent.core.nodes.used).all()
 

@@ -36,9 +36,9 @@ class QueueReports:
     def due(self, now: datetime) -> Iterator[PatchQueueStatus]:
         """Yields the statuses to write now."""
         queues = self._queues
-        if now.timestamp() < self._next or self._reported == (queues.moves, queues.divisions):
+        if now.timestamp() < self._next or self._reported == (queues.usage_version, queues.division_version):
             return
-        self._reported, self._next = (queues.moves, queues.divisions), now.timestamp() + PACE
+        self._reported, self._next = (queues.usage_version, queues.division_version), now.timestamp() + PACE
         for name, account in sorted(queues.accounts.items()):
             found = self._observed.find(kinds.QUEUE, name)
             if not isinstance(found, Queue):
@@ -64,6 +64,6 @@ class QueueReports:
 
     def wait(self, now: float) -> float:
         """Returns the seconds until there is something to write; infinite if there is nothing."""
-        if self._reported == (self._queues.moves, self._queues.divisions):
+        if self._reported == (self._queues.usage_version, self._queues.division_version):
             return float("inf")
         return max(self._next - now, 0.0)

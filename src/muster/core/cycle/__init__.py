@@ -32,8 +32,8 @@ from muster.core.placement.fit import Fit
 from muster.core.placement.packing import Order, Pack
 from muster.core.preemption import Preemption
 from muster.core.queueing.admission import Admission
-from muster.core.queueing.attempts import Turn, Turns
-from muster.core.queueing.pending import Lines
+from muster.core.queueing.attempts import Attempt, Attempts
+from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Backfill, Reservations
 from muster.core.reservations.backfill_order import shortest_first
 from muster.core.words.decisions import Decision, Explanation
@@ -93,11 +93,11 @@ class Scheduler:
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._misfits = Misfits(self.ledger, self.fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
-        self._lines = Lines(self.queues, self.ends.duration if backfill.reserves else None)
-        self._quiet = Quiet(world, self._lines, self._misfits, self.preemption, self.reservations)
+        self._pending = PendingQueues(self.queues, self.ends.duration if backfill.reserves else None)
+        self._quiet = Quiet(world, self._pending, self._misfits, self.preemption, self.reservations)
         # What changes that state
         self._facts = Facts(hold, world, fit, self.preemption, self._misfits)
-        self._settlement = Settlement(hold, world, fit, self.preemption, self._misfits, self._lines)
+        self._settlement = Settlement(hold, world, fit, self.preemption, self._misfits, self._pending)
         self._starts = Starts(
             hold, world, fit, self._misfits, self.preemption, self.reservations, self._settlement
         )
@@ -105,7 +105,7 @@ class Scheduler:
             world,
             fit,
             self._admission,
-            self._lines,
+            self._pending,
             self._misfits,
             self.preemption,
             self.reservations,
@@ -140,7 +140,7 @@ class Scheduler:
         # 3. What each gang lacks, and what each queue may use
         self._settlement.touch_concerned()
         self._settlement.settle()
-        if self.config.explain or (self._lines and not self.queues.undivided):
+        if self.config.explain or (self._pending and not self.queues.undivided):
             self.queues.entitle()
         # 4. Each gang in order
         self._misfits.begin()
@@ -153,8 +153,8 @@ class Scheduler:
             self.reservations.begin(now)
         else:
             self.reservations.go_on(now)
-        turns = Turns(
-            self._lines,
+        attempts = Attempts(
+            self._pending,
             self.queues,
             self._admission,
             lapsed,
@@ -163,9 +163,11 @@ class Scheduler:
             seen=seen,
             only=only,
         )
-        placed = [decision for turn in self._in_order(turns) for decision in self._starts.place(turn, now)]
-        self.served = [*turns.served.values()]
-        self._lines.newcomers.clear()
+        placed = [
+            decision for attempt in self._in_order(attempts) for decision in self._starts.place(attempt, now)
+        ]
+        self.served = [*attempts.served.values()]
+        self._pending.newcomers.clear()
         # 5. Gangs that have started, gangs that were evicted
         if self.preemption.departures:
             self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
@@ -211,7 +213,7 @@ class Scheduler:
         times += [self.preemption.due, self.reservations.due_at]
         return None if (first := min(times)) == inf else first
 
-    def _in_order(self, turns: Turns) -> Iterable[Turn]:
+    def _in_order(self, attempts: Attempts) -> Iterable[Attempt]:
         if not self.config.shortest_first:
-            return turns
-        return shortest_first(turns, self.reservations, self.queues, self._admission, self.ends.duration)
+            return attempts
+        return shortest_first(attempts, self.reservations, self.queues, self._admission, self.ends.duration)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from muster.core.infeasible import Misfits
 from muster.core.placement.fit import Fit
 from muster.core.preemption import Preemption
-from muster.core.queueing.pending import Lines
+from muster.core.queueing.pending import PendingQueues
 from muster.core.words.decisions import Release
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -29,13 +29,13 @@ class Settlement:
         fit: Fit,
         preemption: Preemption,
         misfits: Misfits,
-        lines: Lines,
+        lines: PendingQueues,
     ) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._gangs = hold, world.ledger, world.gangs
         self._exclusion, self._demands, self._ends = fit.exclusion, world.demands, world.ends
         self._queues, self._quotas = world.queues, world.quotas
-        self._preemption, self._misfits, self._lines = preemption, misfits, lines
+        self._preemption, self._misfits, self._pending = preemption, misfits, lines
         #: time of the last cycle
         self.now = 0.0
         #: how often a gang was accounted for, ever
@@ -97,9 +97,9 @@ class Settlement:
             elif gang not in self._accounted:
                 self.account(state)
             if state.demand is not None or (state.gang is not None and state.gang.gate is not None):
-                self._lines.put(state)
+                self._pending.put(state)
             else:
-                self._lines.drop(gang)
+                self._pending.drop(gang)
                 state.explanation = None
             if (deadline := state.deadline) is not None:
                 gangs.timed[gang] = deadline

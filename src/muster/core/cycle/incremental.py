@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 
 from muster.core.infeasible import Misfits
 from muster.core.preemption import Preemption
-from muster.core.queueing.pending import Line, Lines
+from muster.core.queueing.pending import PendingQueue, PendingQueues
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import Reservation
 from muster.core.words.gang import GangId, QueueOrder
@@ -31,28 +31,28 @@ class Quiet:
     def __init__(
         self,
         world: World,
-        lines: Lines,
+        lines: PendingQueues,
         misfits: Misfits,
         preemption: Preemption,
         reservations: Reservations,
     ) -> None:
         self._gangs, self._queues, self._quotas = world.gangs, world.queues, world.quotas
-        self._lines, self._misfits = lines, misfits
+        self._pending, self._misfits = lines, misfits
         self._preemption, self._reservations = preemption, reservations
         #: every gang that the last cycle visited has started or has a reservation
         self._settled = False
-        #: `Queues.plantings` in the last cycle
+        #: `Queues.rules_version` in the last cycle
         self._rules = -1
 
     def lasts(self, now: float) -> Collection[GangId] | None:
         """Gangs that get a turn in this cycle, since no other gang can start; None: every gang gets one."""
-        newcomers = self._lines.newcomers
-        if len(self._lines) == len(newcomers) or not self._settled:
+        newcomers = self._pending.newcomers
+        if len(self._pending) == len(newcomers) or not self._settled:
             return None  # every waiting gang is new, so none can be skipped
         account = self._free_queue()
-        if account is None or self._lines.begun.files:
+        if account is None or self._pending.begun.files:
             return None
-        line, made = self._lines.of_queue.get(account.name), self._reservations.made
+        line, made = self._pending.of_queue.get(account.name), self._reservations.made
         if line is None or not line.files or not self._preemption.idle(account.name, -line.first[0]):
             return None  # a gang might preempt others
         turns = newcomers if self._misfits.stand else newcomers | self._fitting(line)
@@ -64,21 +64,21 @@ class Quiet:
         reserved = [each.gang for each in self._reservations.made]
         waiting = [state.id for state in served if state.demand is not None]
         self._settled = len(reserved) <= 1 and waiting in ([], reserved)
-        self._rules = self._queues.plantings
+        self._rules = self._queues.rules_version
 
     def _free_queue(self) -> Account | None:
         """The only queue, unchanged, if its gangs may have all that they want, by rank; else None."""
-        if self._rules != self._queues.plantings or len(self._queues.accounts) != 1 or self._quotas:
+        if self._rules != self._queues.rules_version or len(self._queues.accounts) != 1 or self._quotas:
             return None
         (account,) = self._queues.accounts.values()
         return account if account.free and account.rules.order is QueueOrder.PRIORITY else None
 
-    def _fitting(self, line: Line) -> set[GangId]:
+    def _fitting(self, line: PendingQueue) -> set[GangId]:
         """The first gang of each file, unless it is known not to fit."""
         heads = [(file.demand, file.entries[0][1]) for file in line.files.values()]
         return {s.id for demand, s in heads if demand is None or not s.plain or demand not in self._misfits}
 
-    def _waits_on(self, reservation: Reservation, line: Line, turns: Iterable[GangId]) -> bool:
+    def _waits_on(self, reservation: Reservation, line: PendingQueue, turns: Iterable[GangId]) -> bool:
         """Whether the reserved gang waits as before, and all gangs that get a turn rank behind it."""
         state, demand = self._gangs.get(reservation.gang), reservation.demand
         if state is None or state.demand is not demand or not state.plain or demand not in self._misfits:

@@ -1,4 +1,4 @@
-"""One gang's turn: from what it may have to its Assign, or to a note of why there is none.
+"""One gang's attempt: from what it may have to its Assign, or to a note of why there is none.
 
 Cheap tests come before any trial: a gang that backs off or is being evicted, a gang that a reservation holds
 up, and a demand that is known not to fit are refused at once. Then the ledger gets a mark. The gang's untold
@@ -18,8 +18,8 @@ from muster.core.placement.exact import Verdict
 from muster.core.placement.fit import Fit
 from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.preemption.victims import Found
-from muster.core.queueing.admission import Full, Offer
-from muster.core.queueing.attempts import Standing, Turn
+from muster.core.queueing.admission import CapExceeded, Grant
+from muster.core.queueing.attempts import Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import Reservation
 from muster.core.words.decisions import Assign, Decision, Wait
@@ -47,12 +47,12 @@ class Starts:
         self._demands, self._fit, self._misfits = world.demands, fit, misfits
         self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
 
-    def hopeless(self, state: GangState, demand: Demand | Full, over: bool) -> bool:
+    def hopeless(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
         """Whether the gang is known not to start with `demand`, which is all or a part of what it wants.
 
         `over`: the start would carry its queue over its entitlement, and gets no reservation for that.
         """
-        if isinstance(demand, Full):
+        if isinstance(demand, CapExceeded):
             return not self._preemption.helps(state, demand.demand)
         if state.plain and demand in self._misfits and not self._reservations.closed:
             if self._preemption.helps(state, demand):
@@ -62,17 +62,17 @@ class Starts:
         state.refusal = state.refusal or refusal
         return refusal is not None
 
-    def place(self, turn: Turn, now: float) -> list[Decision]:
+    def place(self, attempt: Attempt, now: float) -> list[Decision]:
         """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
-        turn = self._up_to_date(turn)
-        state, demand, full = turn.state, turn.offer.demand, turn.offer.full
-        if self._passed_over(state, turn.offer):
+        attempt = self._up_to_date(attempt)
+        state, demand, full = attempt.state, attempt.grant.demand, attempt.grant.cap_exceeded
+        if self._passed_over(state, attempt.grant):
             return []
         plain = state.plain and state.id not in self._preemption.departures
         misfit = plain and demand in self._misfits and not self._reservations.due(state.id)
-        reserves = state.waits and turn.standing is not Standing.OVER and not full
+        reserves = state.waits and attempt.tier is not Tier.BORROWING and not full
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        request = self._request(state, demand, turn.offer.vacant, untold)
+        request = self._request(state, demand, attempt.grant.vacant, untold)
         if (full or misfit) and not self._preemption.helps(state, demand):
             if reserves and self._reservations.wanted(demand):
                 self._reservations.wait(state, request)
@@ -152,22 +152,22 @@ class Starts:
         state.planned.clear()
         state.lapsed -= placed.keys()
 
-    def _up_to_date(self, turn: Turn) -> Turn:
-        """The turn with a fresh demand, if anti-affinity that concerns the gang has arrived in this cycle."""
-        state, offer = turn.state, turn.offer
-        if not offer.whole or offer.full or not self._demands.newly_concerned(state):
-            return turn
+    def _up_to_date(self, attempt: Attempt) -> Attempt:
+        """The attempt with a fresh demand, if anti-affinity that concerns the gang arrived in this cycle."""
+        state, grant = attempt.state, attempt.grant
+        if not grant.whole or grant.cap_exceeded or not self._demands.newly_concerned(state):
+            return attempt
         self._gangs.touched.add(state.id)
         self._demands.settle(state)
         assert state.demand is not None
-        return turn._replace(offer=Offer(state.demand, state.vacant))
+        return attempt._replace(grant=Grant(state.demand, state.vacant))
 
-    def _passed_over(self, state: GangState, offer: Offer) -> bool:
+    def _passed_over(self, state: GangState, grant: Grant) -> bool:
         """Whether the gang is skipped whatever room there is."""
-        if not offer.demand.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
+        if not grant.demand.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
             return True
         if self._demands.newly_concerned(state):
-            # Its offer is a part of its old demand, which is stale: the gang is served in the next cycle.
+            # Its grant is a part of its old demand, which is stale: the gang is served in the next cycle.
             self._gangs.touched.add(state.id)
             self._misfits.company = True
             return True
@@ -176,8 +176,8 @@ class Starts:
         if beneficiary := self._preemption.departures.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return True
-        if (refusal := self._reservations.refusal(state, offer.demand)) is not None:
-            state.refusal = state.refusal if offer.full else refusal
+        if (refusal := self._reservations.refusal(state, grant.demand)) is not None:
+            state.refusal = state.refusal if grant.cap_exceeded else refusal
             return True
         return False
 

@@ -41,7 +41,7 @@ from muster.core.world.budgets import Budgets
 from muster.core.world.gangs import GangState, departing, occupy, stands
 from muster.core.world.ledger import Charged
 from muster.core.world.pending_evictions import Departures
-from muster.core.world.queues.lingering import Leaving
+from muster.core.world.queues.terminating import Leaving
 
 #: Demands per cycle for which victims are searched.
 SEARCHES: Final = 4
@@ -91,7 +91,7 @@ class Preemption:
         self._from.clear()
         self._later.clear()
         # Entitlements matter only where something can be reclaimed.
-        rules = self._queues.plantings, self._queues.rulings * (len(self._running) > 1)
+        rules = self._queues.rules_version, self._queues.entitlement_version * (len(self._running) > 1)
         if changed or now >= self._due or rules != self._rules:
             self._hopeless.clear()
             self._due = inf

@@ -7,7 +7,7 @@ entitlement gets no answer at first. It is checked again when all other gangs ha
 
 A gang is charged whole or not at all: it is refused unless every queue from its own up to the root allows
 its minimum. What an elastic gang wants beyond the minimum is cut to what is left. If a hard cap refuses the
-minimum, the gang may still have it once other gangs below that cap have left (`Full`). The search for
+minimum, the gang may still have it once other gangs below that cap have left (`CapExceeded`). The search for
 victims decides whether a gang has to leave.
 
 Answers are cached per queue and want until some use or entitlement changes, so that ten thousand equal gangs
@@ -29,7 +29,7 @@ from muster.core.world.queues.account import ROOT, Account
 from muster.core.world.quotas import Quotas
 
 
-class Offer(NamedTuple):
+class Grant(NamedTuple):
     """What a gang may have now, if it fits: its demand, or a smaller one with the same minimum."""
 
     demand: Demand
@@ -38,11 +38,11 @@ class Offer(NamedTuple):
     #: it is all that the gang wants
     whole: bool = True
     #: only after other gangs have left, wherever it would fit
-    full: bool = False
+    cap_exceeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class CapExceeded:
     """A refusal by a hard cap: the gang may have `demand`, its minimum, once gangs below it have left."""
 
     demand: Demand
@@ -53,7 +53,7 @@ class Full:
 class Lent:
     """What a gang may have on capacity that no gang can use within entitlement; None: nothing."""
 
-    demand: Demand | Full | None
+    demand: Demand | CapExceeded | None
     #: why the gang waits if it does not start
     refusal: Explanation | None
 
@@ -64,7 +64,7 @@ class _Checked:
 
     as_of: tuple[int, int] = (-1, -1)
     #: by want, and whether its gang has not begun. None: the queue would exceed its entitlement
-    within: dict[tuple[Demand, bool], Demand | Full | Explanation | None] = field(default_factory=dict)
+    within: dict[tuple[Demand, bool], Demand | CapExceeded | Explanation | None] = field(default_factory=dict)
     beyond: dict[tuple[Demand, bool], Lent] = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ class Admission:
         self._rules = -1
         self._told: dict[tuple[Code, str], Explanation] = {}
 
-    def begun(self, state: GangState) -> Offer | None:
+    def begun(self, state: GangState) -> Grant | None:
         """What a gang that has begun may have: what it lacks, within hard caps. It borrows nothing more.
 
         What an open plan of an earlier leader promises was allowed then, and is not checked again.
@@ -98,12 +98,12 @@ class Admission:
         if message := self._queues.above_capability(account, asked):
             full = self._full(account, state.demand, message, asked, room)
             state.refusal = refusal(full)
-            return self.offer(state, full) if isinstance(full, Full) else None
+            return self.offer(state, full) if isinstance(full, CapExceeded) else None
         part = self._cut(state.demand, room)
         state.refusal = self._short(state, part)
         return self.offer(state, part) if part is not None and state.refusal is None else None
 
-    def within(self, state: GangState, account: Account) -> Demand | Full | Explanation | None:
+    def within(self, state: GangState, account: Account) -> Demand | CapExceeded | Explanation | None:
         """What a gang may have of its demand within the entitlement of its queue and of the queues above it.
 
         An explanation: it is refused. None: it would carry one of these queues over its entitlement.
@@ -138,24 +138,24 @@ class Admission:
         short = self._short(state, answer.demand)
         return answer if short is None else Lent(None, short)
 
-    def offer(self, state: GangState, granted: Demand | Full) -> Offer:
+    def offer(self, state: GangState, granted: Demand | CapExceeded) -> Grant:
         """An answer of `within` or `beyond` as an offer to this gang, cut to what ResourceQuotas leave."""
         demand = state.demand
         assert demand is not None
-        full = isinstance(granted, Full)
-        answer = granted.demand if isinstance(granted, Full) else granted
+        full = isinstance(granted, CapExceeded)
+        answer = granted.demand if isinstance(granted, CapExceeded) else granted
         if self._quotas.concern(state):
             parts = cut(answer, self._quotas.room(state), self._quotas.charges(state))
             answer = self._demands.of(parts, answer.need, answer.rules)
         if answer is demand:
-            return Offer(demand, state.vacant, full=full)
+            return Grant(demand, state.vacant, cap_exceeded=full)
         vacant = {part.pod_set: indices for part, indices in zip(demand.parts, state.vacant, strict=True)}
-        return Offer(answer, tuple(vacant[part.pod_set] for part in answer.parts), False, full)
+        return Grant(answer, tuple(vacant[part.pod_set] for part in answer.parts), False, full)
 
     @property
     def rules(self) -> tuple[int, int]:
         """Changes when rules or quotas do. Apart from that, `allows` changes only with what gangs use."""
-        return self._queues.plantings, self._quotas.changes
+        return self._queues.rules_version, self._quotas.changes
 
     def allows(self, state: GangState, demand: Demand, queue: str | None = None) -> bool:
         """Whether rules and quotas allow a gang at least the minimum of `demand` now, even on lent capacity.
@@ -192,7 +192,7 @@ class Admission:
         return None if account.free else self._lent(account, demand, new).refusal
 
     def exhausted(self, state: GangState) -> Explanation | None:
-        """Why a cap or a ResourceQuota refuses a gang now: other gangs may have used it up since its turn."""
+        """Why a cap or a ResourceQuota refuses a gang now: others may have used it up since its attempt."""
         gang, demand = state.gang, state.demand
         assert gang is not None
         assert demand is not None
@@ -223,7 +223,7 @@ class Admission:
 
     # -- helpers, in order of call
 
-    def _planned(self, state: GangState) -> Offer | None:
+    def _planned(self, state: GangState) -> Grant | None:
         """An offer of only the places of the gang's open plan, if they make up its minimum; else None."""
         demand = state.demand
         assert demand is not None
@@ -237,7 +237,7 @@ class Admission:
                 vacant.append(mine)
         if not parts or sum(map(len, vacant)) < demand.need:
             return None
-        return Offer(self._demands.of(tuple(parts), demand.need, demand.rules), tuple(vacant), whole=False)
+        return Grant(self._demands.of(tuple(parts), demand.need, demand.rules), tuple(vacant), whole=False)
 
     def _uncreated(self, state: GangState, demand: Demand | None) -> str | None:
         """Why a ResourceQuota would refuse pods still to be created for `demand`; None: it would not."""
@@ -245,9 +245,11 @@ class Admission:
             return None
         return self._quotas.exceeded(state, demand)
 
-    def _short(self, state: GangState, answer: Demand | Full | Explanation | None) -> Explanation | None:
+    def _short(
+        self, state: GangState, answer: Demand | CapExceeded | Explanation | None
+    ) -> Explanation | None:
         """Why a part that the queue allows cannot start: a ResourceQuota refuses its pods. None: it can."""
-        part = answer.demand if isinstance(answer, Full) else answer
+        part = answer.demand if isinstance(answer, CapExceeded) else answer
         if not isinstance(part, Demand) or part is state.demand:
             return None
         message = self._uncreated(state, part)
@@ -255,16 +257,16 @@ class Admission:
 
     def _of(self, account: Account) -> _Checked:
         checked = self._checked.get(account.name)
-        as_of = (self._queues.moves, self._queues.divisions)
+        as_of = (self._queues.usage_version, self._queues.division_version)
         if checked is None or checked.as_of != as_of:
             checked = self._checked[account.name] = _Checked(as_of)
         return checked
 
     def _turned_away(self, account: Account, gang: Gang, new: bool) -> Explanation | None:
         """Why the queue refuses the gang whatever is in use, until the rules change; None: it does not."""
-        if self._rules != self._queues.plantings or len(self._doors) >= _TOLD:
+        if self._rules != self._queues.rules_version or len(self._doors) >= _TOLD:
             self._doors.clear()
-            self._rules = self._queues.plantings
+            self._rules = self._queues.rules_version
         key = account.name, gang.namespace, gang.user, new
         try:
             return self._doors[key]
@@ -285,7 +287,9 @@ class Admission:
         least, _ = self._queues.amounts(demand)
         return (self._queues.full(account) if new else None) or self._queues.above_capability(account, least)
 
-    def _within(self, account: Account, demand: Demand, new: bool) -> Demand | Full | Explanation | None:
+    def _within(
+        self, account: Account, demand: Demand, new: bool
+    ) -> Demand | CapExceeded | Explanation | None:
         room = self._queues.room(account, borrow=False)
         if not (room or account.capped):
             return demand  # nothing limits it
@@ -310,14 +314,14 @@ class Admission:
         room = self._queues.room(account, borrow=True)
         if message := self._capped(account, demand, new):
             full = self._full(account, demand, message, least, room)
-            return Lent(full if isinstance(full, Full) else None, refusal(full))
+            return Lent(full if isinstance(full, CapExceeded) else None, refusal(full))
         message = self._queues.exceeded(account, least)
         over = self._tell(Code.OVER_SHARE, message) if message else None
         return Lent(demand if _fits(most, room) else self._cut(demand, room), over)
 
     def _full(
         self, account: Account, demand: Demand, message: str, least: Amounts, room: dict[str, int]
-    ) -> Full | Explanation:
+    ) -> CapExceeded | Explanation:
         """What the gang may have once just enough has left below the caps; `room` becomes what is free then.
 
         It is a plain refusal while pods are leaving: muster never preempts for capacity that departing pods
@@ -327,7 +331,7 @@ class Admission:
         for resource, amount in self._queues.over_capability(account, least).items():
             room[resource] += amount
         part = self._cut(demand, room)
-        return told if part is None or self._queues.lingers(account) else Full(part, told)
+        return told if part is None or self._queues.lingers(account) else CapExceeded(part, told)
 
     def _cut(self, demand: Demand, room: Mapping[str, int]) -> Demand | None:
         parts = cut(demand, room)
@@ -343,9 +347,9 @@ class Admission:
         return known
 
 
-def refusal(answer: Demand | Full | Explanation | None) -> Explanation | None:
+def refusal(answer: Demand | CapExceeded | Explanation | None) -> Explanation | None:
     """Why a gang waits if it does not start, as far as its queue is concerned; None: no reason."""
-    if isinstance(answer, Full):
+    if isinstance(answer, CapExceeded):
         return answer.refusal
     return answer if isinstance(answer, Explanation) else None
 

@@ -29,9 +29,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from muster.core.demand import Demand
-from muster.core.queueing.admission import Admission, Full, Offer, refusal
-from muster.core.queueing.fair_order import Race, Walk
-from muster.core.queueing.pending import File, Head, Line, Lines
+from muster.core.queueing.admission import Admission, CapExceeded, Grant, refusal
+from muster.core.queueing.fair_order import Cursor, FairOrder
+from muster.core.queueing.pending import EquivalenceClass, Head, PendingQueue, PendingQueues
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import GangId
 from muster.core.world.gangs import GangState
@@ -39,64 +39,64 @@ from muster.core.world.queues import Queues
 from muster.core.world.queues.account import Account
 
 
-class Standing(Enum):
-    """The admission tier of a turn."""
+class Tier(Enum):
+    """The admission tier of an attempt."""
 
     #: the gang has started and lacks places: nothing new starts
-    BEGUN = "begun"
+    STARTED = "started"
     #: the gang's queue stays within its entitlement
     WITHIN = "within"
     #: the gang's queue would exceed its entitlement, on capacity that no gang can use within entitlement
-    OVER = "over"
+    BORROWING = "borrowing"
 
 
-class Turn(NamedTuple):
-    """One gang's turn: the gang may have what is offered, if that fits."""
+class Attempt(NamedTuple):
+    """One gang's attempt: the gang may have what is granted, if that fits."""
 
     state: GangState
-    offer: Offer
-    standing: Standing
+    grant: Grant
+    tier: Tier
 
 
-class Turns:
-    """The turns of one cycle.
+class Attempts:
+    """The attempts of one cycle.
 
-    A gang that is `hopeless` with what it may have gets no turn. It is skipped with all of its kind behind
+    A gang that is `hopeless` with what it may have gets no attempt. It is skipped with all of its kind behind
     it, or, if all gangs are to be `seen`, only its queue's refusal is recorded. The caller that starts a gang
-    charges it to the queues before the next turn; lines change only after the walk.
+    charges it to the queues before the next attempt; lines change only after the walk.
     """
 
     def __init__(
         self,
-        lines: Lines,
+        lines: PendingQueues,
         queues: Queues,
         admission: Admission,
         lapsed: Collection[GangId],
-        hopeless: Callable[[GangState, Demand | Full, bool], bool],
+        hopeless: Callable[[GangState, Demand | CapExceeded, bool], bool],
         fits: Callable[[Demand], bool],
         *,
         seen: bool,
         only: Collection[GangId] | None = None,
     ) -> None:
-        """Turns of the gangs in `lines`; `lapsed` gangs, whose hold has just run out, are last.
+        """Attempts of the gangs in `lines`; `lapsed` gangs, whose hold has just run out, are last.
 
         `fits`: whether this may fit, as far as is known. `only`: all gangs but these, and the gangs behind
         them, are known to be hopeless (`quiet.py`).
         """
-        self._lines, self._queues, self._admission = lines, queues, admission
+        self._pending, self._queues, self._admission = lines, queues, admission
         self._lapsed, self._hopeless, self._fits = lapsed, hopeless, fits
         self._seen, self._only = seen, only
         self._last: list[GangState] = []
         #: by queue, gangs that would carry it over its entitlement
         self._over: dict[Account, list[Head]] = {}
-        #: all gangs that were visited, in order of first turn; gangs without a turn are last
+        #: all gangs that were visited, in order of first attempt; gangs without an attempt are last
         self.served: dict[GangId, GangState] = {}
 
-    def __iter__(self) -> Iterator[Turn]:
-        if not self._lines:
+    def __iter__(self) -> Iterator[Attempt]:
+        if not self._pending:
             return
-        if self._lines.begun:
-            begun = [state for state in self._lines.begun if not self._is_last(state)]
+        if self._pending.begun:
+            begun = [state for state in self._pending.begun if not self._is_last(state)]
             yield from self._to_finish(sorted(begun, key=lambda state: not state.planned))
         yield from self._within()
         over = {account: heads for account, heads in self._over.items() if heads}
@@ -104,34 +104,34 @@ class Turns:
             yield from self._beyond(over)
         for state in sorted(self._last, key=lambda state: state.rank):
             yield from self._to_finish([state]) if state.begun else self._anew(state)
-        for state in self._lines.gated:
+        for state in self._pending.gated:
             state.refusal = None
             self.served[state.id] = state
 
-    def _to_finish(self, states: Iterable[GangState]) -> Iterator[Turn]:
+    def _to_finish(self, states: Iterable[GangState]) -> Iterator[Attempt]:
         for state in states:
             self.served[state.id] = state
             offer = self._admission.begun(state)
             if offer is not None:
-                yield Turn(state, offer, Standing.BEGUN)
+                yield Attempt(state, offer, Tier.STARTED)
 
-    def _within(self) -> Iterator[Turn]:
+    def _within(self) -> Iterator[Attempt]:
         queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
-        walks: dict[Account, Walk] = {}
-        barred: dict[str, Line] = {}
-        for name, line in self._lines.of_queue.items():
+        walks: dict[Account, Cursor] = {}
+        barred: dict[str, PendingQueue] = {}
+        for name, line in self._pending.of_queue.items():
             account = queues.find(name)
             if account is None or account.fault or account.children:
                 barred[name] = line
             elif heads := line.heads() if self._only is None else line.heads_of(self._only):
-                walks[account] = Walk(account, heads, self._hopeless_within)
+                walks[account] = Cursor(account, heads, self._hopeless_within)
         for name in sorted(barred):
             self._bar(barred[name])
         if not walks:
             return
-        for walk in Race(queues.root, walks, lambda account, walk: (account.share(), account.name)):
-            moves = queues.moves
-            answers: dict[File, Demand | Full | Explanation | None] = {}
+        for walk in FairOrder(queues.root, walks, lambda account, walk: (account.share(), account.name)):
+            moves = queues.usage_version
+            answers: dict[EquivalenceClass, Demand | CapExceeded | Explanation | None] = {}
             account, over = walk.account, self._over.setdefault(walk.account, [])
             while (head := walk.head) is not None:
                 (key, state), _, file = head
@@ -152,28 +152,28 @@ class Turns:
                 if isinstance(answer, Explanation) or not (known or not hopeless(state, answer, False)):
                     continue
                 offer = admission.offer(state, answer)
-                yield Turn(state, offer, Standing.WITHIN)
+                yield Attempt(state, offer, Tier.WITHIN)
                 if not offer.whole and state.demand is not None and state.demand is not file.demand:
-                    rest = File(state.demand, [(key, state)])
+                    rest = EquivalenceClass(state.demand, [(key, state)])
                     over.append((rest.entries[0], 0, rest))
-                if queues.moves != moves:
+                if queues.usage_version != moves:
                     break
 
-    def _beyond(self, over: Mapping[Account, list[Head]]) -> Iterator[Turn]:
+    def _beyond(self, over: Mapping[Account, list[Head]]) -> Iterator[Attempt]:
         queues, admission, served, hopeless = self._queues, self._admission, self.served, self._hopeless
 
-        def key(account: Account, walk: Walk) -> tuple[bool, int, float, int, str]:
+        def key(account: Account, walk: Cursor) -> tuple[bool, int, float, int, str]:
             head = walk.head
             assert head is not None
             (_, state), _, file = head
             assert file.demand is not None
             least = queues.amounts(file.demand)[0]
             beyond = queues.exceeds(account, least)
-            return beyond, account.carried_over, account.share(least), state.rank[0], account.name
+            return beyond, account.last_borrowed, account.share(least), state.rank[0], account.name
 
         walks = {account: self._walk_over(account, heads) for account, heads in over.items()}
-        for walk in Race(queues.root, walks, key, lambda: queues.moves, self._fits):
-            head, moves = walk.head, queues.moves
+        for walk in FairOrder(queues.root, walks, key, lambda: queues.usage_version, self._fits):
+            head, moves = walk.head, queues.usage_version
             assert head is not None
             first, priority = head[2], head[0][1].rank[0]
             answer = admission.beyond(head[0][1], walk.account)
@@ -185,36 +185,36 @@ class Turns:
                     served[state.id] = state
                     state.refusal = answer.refusal
                     if answer.demand is not None and not hopeless(state, answer.demand, True):
-                        yield Turn(state, admission.offer(state, answer.demand), Standing.OVER)
-                        if queues.moves != moves:
-                            queues.overshot(walk.account)
+                        yield Attempt(state, admission.offer(state, answer.demand), Tier.BORROWING)
+                        if queues.usage_version != moves:
+                            queues.borrowed(walk.account)
                             break
                 head = walk.head
 
-    def _anew(self, state: GangState) -> Iterator[Turn]:
-        """The turn of a gang whose hold has run out and that has nothing else: like any of its queue."""
+    def _anew(self, state: GangState) -> Iterator[Attempt]:
+        """The attempt of a gang whose hold has run out and that has nothing else: like any of its queue."""
         assert state.gang is not None
         account = self._queues.find(state.gang.queue)
         if account is None:
             return
         self.served[state.id] = state
-        answer, standing = self._admission.within(state, account), Standing.WITHIN
+        answer, standing = self._admission.within(state, account), Tier.WITHIN
         state.refusal = refusal(answer)
         if answer is None:
             lent = self._admission.beyond(state, account)
-            answer, standing, state.refusal = lent.demand, Standing.OVER, lent.refusal
+            answer, standing, state.refusal = lent.demand, Tier.BORROWING, lent.refusal
         if answer is None or isinstance(answer, Explanation):
             return
-        moves = self._queues.moves
-        yield Turn(state, self._admission.offer(state, answer), standing)
-        if standing is Standing.OVER and self._queues.moves != moves:
-            self._queues.overshot(account)
+        moves = self._queues.usage_version
+        yield Attempt(state, self._admission.offer(state, answer), standing)
+        if standing is Tier.BORROWING and self._queues.usage_version != moves:
+            self._queues.borrowed(account)
 
     def _hopeless_within(self, head: Head) -> bool:
         (_, state), _, file = head
         return not self._seen and file.demand is not None and self._hopeless(state, file.demand, False)
 
-    def _walk_over(self, account: Account, heads: list[Head]) -> "Walk":
+    def _walk_over(self, account: Account, heads: list[Head]) -> "Cursor":
         """A walk over gangs beyond the entitlement, without hopeless gangs.
 
         A hopeless gang takes no part in the race, even if it is to be seen: its demand must not decide
@@ -236,7 +236,7 @@ class Turns:
                     other.refusal = told or state.refusal
             return True
 
-        return Walk(account, heads, hopeless)
+        return Cursor(account, heads, hopeless)
 
     def _is_last(self, state: GangState) -> bool:
         if state.id not in self._lapsed:
@@ -244,7 +244,7 @@ class Turns:
         self._last.append(state)
         return True
 
-    def _bar(self, line: Line) -> None:
+    def _bar(self, line: PendingQueue) -> None:
         for state in line:
             self.served[state.id] = state
             self._admission.bar(state)

@@ -17,7 +17,7 @@ from muster.core.words.gang import QueueOrder
 from muster.core.world.queues.account import Account
 
 
-class Walk:
+class Cursor:
     """A cursor over the gangs of one queue, merged from its files: next is the first of their heads.
 
     In a fair queue the heads of each namespace are compared among themselves, and the next namespace is the
@@ -87,7 +87,7 @@ class Walk:
         return self._heads[least] if least is not None else []
 
 
-class Race:
+class FairOrder:
     """Which queue is next: at each level of the tree the one with the least key, down to a leaf.
 
     There is a heap per level. The caller that takes a walk from here may change its head, and what its queues
@@ -98,8 +98,8 @@ class Race:
     def __init__(
         self,
         root: Account,
-        walks: Mapping[Account, Walk],
-        key: Callable[[Account, Walk], tuple[Any, ...]],
+        walks: Mapping[Account, Cursor],
+        key: Callable[[Account, Cursor], tuple[Any, ...]],
         starts: Callable[[], int] = lambda: 0,
         fits: Callable[[Demand], bool] = lambda _: True,
     ) -> None:
@@ -109,7 +109,7 @@ class Race:
         #: by inner queue. A key (Any: comparable) ends with the queue's name, so that no two keys are equal
         self._heaps: dict[Account, list[tuple[Any, Account]]] = {}
 
-    def __iter__(self) -> Iterator[Walk]:
+    def __iter__(self) -> Iterator[Cursor]:
         walks = {account: walk for account, walk in self._walks.items() if walk.head is not None}
         if len(walks) == 1:
             (walk,) = walks.values()
@@ -131,16 +131,16 @@ class Race:
             else:
                 self._moved(first)
 
-    def _lost(self, walks: Iterable[Walk]) -> bool:
+    def _lost(self, walks: Iterable[Cursor]) -> bool:
         """Whether any of these walks has another head now because its head no longer fits."""
-        by_want: dict[Demand, list[Walk]] = {}
+        by_want: dict[Demand, list[Cursor]] = {}
         for walk in walks:
             if (demand := walk.demand) is not None:
                 by_want.setdefault(demand, []).append(walk)
         gone = [walk for demand, some in by_want.items() if not self._fits(demand) for walk in some]
         return any([walk.ask_again() for walk in gone])  # noqa: C419 (all of them are asked)
 
-    def _moved(self, walk: Walk) -> None:
+    def _moved(self, walk: Cursor) -> None:
         """Update the heaps after the head of the first walk, or what its queues use, has changed."""
         for child, parent in pairwise((*walk.account.path, self._root)):
             heap = self._heaps[parent]
@@ -158,7 +158,7 @@ class Race:
             if (best := self._first(child)) is not None:
                 heappush(heap, (self._key(child, best), child))
 
-    def _first(self, account: Account) -> Walk | None:
+    def _first(self, account: Account) -> Cursor | None:
         while (heap := self._heaps.get(account)) is not None:
             if not heap:
                 return None

@@ -21,7 +21,7 @@ Key = tuple[Any, ...]  # Any: ranks and ages are never compared with each other
 
 
 @dataclass(slots=True, eq=False)
-class File:
+class EquivalenceClass:
     """Gangs of one kind in their order. Whether they may start, and whether they fit, has one answer."""
 
     demand: Demand | None
@@ -29,16 +29,16 @@ class File:
 
 
 #: The next gang of a file: its entry, the position of the entry, the file.
-Head = tuple[tuple[Key, GangState], int, File]
+Head = tuple[tuple[Key, GangState], int, EquivalenceClass]
 
 
-class Line:
+class PendingQueue:
     """Gangs that lack something, in the order in which they are served."""
 
     def __init__(self, duration: Callable[[Gang], float] | None = None) -> None:
         """`duration`: how long a gang runs, if answers depend on that as well."""
         self._duration = duration
-        self.files: dict[Hashable, File] = {}
+        self.files: dict[Hashable, EquivalenceClass] = {}
         self._standing: dict[GangId, tuple[Hashable, Key]] = {}
         #: the least key, if it is known
         self._first: Key | None = None
@@ -90,7 +90,7 @@ class Line:
         self._standing[state.id] = kind, key
         file = self.files.get(kind)
         if file is None:
-            file = self.files[kind] = File(state.demand)
+            file = self.files[kind] = EquivalenceClass(state.demand)
         file.demand = state.demand
         insort(file.entries, (key, state))
         if self._first is not None and key < self._first:
@@ -131,15 +131,15 @@ class Line:
         return kind if self._duration is None else (*kind, self._duration(gang))
 
 
-class Lines:
+class PendingQueues:
     """The line of every gang that lacks something: that of begun gangs, of gated gangs, or of its queue."""
 
     def __init__(self, queues: Queues, duration: Callable[[Gang], float] | None = None) -> None:
-        """`duration`: as in `Line`."""
+        """`duration`: as in `PendingQueue`."""
         self._queues, self._duration = queues, duration
-        self.begun, self.gated = Line(), Line()
-        self.of_queue: dict[str, Line] = {}
-        self._where: dict[GangId, Line] = {}
+        self.begun, self.gated = PendingQueue(), PendingQueue()
+        self.of_queue: dict[str, PendingQueue] = {}
+        self._where: dict[GangId, PendingQueue] = {}
         #: gangs that have entered a line, or moved within it, since the last walk
         self.newcomers: set[GangId] = set()
 
@@ -157,7 +157,7 @@ class Lines:
         else:
             name = state.gang.queue
             known = self.of_queue.get(name)
-            line = self.of_queue.setdefault(name, Line(self._duration)) if known is None else known
+            line = self.of_queue.setdefault(name, PendingQueue(self._duration)) if known is None else known
             account = self._queues.find(name)
             order = account.rules.order if account is not None else order
         before = self._where.get(state.id)

@@ -97,7 +97,7 @@ class Reservations:
         #: conservative: gangs whose reservation begins later than it did, or is lost, as of this cycle
         self._moved: set[GangId] = set()
         self._lost: set[GangId] = set()
-        #: `Queues.plantings` in the last cycle
+        #: `Queues.rules_version` in the last cycle
         self._rules = -1
 
     def begin(self, now: float, *, unchanged: bool | None = None) -> None:
@@ -108,10 +108,10 @@ class Reservations:
             stale = len(self._timetable) and (overdue or not self._is_as_it_was)
             self._moved = self._timetable.reckon(now) if stale else set()
             self._lost = {gang for gang in self._moved if self._timetable.of(gang) is None}
-            if self._rules != self._queues.plantings:  # the order is another one now
+            if self._rules != self._queues.rules_version:  # the order is another one now
                 for each in self._timetable:
                     each.since = -1
-            self._rules = self._queues.plantings
+            self._rules = self._queues.rules_version
         else:
             self._kept = self.made[0] if self.made and unchanged is not False else None
             self._timetable.clear()

@@ -7,50 +7,50 @@ or would carry its queue over the entitlement, keeps its position.
 from collections.abc import Callable, Iterable, Iterator
 
 from muster.core.demand import Demand
-from muster.core.queueing.admission import Admission, Full, refusal
-from muster.core.queueing.attempts import Standing, Turn
+from muster.core.queueing.admission import Admission, CapExceeded, refusal
+from muster.core.queueing.attempts import Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.words.gang import Gang, GangId
 from muster.core.world.queues import Queues
 
 
 def shortest_first(
-    turns: Iterable[Turn],
+    attempts: Iterable[Attempt],
     reservations: Reservations,
     queues: Queues,
     admission: Admission,
     duration: Callable[[Gang], float],
-) -> Iterator[Turn]:
-    """The same turns; once a gang waits for its reservation, the others follow by rising duration."""
-    passing: list[Turn] = []
-    for turn in turns:
-        if reservations.made and turn.standing is Standing.WITHIN:
-            passing.append(turn)
+) -> Iterator[Attempt]:
+    """The same attempts; once a gang waits for its reservation, the others follow by rising duration."""
+    passing: list[Attempt] = []
+    for attempt in attempts:
+        if reservations.made and attempt.tier is Tier.WITHIN:
+            passing.append(attempt)
             continue
         yield from _by_duration(passing, queues, admission, duration)
         passing.clear()
-        yield turn
+        yield attempt
     yield from _by_duration(passing, queues, admission, duration)
 
 
 def _by_duration(
-    turns: Iterable[Turn], queues: Queues, admission: Admission, duration: Callable[[Gang], float]
-) -> Iterator[Turn]:
-    """The turns by rising duration. Once a gang has started, what each may have is computed again."""
-    moves = queues.moves
+    attempts: Iterable[Attempt], queues: Queues, admission: Admission, duration: Callable[[Gang], float]
+) -> Iterator[Attempt]:
+    """The attempts by rising duration. Once a gang has started, what each may have is computed again."""
+    moves = queues.usage_version
 
-    def key(turn: Turn) -> tuple[float, tuple[int, float, GangId]]:
-        assert turn.state.gang is not None
-        return duration(turn.state.gang), turn.state.rank
+    def key(attempt: Attempt) -> tuple[float, tuple[int, float, GangId]]:
+        assert attempt.state.gang is not None
+        return duration(attempt.state.gang), attempt.state.rank
 
-    for turn in sorted(turns, key=key):
-        state = turn.state
-        if queues.moves == moves:
-            yield turn
+    for attempt in sorted(attempts, key=key):
+        state = attempt.state
+        if queues.usage_version == moves:
+            yield attempt
             continue
         assert state.gang is not None
         account = queues.find(state.gang.queue)
         answer = admission.within(state, account) if account is not None else None
         state.refusal = refusal(answer)
-        if isinstance(answer, Demand | Full):
-            yield turn._replace(offer=admission.offer(state, answer))
+        if isinstance(answer, Demand | CapExceeded):
+            yield attempt._replace(grant=admission.offer(state, answer))

@@ -2,8 +2,8 @@
 
 A remedy must be true when the gang is served: after the gangs before it, with entitlements and reservations
 recomputed. So the change is really made (the gang is edited, another is ended), the accounts are updated, and
-gangs take their `Turns` and are placed, up to the one in question. Then the ledger is rolled back and every
-state that was changed is restored.
+gangs take their `Attempts` and are placed, up to the one in question. Then the ledger is rolled back and
+every state that was changed is restored.
 
 A dry run omits two things: exact searches, and victims of the gangs in front. If one of them could matter, or
 more than `most` placements would have to be tried, the result is unknown, and the dry run answers no. An
@@ -27,9 +27,9 @@ from muster.core.placement.fit import Fit
 from muster.core.placement.greedy import short_of_slots
 from muster.core.preemption import Preemption
 from muster.core.preemption.victims import Found
-from muster.core.queueing.admission import Admission, Full
-from muster.core.queueing.attempts import Standing, Turn, Turns
-from muster.core.queueing.pending import Lines
+from muster.core.queueing.admission import Admission, CapExceeded
+from muster.core.queueing.attempts import Attempt, Attempts, Tier
+from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import Reservation
 from muster.core.words.gang import Gang, GangId, NodeName, Place
@@ -70,20 +70,20 @@ class Rehearsal:
         world: World,
         fit: Fit,
         admission: Admission,
-        lines: Lines,
+        lines: PendingQueues,
         misfits: Misfits,
         preemption: Preemption,
         reservations: Reservations,
         starts: Starts,
         settlement: Settlement,
-        in_order: Callable[[Turns], Iterable[Turn]],
+        in_order: Callable[[Attempts], Iterable[Attempt]],
     ) -> None:
-        """`in_order` sorts the turns of a cycle as they are taken."""
+        """`in_order` sorts the attempts of a cycle as they are taken."""
         self._ledger, self._slots, self._pods = world.ledger, fit.slots, world.pods
         self._fit, self._ends, self._queues = fit, world.ends, world.queues
         self._quotas = world.quotas
         self._demands = world.demands
-        self._admission, self._lines = admission, lines
+        self._admission, self._pending = admission, lines
         self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
         self._starts, self._settlement, self._in_order = starts, settlement, in_order
         #: how many placements were tried in total
@@ -281,14 +281,15 @@ class Rehearsal:
 
     def _line_up(self, state: GangState) -> None:
         if state.demand is not None or (state.gang is not None and state.gang.gate is not None):
-            self._lines.put(state)
+            self._pending.put(state)
         else:
-            self._lines.drop(state.id)
+            self._pending.drop(state.id)
 
     # -- the cycle
 
     def _play(self, asked: dict[GangId, GangState]) -> Iterator[tuple[GangId, Columns]]:
-        """Serve gangs in turn until all in `asked` have been served; yield which of these start, and where.
+        """Let gangs attempt to start until all in `asked` have been served; yield which of these start, and
+        where.
 
         A gang's result does not depend on the gangs behind it. So if a gang starts behind one in `asked` that
         waits, the start is taken back. The remaining gangs in `asked`, for which it would have started, are
@@ -296,17 +297,17 @@ class Rehearsal:
         """
         to_come, one_waits = set(asked), False
         self._wanted = {state.demand for state in asked.values()}
-        turns = Turns(
-            self._lines, self._queues, self._admission, (), self._hopeless, self._may_fit, seen=False
+        attempts = Attempts(
+            self._pending, self._queues, self._admission, (), self._hopeless, self._may_fit, seen=False
         )
-        for turn in self._in_order(turns):
-            gang = turn.state.id
+        for attempt in self._in_order(attempts):
+            gang = attempt.state.id
             mine, last = gang in to_come, to_come == {gang}
-            where = self._place(turn, mine=mine, last=last, keep=not one_waits)
+            where = self._place(attempt, mine=mine, last=last, keep=not one_waits)
             if mine and where is not None:
                 to_come.remove(gang)
                 yield gang, where
-            elif mine and turn.state.waits:
+            elif mine and attempt.state.waits:
                 to_come.remove(gang)
                 one_waits = True
             if where is not None and one_waits:
@@ -316,11 +317,11 @@ class Rehearsal:
             if not to_come:
                 return
 
-    def _hopeless(self, state: GangState, demand: Demand | Full, over: bool) -> bool:
+    def _hopeless(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
         """As `Starts.hopeless`."""
         if state.demand in self._wanted:
             return False  # else one refusal would skip the whole class, including the gang in question
-        if isinstance(demand, Full):
+        if isinstance(demand, CapExceeded):
             return not self._may_end_others(state, demand.demand)
         if self._reservations.refusal(state, demand) is not None:
             return True
@@ -348,13 +349,13 @@ class Rehearsal:
             return self._strict and self._preemption.conceivable(state, demand)
         return self._preemption.helps(state, demand)
 
-    def _place(self, turn: Turn, *, mine: bool, last: bool, keep: bool) -> Columns | None:
+    def _place(self, attempt: Attempt, *, mine: bool, last: bool, keep: bool) -> Columns | None:
         """Place the gang as `Starts.place` does, less what a dry run omits; return its columns if it starts.
 
         `mine`: the gang is in question; `last`: no gang behind it is; `keep`: the start stays for gangs
         behind.
         """
-        state, demand = turn.state, turn.offer.demand
+        state, demand = attempt.state, attempt.grant.demand
         departures = self._preemption.departures
         if not demand.parts:
             return None
@@ -367,7 +368,7 @@ class Rehearsal:
             return None
         if self._demands.newly_concerned(state):
             raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
-        vacant = turn.offer.vacant
+        vacant = attempt.grant.vacant
         if last and not (state.begun or self._preempts):
             vacant = [()] * len(
                 demand.parts
@@ -375,7 +376,7 @@ class Rehearsal:
         request = self._starts.request(state, demand)._replace(vacant=vacant, search=False)
         mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
         try:
-            placed = self._placed(turn, request, mine=mine, last=last)
+            placed = self._placed(attempt, request, mine=mine, last=last)
         except _Unsure:
             self._ledger.rollback(mark)
             raise
@@ -394,17 +395,17 @@ class Rehearsal:
                 self._started.append(state)
             return where
         self._ledger.rollback(mark)
-        waits = state.waits and turn.standing is not Standing.OVER and not turn.offer.full
+        waits = state.waits and attempt.tier is not Tier.BORROWING and not attempt.grant.cap_exceeded
         if waits and self._reservations.wanted(demand) and not last:
             self.trials += 1
             self._reservations.wait(state, request)
         return None
 
-    def _placed(self, turn: Turn, request: Request, *, mine: bool, last: bool) -> _Placed:
+    def _placed(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Placed:
         """Return where the gang fits, charged; nothing is charged if it does not fit."""
-        state, demand = turn.state, turn.offer.demand
+        state, demand = attempt.state, attempt.grant.demand
         placed: _Placed = None
-        if not (turn.offer.full or (state.plain and self._is_misfit(demand))):
+        if not (attempt.grant.cap_exceeded or (state.plain and self._is_misfit(demand))):
             if self.trials >= self._last:
                 raise _Unsure
             self.trials += 1

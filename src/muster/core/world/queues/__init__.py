@@ -54,7 +54,7 @@ from muster.core.world.nodes import Nodes
 from muster.core.world.queues.account import DEFAULT, ROOT, Account
 from muster.core.world.queues.entitlement import entitle
 from muster.core.world.queues.faults import faults_of
-from muster.core.world.queues.lingering import Leaving, linger
+from muster.core.world.queues.terminating import Leaving, linger
 from muster.names import GPU_SHARE
 
 _UNUSABLE: Final = np.uint8(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
@@ -82,11 +82,11 @@ class Queues:
         #: depends on the demand alone, so an entry may be dropped at any time
         self._amounts_of: WeakKeyDictionary[Demand, tuple[Amounts, Amounts]] = WeakKeyDictionary()
         #: number of starts so far that carried a queue over its entitlement
-        self._overshoots = 0
+        self._borrowings = 0
         #: count changes of use, and divisions of what there is
-        self.moves = self.divisions = 0
+        self.usage_version = self.division_version = 0
         #: count changes of rules, and of what some queue is entitled to
-        self.plantings = self.rulings = 0
+        self.rules_version = self.entitlement_version = 0
         self._planted = self._entitled = self._undivided = False
         self._capacity_as_of = (-1, -1)
 
@@ -125,7 +125,7 @@ class Queues:
         self.root = Account(Queue(ROOT))
         self.accounts = {
             name: Account(
-                rules[name], fault=faults.get(name, ""), carried_over=old.carried_over if old else -1
+                rules[name], fault=faults.get(name, ""), last_borrowed=old.last_borrowed if old else -1
             )
             for name in sorted(rules)
             for old in [before.get(name)]
@@ -141,7 +141,7 @@ class Queues:
             account.free = self.root.children == [account] and account.unruled and not account.capped
         self._undivided = any(a.free and a.rules.order is not QueueOrder.FAIR for a in self.accounts.values())
         self._planted, self._entitled = True, False
-        self.plantings += 1
+        self.rules_version += 1
         self._capacity_as_of = (-1, -1)
         for charge in self._charges.values():
             self._charge(charge, 1)
@@ -197,17 +197,17 @@ class Queues:
             add(self.root.used, charge.used, sign)
             if account is not None and account.rules.order is QueueOrder.FAIR:
                 add(account.by_namespace.setdefault(charge.namespace, {}), charge.used, sign)
-        self.moves += 1
+        self.usage_version += 1
         self._entitled = False
 
     def linger(self, leaving: tuple[Leaving, ...]) -> None:
-        """Replace what counts as usage of terminating pods (`lingering.py`)."""
+        """Replace what counts as usage of terminating pods (`terminating.py`)."""
         if leaving == self._leaving:
             return
         self._leaving = leaving
-        self.moves += 1
+        self.usage_version += 1
         for account in self.accounts.values():
-            account.lingering, account.lingering_gangs = {}, 0
+            account.terminating, account.terminating_gangs = {}, 0
         for each in leaving:
             linger(each, self.path)
 
@@ -246,9 +246,9 @@ class Queues:
             self._capacity_as_of, self._entitled = as_of, False
             self.root.entitled = self._usable()
         if not self._entitled:
-            self.rulings += entitle(self.root)
+            self.entitlement_version += entitle(self.root)
             self._entitled = True
-            self.divisions += 1
+            self.division_version += 1
 
     def _usable(self) -> dict[str, int]:
         """Return the capacity of ready, uncordoned nodes, by resource."""
@@ -362,25 +362,25 @@ class Queues:
 
     def lingers(self, account: Account) -> bool:
         """Whether usage of terminating pods still counts against hard caps of the queue."""
-        return any(above.lingering or above.lingering_gangs for above in account.path)
+        return any(above.terminating or above.terminating_gangs for above in account.path)
 
-    def overshot(self, account: Account) -> None:
+    def borrowed(self, account: Account) -> None:
         """Record that a start carried the queue over its entitlement: next time other queues go first."""
         for above in account.path:
-            above.carried_over = self._overshoots
-        self._overshoots += 1
+            above.last_borrowed = self._borrowings
+        self._borrowings += 1
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Forget on exit which queues `overshot` inside the block. The caller takes back what it charged."""
-        before = {account: account.carried_over for account in self.accounts.values()}
-        overshoots = self._overshoots
+        """Forget on exit which queues `borrowed` inside the block. The caller takes back what it charged."""
+        before = {account: account.last_borrowed for account in self.accounts.values()}
+        borrowings = self._borrowings
         try:
             yield
         finally:
-            self._overshoots = overshoots
-            for account, carried_over in before.items():
-                account.carried_over = carried_over
+            self._borrowings = borrowings
+            for account, last_borrowed in before.items():
+                account.last_borrowed = last_borrowed
 
     # Which queue may reclaim from which
 
@@ -418,7 +418,7 @@ class Queues:
             surplus = self.surplus(account)
             if not account.rules.reclaimable or not any(wanted.get(r) and r in surplus for r, _ in freed):
                 return False
-            if any(account.used.get(r, 0) - amount < account.kept.get(r, 0) for r, amount in freed):
+            if any(account.used.get(r, 0) - amount < account.guaranteed.get(r, 0) for r, amount in freed):
                 return False
         return True
 

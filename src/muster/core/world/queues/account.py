@@ -30,8 +30,8 @@ class Account:
     standing: int = 0
     waiting: int = 0
     #: what terminating pods still use, and how many gangs, beyond the charge of the gangs that replace them
-    lingering: dict[str, int] = field(default_factory=dict)
-    lingering_gangs: int = 0
+    terminating: dict[str, int] = field(default_factory=dict)
+    terminating_gangs: int = 0
     #: what its gangs use, by namespace; filled only if its order is fair
     by_namespace: dict[str, dict[str, int]] = field(default_factory=dict)
     #: it, or a queue above it, has a cap on some resource or on the number of gangs
@@ -39,18 +39,18 @@ class Account:
     #: it has the cluster to itself, and no rules about amounts: it is entitled to whatever it asks for
     free: bool = False
     #: number of the last start that carried it over its entitlement; -1: none has
-    carried_over: int = -1
+    last_borrowed: int = -1
     #: the rules' amounts as mappings
     caps: dict[str, int] = field(init=False)
-    kept: dict[str, int] = field(init=False)
+    guaranteed: dict[str, int] = field(init=False)
     deserved: dict[str, int] = field(init=False)
     #: the rules set no such amounts
     unruled: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.caps, self.kept = dict(counted(self.rules.capability)), dict(counted(self.rules.guarantee))
+        self.caps, self.guaranteed = dict(counted(self.rules.capability)), dict(counted(self.rules.guarantee))
         self.deserved = dict(counted(self.rules.deserved or ()))
-        self.unruled = not (self.caps or self.kept or self.deserved)
+        self.unruled = not (self.caps or self.guaranteed or self.deserved)
 
     @property
     def name(self) -> str:
@@ -58,12 +58,12 @@ class Account:
 
     def there(self, resource: str) -> int:
         """Return what counts against the queue's hard cap of a resource."""
-        return self.used.get(resource, 0) + self.lingering.get(resource, 0)
+        return self.used.get(resource, 0) + self.terminating.get(resource, 0)
 
     @property
     def gangs(self) -> int:
         """How many gangs count against `maxGangs`."""
-        return self.standing + self.lingering_gangs
+        return self.standing + self.terminating_gangs
 
     def above(self) -> "Iterator[Account]":
         """Yield the queues above it, without the root."""

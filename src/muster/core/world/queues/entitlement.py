@@ -100,7 +100,7 @@ def _terms(account: Account, resource: str) -> Terms:
     return Terms(
         account.rules.weight,
         account.asked.get(resource, 0),
-        account.kept.get(resource, 0),
+        account.guaranteed.get(resource, 0),
         account.deserved.get(resource),
         account.caps.get(resource),
     )

@@ -41,5 +41,5 @@ def linger(leaving: Leaving, path: Callable[[str], tuple[Account, ...]]) -> None
     for account, there in left.items():
         comes = dict(counted(leaving.held)) if account in mine else {}
         more = [(r, amount - comes.get(r, 0)) for r, amount in there.items()]
-        add(account.lingering, tuple((r, amount) for r, amount in more if amount > 0), 1)
-        account.lingering_gangs += max(gangs[account] - (leaving.new and account in mine), 0)
+        add(account.terminating, tuple((r, amount) for r, amount in more if amount > 0), 1)
+        account.terminating_gangs += max(gangs[account] - (leaving.new and account in mine), 0)
