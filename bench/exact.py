@@ -21,7 +21,8 @@ import numpy as np
 
 from muster.core.cycle import Scheduler
 from muster.core.demand import Demand, Part
-from muster.core.placement.exact import Answer, Exact, Rung, Verdict
+from muster.core.placement import Infeasible, Placed, Reason
+from muster.core.placement.exact import Exact
 from muster.core.placement.exact.solver import Program, optimum
 from muster.core.placement.greedy import place
 from muster.core.words.events import NodeChanged, PodsBound
@@ -106,7 +107,7 @@ def subtle(scheduler: Scheduler, counts: Sequence[int]) -> list[int]:
     while fewer >= 2 * step:
         fewer, more = fewer - 2 * step, more + step
         answer, _ = answered(fresh(scheduler), scheduler, wanted([fewer, more, *rest]))
-        if answer == Verdict(Rung.RELAXATION, Answer.NONE_EXISTS):
+        if answer == Infeasible(Reason.RELAXATION):
             return [fewer, more, *rest]
     raise LookupError("the relaxation holds all of them")
 
@@ -118,7 +119,7 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
     known = fresh(scheduler)
     answer, _ = answered(known, scheduler, demand)
     figures = {f"{name}: greedy, ms": median(lambda: greedy(scheduler, demand))}
-    if isinstance(answer, Verdict) and answer.rung is Rung.TOTALS:
+    if not answer and answer.reason is Reason.TOTALS:
         return figures | {f"{name}: totals, ms": median(cold)}
 
     def cached() -> float:
@@ -126,21 +127,21 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
         return answered(known, scheduler, demand)[1]
 
     figures |= {f"{name}: cold, ms": median(cold), f"{name}: cached, ms": median(cached)}
-    if isinstance(answer, Verdict):
+    if not answer:
         column = int(np.flatnonzero(scheduler.nodes.free(scheduler.nodes.resources[GPU]))[0])
 
         def kept() -> float:
             scheduler.ledger.take_at(column, ((0, 1),))
             started = time.process_time()
             known.next_cycle()
-            assert known.refutes(demand)
+            assert known.refutes(demand) is not None
             return time.process_time() - started
 
         figures[f"{name}: kept, ms"] = median(kept)
     return figures
 
 
-def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[object, float]:
+def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed | Infeasible, float]:
     """The answer and its seconds; the ledger is as before."""
     mark = scheduler.ledger.mark()
     started = time.process_time()

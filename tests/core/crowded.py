@@ -14,7 +14,6 @@ import numpy as np
 
 from muster.core.cycle import Scheduler
 from muster.core.demand import Request
-from muster.core.placement.exact import Verdict
 from muster.core.preemption.candidates import Candidate, Candidates
 from muster.core.words.decisions import Evict, Victim
 from muster.core.words.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
@@ -342,7 +341,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
             Request(state.demand, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
         )
     made.ledger.rollback(mark)
-    return not isinstance(placed, Verdict)
+    return bool(placed)
 
 
 def _kept_off(case: Case, chosen: _Chosen) -> Columns | None:

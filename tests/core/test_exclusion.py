@@ -7,6 +7,7 @@ import pytest
 
 from muster.core.cycle import Scheduler
 from muster.core.demand import Request
+from muster.core.placement import Placed
 from muster.core.words.decisions import Assign, Decision, Evict, Victim
 from muster.core.words.events import (
     GangRemoved,
@@ -200,9 +201,9 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     mark = made.ledger.mark()
     for promise in made.gangs[GangId("one")].holds.values():
         made.ledger.give(promise.node, promise.requests)
-    assert made.fit.fit(request) == {Place("main", 0): 0}
+    assert made.fit.fit(request) == Placed({Place("main", 0): 0})
     made.ledger.rollback(mark)
-    assert not isinstance(made.fit.fit(request), dict)
+    assert not made.fit.fit(request)
 
 
 def test_preemption_clears_one_domain_and_no_more() -> None:

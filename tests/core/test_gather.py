@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
 from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.placement.exact import Verdict
+from muster.core.placement import Infeasible, Placed
 from muster.core.placement.topology.fill import fewest
 from muster.core.words.decisions import Assign
 from muster.core.words.events import GangSubmitted, LayersChanged, PodsBound, PodsEnded
@@ -359,10 +359,10 @@ def request(problem: Problem) -> Request:
     )
 
 
-def answer(problem: Problem) -> tuple[dict[Place, int] | Verdict, Scheduler]:
+def answer(problem: Problem) -> tuple[Placed | Infeasible, Scheduler]:
     made = cluster(problem)
     found = made.fit.fit(request(problem))
-    if isinstance(found, Verdict):
+    if not found:
         assert not made.nodes.used.any()
     return found, made
 
@@ -372,7 +372,7 @@ def check(problem: Problem) -> str:
     found, made = answer(problem)
     settled = Counter(problem.settled)
     # a gang that must gather stays where most of it is; if it is torn already, that is not asked
-    if isinstance(found, Verdict):
+    if not found:
         exists = any(
             obeyed(problem, problem.rules, sum(some, Counter[int]()), settled) for some in placements(problem)
         )
@@ -380,9 +380,9 @@ def check(problem: Problem) -> str:
             return "refused"
         assert not found.proven, "a placement exists"
         return "missed"
-    pods = Counter(found.values())
+    pods = Counter(found.columns.values())
     assert obeyed(problem, problem.rules, pods, settled)
-    by_set = Counter(place.pod_set for place in found)
+    by_set = Counter(place.pod_set for place in found.columns)
     assert sum(by_set.values()) >= problem.minimum
     for p, (_, _, count, least) in enumerate(problem.sets):
         assert least <= by_set[f"p{p}"] <= count
@@ -437,6 +437,6 @@ def test_an_owned_node_is_kept_if_the_rules_allow(problem: Problem, data: st.Dat
     made = cluster(problem)
     found = made.fit.fit(asked._replace(preferred=own))
     plain, _ = answer(problem)
-    assert isinstance(found, dict) or isinstance(plain, Verdict)
-    if isinstance(found, dict):
-        assert obeyed(problem, problem.rules, Counter(found.values()))
+    assert found or not plain
+    if found:
+        assert obeyed(problem, problem.rules, Counter(found.columns.values()))

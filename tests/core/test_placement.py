@@ -30,7 +30,8 @@ class Cluster:
 
     def place(self, *parts: Part, need: int | None = None) -> dict[Place, int] | None:
         demand = Demand(parts, sum(p.need for p in parts) if need is None else need)
-        return place(demand, [range(p.count) for p in parts], {}, None, self.ledger, self.slots)
+        placed = place(demand, [range(p.count) for p in parts], {}, None, self.ledger, self.slots)
+        return placed.columns if placed else None
 
 
 def one(count: int, of: Shape, need: int | None = None, name: str = "main") -> Part:

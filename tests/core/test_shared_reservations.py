@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from muster.core.cycle import Config
 from muster.core.demand import Demand
+from muster.core.placement import Infeasible, Placed, Reason
 from muster.core.placement import greedy as placement
-from muster.core.placement.exact import Answer, Exact, Rung, Verdict
+from muster.core.placement.exact import Exact
 from muster.core.reservations import Backfill
 from muster.core.reservations.calendar import Timetable
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodSet, Shape
@@ -162,15 +163,15 @@ def test_a_gang_for_which_no_places_are_found_again_starts_in_those_that_are_res
 
     def greedy(
         demand: Demand, vacant: Sequence[Sequence[int]], preferred: Mapping[Place, int], *others: Any
-    ) -> dict[Place, int] | None:  # Any: whatever else it is given
+    ) -> Placed | None:  # Any: whatever else it is given
         return (
             placement.place(demand, vacant, preferred, *others)
             if preferred or len(demand.parts) == 1
             else None
         )
 
-    monkeypatch.setattr("muster.core.placement.fit.place", greedy)
-    monkeypatch.setattr(Exact, "place", lambda *_, **__: Verdict(Rung.SEARCH, Answer.NONE_FOUND))
+    monkeypatch.setattr("muster.core.placement.place", greedy)
+    monkeypatch.setattr(Exact, "place", lambda *_, **__: Infeasible(Reason.BUDGET))
     if early:
         cluster.end("first", 5.0)
         assert started(cluster.decide(5.0)) == []

@@ -645,7 +645,7 @@ FAULTS: Final = (
     Fault(
         "the exact rungs are never asked",
         "work conservation",
-        "core/placement/fit.py",
+        "core/placement/__init__.py",
         "        if not request.search:",
         "        if True:",
         ("tests/core/test_exact.py",),
@@ -702,8 +702,8 @@ FAULTS: Final = (
         "a remedy's trial is charged for good",
         "oversubscription",
         "core/explain/remedies/question.py",
-        "        ledger.rollback(mark)\n        return isinstance",
-        "        return isinstance",
+        "        ledger.rollback(mark)\n        return bool(placed)",
+        "        return bool(placed)",
         _REMEDIES,
     ),
     Fault(

@@ -9,8 +9,7 @@ starts can help. An open verdict says only that nothing was found. A postponed s
 from collections.abc import Mapping
 
 from muster.core.demand import Demand
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit, Infeasible
 from muster.core.world.ledger import Ledger
 
 
@@ -18,7 +17,7 @@ class Misfits:
     def __init__(self, ledger: Ledger, fit: Fit) -> None:
         self._ledger, self._nodes, self._fit = ledger, ledger.nodes, fit
         #: the verdict of each demand; None: known not to fit, without a verdict
-        self._verdicts: dict[Demand, Verdict | None] = {}
+        self._verdicts: dict[Demand, Infeasible | None] = {}
         #: `Ledger.given` and `Nodes.capacity_revision` as of the verdicts
         self._room = (-1, -1)
         #: `Nodes.revision` after the last cycle
@@ -31,7 +30,7 @@ class Misfits:
         self.company = False
 
     @property
-    def verdicts(self) -> Mapping[Demand, Verdict | None]:
+    def verdicts(self) -> Mapping[Demand, Infeasible | None]:
         return self._verdicts
 
     def begin(self) -> None:
@@ -66,7 +65,7 @@ class Misfits:
             self._verdicts[demand] = verdict
         return True
 
-    def note(self, demand: Demand, verdict: Verdict | None) -> None:
+    def note(self, demand: Demand, verdict: Infeasible | None) -> None:
         self._verdicts[demand] = verdict
 
     def clear(self) -> None:

@@ -28,7 +28,7 @@ from muster.core.explain import Explainer
 from muster.core.explain.remedies import Remedies
 from muster.core.explain.remedies.rehearsal import Rehearsal
 from muster.core.infeasible import Misfits
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.placement.packing import Order, Pack
 from muster.core.preemption import Preemption
 from muster.core.queueing.admission import Admission

@@ -12,7 +12,7 @@ promised with the start and not filled is held as long, counted from when its ga
 from collections.abc import Iterable
 
 from muster.core.infeasible import Misfits
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.preemption import Preemption
 from muster.core.queueing.pending import PendingQueues
 from muster.core.words.decisions import Release

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from muster.core.infeasible import Misfits
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.preemption import Preemption
 from muster.core.words.events import (
     BudgetChanged,

@@ -14,14 +14,13 @@ import numpy as np
 from muster.core.cycle.accounting import Settlement
 from muster.core.demand import Demand, Request
 from muster.core.infeasible import Misfits
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.preemption.victims import Found
 from muster.core.queueing.admission import CapExceeded, Grant
 from muster.core.queueing.attempts import Attempt, Tier
 from muster.core.reservations import Reservations
-from muster.core.reservations.calendar import Reservation
+from muster.core.reservations.calendar import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Wait
 from muster.core.words.gang import Place
 from muster.core.world import World
@@ -86,27 +85,27 @@ class Starts:
         found = placed = None
         if not full:
             placed = self._misfits.verdicts[demand] if misfit else self._reservations.fit(state, request)
-        if (placed is None or isinstance(placed, Verdict)) and self._preemption.helps(state, demand):
+        if (placed is None or isinstance(placed, Infeasible)) and self._preemption.helps(state, demand):
             found = self._preemption.find(state, request)
             if found is not None:
                 placed = self.fit_without(state, found, request)
-        if not isinstance(placed, dict) or not (placed or untold):
+        if not placed or not (placed.columns or untold):
             self._ledger.rollback(mark)
             for promise in untold.values():
                 occupy(state, promise.node, promise.requests, 1)
             if full:
                 return []  # its queue's refusal is recorded already
-            if isinstance(placed, Reservation):
-                state.refusal = placed.refusal
+            if isinstance(placed, WouldDelay):
+                state.refusal = placed.reservation.refusal
             elif plain or demand.bound:
-                self._misfits.note(demand, placed if isinstance(placed, Verdict) else None)
+                self._misfits.note(demand, placed if isinstance(placed, Infeasible) else None)
             if reserves and self._reservations.wanted(demand):
                 self._reservations.wait(state, request)
             return []
-        devices = self._fit.devices(demand, placed, mark)
+        devices = self._fit.devices(demand, placed.columns, mark)
         self._ledger.commit(mark)
         evict = self._preemption.evict(state, found) if found is not None and found.victims else None
-        assign = self._assign(state, placed, devices, untold, now)
+        assign = self._assign(state, placed.columns, devices, untold, now)
         self._preemption.departures.lower(state.id)
         if evict is None or assign is None:
             return [assign] if assign is not None else []
@@ -119,12 +118,12 @@ class Starts:
 
     def fit_without(
         self, state: GangState, found: Found, request: Request
-    ) -> dict[Place, int] | Verdict | Reservation:
+    ) -> Placed | Infeasible | WouldDelay:
         """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
         self._preemption.lift(found.victims)
         with self._fit.exclusion.without(found.victims):
             placed = self._reservations.fit(state, request._replace(search=False))
-            if isinstance(placed, Verdict):  # only an exact search found it: reuse its answer
+            if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
                 preferred = {**request.preferred, **found.placed}
                 placed = self._reservations.fit(state, request._replace(preferred=preferred))
         return placed

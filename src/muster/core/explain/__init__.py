@@ -30,8 +30,7 @@ from muster.core.explain.invalid import invalid
 from muster.core.explain.kept_by_queue import kept_by_queue
 from muster.core.explain.nothing_matches import nothing_matches
 from muster.core.explain.topology_unsatisfied import topology_unsatisfied
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit, Infeasible
 from muster.core.queueing.admission import Admission
 from muster.core.words.decisions import Explanation, Wait
 from muster.core.words.gang import Code, GangId
@@ -68,7 +67,7 @@ class Explainer:
         self._as_of = -1
 
     def explain(
-        self, served: Iterable[GangState], verdicts: Mapping[Demand, Verdict | None], now: float
+        self, served: Iterable[GangState], verdicts: Mapping[Demand, Infeasible | None], now: float
     ) -> list[Wait]:
         """Explain all waiting gangs, and return the explanations that changed, in serving order.
 
@@ -94,12 +93,12 @@ class Explainer:
         self._as_of = self._world.nodes.revision
         return waits
 
-    def asked(self, state: GangState, verdicts: Mapping[Demand, Verdict | None]) -> Explanation | None:
+    def asked(self, state: GangState, verdicts: Mapping[Demand, Infeasible | None]) -> Explanation | None:
         """Return the last cycle's explanation with all remedies; None if the gang does not wait."""
         told = state.explanation
         return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
 
-    def _cases(self, verdicts: Mapping[Demand, Verdict | None]) -> Callable[[Demand], Case]:
+    def _cases(self, verdicts: Mapping[Demand, Infeasible | None]) -> Callable[[Demand], Case]:
         """Return a function that makes one case per demand; all cases read the ledger as it is now."""
         holding: dict[str, list[GangState]] = {}
         cases: dict[Demand, Case] = {}

@@ -15,8 +15,7 @@ import numpy as np
 
 from muster.core.demand import Demand, Part, Request, Rules
 from muster.core.demand.affinity import NO_CONCERN
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Trial
 from muster.core.placement.slots import Vector
 from muster.core.words.amounts import PODS
@@ -50,7 +49,7 @@ class Case:
     world: World
     fit: Fit
     demand: Demand
-    verdict: Verdict | None = None
+    verdict: Infeasible | None = None
     #: gangs by resource, the largest holders first: found once for all cases of a cycle
     holding: dict[str, list[GangState]] = field(default_factory=dict)
 
@@ -123,7 +122,7 @@ class Case:
         mark = ledger.mark()
         found = fit.anywhere(request) if rules is None else fit.fit(request)
         ledger.rollback(mark)
-        return not isinstance(found, Verdict)
+        return bool(found)
 
     def limits(
         self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0

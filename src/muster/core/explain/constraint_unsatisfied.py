@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from muster.core.demand import Part
 from muster.core.explain.case import Case
-from muster.core.explain.fragmented import CERTAINTY
-from muster.core.placement.exact import Rung, Verdict
+from muster.core.explain.fragmented import certainty
+from muster.core.placement import Infeasible, Reason
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Code
@@ -57,6 +57,8 @@ def _keys(keys: Iterable[str]) -> str:
     return ", ".join(sorted(set(keys)))
 
 
-def _certainty(verdict: Verdict | None) -> str:
+def _certainty(verdict: Infeasible | None) -> str:
     """Return the wording for the result of the pod-by-pod search; "" if there was none."""
-    return CERTAINTY[verdict.answer] if verdict is not None and verdict.rung is Rung.SEARCH else ""
+    if verdict is None or verdict.reason not in (Reason.EXHAUSTED, Reason.BUDGET):
+        return ""
+    return certainty(verdict)

@@ -1,12 +1,9 @@
 """Fragmented: totals suffice, but no placement exists, or none was found. The last of the reasons."""
 
-from collections.abc import Mapping
-from typing import Final
-
 import numpy as np
 
 from muster.core.explain.case import Case
-from muster.core.placement.exact import Answer
+from muster.core.placement import Infeasible
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code
 from muster.core.words.wording import are, bare, nodes_, show
@@ -46,11 +43,12 @@ def _certainty(case: Case) -> str:
     """Return the wording for how certain the answer is; "" for one shape, where greedy placement is exact."""
     if case.verdict is None or len({part.shape for part in case.demand.parts}) == 1:
         return ""
-    return CERTAINTY[case.verdict.answer]
+    return certainty(case.verdict)
 
 
-CERTAINTY: Final[Mapping[Answer, str]] = {
-    Answer.NONE_EXISTS: "; no placement exists",
-    Answer.NONE_LEFT: "; an exhaustive search found none",
-    Answer.NONE_FOUND: "; none was found within the search budget",
-}
+def certainty(verdict: Infeasible) -> str:
+    if verdict.proven:
+        return "; no placement exists"
+    if verdict.open:
+        return "; none was found within the search budget"
+    return "; an exhaustive search found none"

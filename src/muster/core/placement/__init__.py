@@ -1,1 +1,139 @@
-"""Does a gang fit, and where: packing, constraints, topology and exact search (`fit.py` is the way in)."""
+"""Does a gang fit, and where: `Fit.fit` answers a `Request` with `Placed` or `Infeasible`.
+
+A cycle that starts gangs, a search for victims, a reservation and a remedy all use `Fit`, on the one
+ledger. A caller that must not change the ledger takes a mark first and rolls back to it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from muster.core.demand import Demand, Request
+from muster.core.placement.answer import Infeasible, Placed, Reason
+from muster.core.placement.constraints.search import search
+from muster.core.placement.exact import Exact
+from muster.core.placement.greedy import Trial, place, short_of_slots
+from muster.core.placement.packing import Order
+from muster.core.placement.slots import Slots
+from muster.core.placement.topology.gathering import Gathering, Nearest
+from muster.core.words.gang import Place
+from muster.core.world import World
+from muster.core.world.ledger import Mark
+from muster.core.world.nodes import Ints
+
+__all__ = ["Fit", "Infeasible", "Placed", "Reason"]
+
+
+class Fit:
+    """Places claims on the ledger: greedily, then exactly or, with constraints besides room, by search.
+
+    Requests with rules about the topology are placed domain by domain.
+    """
+
+    def __init__(self, world: World, order: Order) -> None:
+        """`order`: in which nodes are filled."""
+        nodes, ledger, topology = world.nodes, world.ledger, world.topology
+        self.slots = Slots(nodes, world.eligibility, order)
+        self.exact = Exact(nodes, ledger, self.slots)
+        self.exclusion = world.exclusive
+        self.gathering = Gathering(nodes, topology, ledger, self.slots, self.exact)
+        self._nodes, self._ledger = nodes, ledger
+
+    def fit(self, request: Request) -> Placed | Infeasible:
+        """Place at least the minimum, and as many more pods as fit, and charge them to the ledger."""
+        barred = self.exclusion.barred(request.demand)
+        if barred is not None and request.planned:
+            barred = np.setdiff1d(barred, request.planned)
+        if barred is not None and len(barred):
+            excluded = barred if request.excluded is None else np.union1d(barred, request.excluded)
+            request = request._replace(excluded=excluded)
+        if request.demand.rules is not None:
+            return self.gathering.place(request)
+        return self.anywhere(request)
+
+    def anywhere(self, request: Request) -> Placed | Infeasible:
+        """As `fit`, for a request without topology rules; other gangs' exclusive domains are not barred."""
+        placed = place(
+            request.demand,
+            request.vacant,
+            request.preferred,
+            request.excluded,
+            self._ledger,
+            self.slots,
+            request.presences,
+        )
+        if placed is not None:
+            return placed
+        if not request.search:
+            return Infeasible(Reason.UNSEARCHED)
+        if request.demand.constrained:
+            return self._search(request)
+        return self.exact.place(request.demand, request.vacant, request.preferred, request.excluded)
+
+    def grounds(self, request: Request) -> list[Ints]:
+        """Where to make room for a request: by column the number of a domain that must hold its minimum, or
+        -1.
+
+        The tightest layer that the gang prefers is first, then what it requires. Empty if it fits nowhere,
+        whatever pods leave.
+        """
+        if request.demand.rules is not None:
+            return self.gathering.grounds(request)
+        everywhere = np.zeros(len(self._nodes), np.int32)
+        if request.excluded is not None:
+            everywhere[request.excluded] = -1
+        return [everywhere]
+
+    def by_slots(self, demand: Demand) -> bool:
+        """Whether a demand fits into one of its `grounds` if, and only if, that has enough slots."""
+        shapes = {part.shape for part in demand.parts}
+        if demand.constrained or demand.sharing or len(shapes) > 1:
+            return False
+        return not self.gathering.multiplies(demand) and not self.bars(demand)
+
+    def bars(self, demand: Demand) -> bool:
+        """Whether some nodes may be barred for a demand, whatever room they have."""
+        return self.exclusion.barred(demand) is not None
+
+    def nearest(self, demand: Demand, infeasible: Infeasible | None) -> Nearest | None:
+        """The domain of the required layer that takes most of the minimum of a demand that does not fit."""
+        return self.gathering.nearest(demand, infeasible, self.exclusion.barred(demand))
+
+    def refutes(self, demand: Demand) -> Infeasible | None:
+        """Refute a demand without a trial: too few slots, or an earlier proof. None: the demand may fit."""
+        if demand.fits_by_slots:
+            (part,) = demand.parts
+            return _TOO_FEW if min(part.count, self.slots.room(part.shape).total) < demand.need else None
+        if demand.rules is None and short_of_slots(demand, self.slots):
+            return _TOO_FEW
+        return self.exact.refutes(demand)
+
+    def devices(self, demand: Demand, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
+        """The device of each of these places that shares a GPU, as charged since the mark."""
+        taken, names = self._ledger.devices(mark), self._nodes.names
+        if not taken:
+            return {}
+        shares = {part.pod_set: part.shape.gpu_share for part in demand.parts}
+        return {
+            place: taken[names[column], share].pop(0)
+            for place, column in sorted(placed.items())
+            if (share := shares[place.pod_set])
+        }
+
+    def _search(self, request: Request) -> Placed | Infeasible:
+        """Place a request with constraints besides room: disproved by room alone, or searched pod by pod."""
+        if not self.exact.turn(request.demand):
+            return Infeasible(Reason.UNSEARCHED)
+        proof = self.exact.lacks_room(request.demand, request.excluded)
+        if proof is not None:
+            return proof
+        trial = Trial(
+            request.demand.parts, request.excluded, self._ledger, self.slots, presences=request.presences
+        )
+        failure = search(trial, request.demand)
+        return trial.places(request.vacant) if failure is None else Infeasible(failure)
+
+
+#: There are fewer slots than the minimum takes.
+_TOO_FEW: Final = Infeasible(Reason.TOTALS)

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.demand import NOBODY, Demand, Part
+from muster.core.placement.answer import Placed
 from muster.core.placement.constraints import Constraints
 from muster.core.placement.slots import NO_SLOT, Slots, Vector
 from muster.core.words.events import Presence
@@ -46,8 +47,8 @@ def place(
     ledger: Ledger,
     slots: Slots,
     presences: Mapping[str, Presence] = NOBODY,
-) -> dict[Place, int] | None:
-    """Places → columns, at least the minimum and as many more as fit, charged to the ledger.
+) -> Placed | None:
+    """Place at least the minimum, and as many more pods as fit, and charge them to the ledger.
 
     `vacant` lists the indices of each part's places, ascending; `presences` are what other pods see of
     each pod set's pods. Returns None and leaves the ledger as it was if the minimum does not fit.
@@ -342,15 +343,15 @@ class Trial:
         self._ledger.take_at(columns, self._row_amounts[p], times, self._presences[p])
         self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
-    def places(self, vacant: Sequence[Sequence[int]]) -> dict[Place, int]:
-        """Places → columns: neighbouring indices share nodes, lowest indices first, nodes by name."""
+    def places(self, vacant: Sequence[Sequence[int]]) -> Placed:
+        """Neighbouring indices share nodes, lowest indices first, nodes by name."""
         placed = dict(self._fixed)
         for p, part in enumerate(self.parts):
             free = places(part.pod_set, vacant[p])
             if self._fixed:
                 free = (place for place in free if place not in self._fixed)
             placed.update(zip(free, sorted(self._columns[p]), strict=False))
-        return placed
+        return Placed(placed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from math import inf
 from typing import Final
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.placement.search_budget import Rota
 from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.eviction_units import Table
@@ -231,7 +230,7 @@ class Preemption:
                 self.departures.lift(beneficiary)
         placed = self._fit.fit(request._replace(search=False))
         self._ledger.rollback(mark)
-        return not isinstance(placed, Verdict)
+        return bool(placed)
 
     def would_find(self, state: GangState, request: Request) -> Found | None:
         """The victims if the gang might preempt. This search does not count towards `SEARCHES`."""
@@ -291,7 +290,7 @@ class Preemption:
         everybody = [Victim(gang) for gang in sorted(able)]
         self.lift(everybody)
         with self._fit.exclusion.without(everybody):
-            fits = not isinstance(self._fit.fit(request._replace(search=False)), Verdict)
+            fits = bool(self._fit.fit(request._replace(search=False)))
         self._ledger.rollback(mark)
         if fits:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"

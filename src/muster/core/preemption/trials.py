@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.preemption.affinity_dependents import Companions
 from muster.core.preemption.eviction_units import Table
 from muster.core.preemption.limits import Limits
@@ -69,7 +68,7 @@ class Trials:
         with self.fit.exclusion.without(self.victims(taken)):
             placed = self.fit.fit(request)
         self._ledger.rollback(mark)
-        return None if isinstance(placed, Verdict) else placed
+        return placed.columns if placed else None
 
     def victims(self, taken: Bools) -> Iterator[Victim]:
         """In order of name."""

@@ -42,7 +42,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Request
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.preemption.affinity_dependents import Companions
 from muster.core.preemption.candidates import Candidate
 from muster.core.preemption.eviction_units import Table

@@ -29,20 +29,19 @@ from math import inf
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.reservations.affinity_guard import Company
-from muster.core.reservations.calendar import Reservation, Timetable, held
+from muster.core.reservations.calendar import Reservation, Timetable, WouldDelay, held
 from muster.core.reservations.reservations import Bookings
 from muster.core.words.decisions import Explanation, Reserve
-from muster.core.words.gang import GangId, Place
+from muster.core.words.gang import GangId
 from muster.core.world import World
 from muster.core.world.devices import NO_SHARES, WHOLE
 from muster.core.world.gangs import GangState
 from muster.core.world.ledger import Mark
 from muster.core.world.nodes import Columns
 
-_Placed = dict[Place, int] | Verdict
+_Answer = Placed | Infeasible
 
 
 class Backfill(Enum):
@@ -213,28 +212,28 @@ class Reservations:
                 self._held[demand, state.begun] = reservation.at, reservation
         return None if reservation is None else reservation.refusal
 
-    def fit(self, state: GangState, request: Request) -> _Placed | Reservation:
-        """As `Fit.fit`. The reservation, and the ledger as it was, if the gang would fit but for that."""
+    def fit(self, state: GangState, request: Request) -> _Answer | WouldDelay:
+        """As `Fit.fit`; `WouldDelay`, and the ledger as it was, if it would fit but for a reservation."""
         until = self._until(state)
         first = self._in_the_way(state, until)
         if first is None:
             return self._pass(state, request)
         if (blocker := self._blocker(state, request.demand, until)) is not None:
-            return blocker
-        placed: _Placed | Reservation = first
+            return WouldDelay(blocker)
+        placed: _Answer | WouldDelay = WouldDelay(first)
         if (
             not state.plain
             or not request.demand.fits_by_slots
             or self._fit.refutes(request.demand) is not None
         ):
             placed = self._try(state, request, self._fit.fit)
-        if not isinstance(placed, Reservation):
+        if placed or isinstance(placed, Infeasible):
             return placed
         beside = self._try(state, request, lambda request: self._beside(state, request))
-        if isinstance(beside, Reservation) and self._company.matters(beside, request):
-            off = request.keeping_off(beside.columns)
+        if isinstance(beside, WouldDelay) and self._company.matters(beside.reservation, request):
+            off = request.keeping_off(beside.reservation.columns)
             beside = self._try(state, off, lambda request: self._beside(state, request))
-        if isinstance(beside, dict):
+        if beside:
             return beside
         if (kept := self._in_its_places(state, request)) is not None:
             return kept
@@ -243,7 +242,7 @@ class Reservations:
         minded = any(self._company.matters(each, request) for each in self._timetable)
         if self._timetable.of(state.id) is None and not minded:
             last = max(each.at for each in self._timetable if each.at < until)
-            self._held[request.demand, state.begun] = last, placed
+            self._held[request.demand, state.begun] = last, placed.reservation
         return placed
 
     def of(self, gang: GangId) -> Reservation | None:
@@ -294,18 +293,18 @@ class Reservations:
                 return each
         return None
 
-    def _pass(self, state: GangState, request: Request) -> _Placed:
+    def _pass(self, state: GangState, request: Request) -> _Answer:
         """Place a gang that has gone before any reservation begins, so that it delays none."""
         placed = self._fit.fit(request)
-        if isinstance(placed, dict):
+        if placed:
             self._unchanged = None
             self._timetable.drop(state.id)
             return placed
         return self._in_its_places(state, request) or placed
 
     def _try(
-        self, state: GangState, request: Request, fit: Callable[[Request], _Placed]
-    ) -> _Placed | Reservation:
+        self, state: GangState, request: Request, fit: Callable[[Request], _Answer]
+    ) -> _Answer | WouldDelay:
         own = self._timetable.of(state.id)
         minding = [
             each for each in self._timetable if each is not own and self._company.matters(each, request)
@@ -314,7 +313,7 @@ class Reservations:
         self._timetable.drop(state.id)  # its own reservation does not block it
         mark, before = self._ledger.mark(), self._nodes.used.copy()
         placed, delayed = fit(request), None
-        if isinstance(placed, dict):
+        if placed:
             until = self._until(state)
             used = self._nodes.used[: len(before)]
             columns = np.flatnonzero((used > before).any(axis=0)) if minding else None
@@ -326,11 +325,11 @@ class Reservations:
             self._ledger.commit(mark)
         else:
             self._ledger.rollback(mark)
-        if saved is not None and (delayed is not None or isinstance(placed, Verdict)):
+        if saved is not None and (delayed is not None or not placed):
             self._timetable.restore(saved)
         elif minding:
             self.made = [self._timetable.of(each.gang) or each for each in self.made]
-        return placed if delayed is None else delayed
+        return placed if delayed is None else WouldDelay(delayed)
 
     def _spoiled(
         self, minding: Iterable[Reservation], passer: Request, columns: Columns, until: float
@@ -346,20 +345,20 @@ class Reservations:
                     return each
         return None
 
-    def _beside(self, state: GangState, request: Request) -> _Placed:
+    def _beside(self, state: GangState, request: Request) -> _Answer:
         """Place it on what reservations leave."""
         mark = self._ledger.mark()
         standing = self._timetable.standing(self._now, self._until(state))
         charged = self._timetable.withhold(standing, self._now, sharing=request.demand.sharing)
         placed = self._fit.fit(request)
-        if isinstance(placed, Verdict):
-            self._ledger.rollback(mark)
-        else:
+        if placed:
             self._timetable.return_(charged)
             self._ledger.commit(mark)
+        else:
+            self._ledger.rollback(mark)
         return placed
 
-    def _in_its_places(self, state: GangState, request: Request) -> dict[Place, int] | None:
+    def _in_its_places(self, state: GangState, request: Request) -> Placed | None:
         """Place it where its reservation, which begins now, says: all others were made with that charged."""
         own, column = self._timetable.of(state.id), self._nodes.column
         if own is None or own.at > self._now or not own.demand.same_but_for_company(request.demand):
@@ -368,13 +367,13 @@ class Reservations:
         mark = self._ledger.mark()
         with self._ledger.on(own.devices):
             placed = self._fit.fit(self._demands.only(request, there)._replace(preferred=there))
-        if placed != there or self._over(own, mark):
+        if not placed or placed.columns != there or self._over(own, mark):
             self._ledger.rollback(mark)
             return None
         self._ledger.commit(mark)
         self._timetable.drop(state.id)
         self._timetable.start(own.columns, own.use, own.shares, self._until(state))
-        return there
+        return placed
 
     def _over(self, own: Reservation, mark: Mark) -> bool:
         """Whether it is not on its devices, or overcommits them or a node."""
@@ -383,7 +382,7 @@ class Reservations:
             return True
         return any(self._nodes.free_at(gpus, column) < 0 for column in own.columns.tolist())
 
-    def _overrule(self, state: GangState, request: Request) -> dict[Place, int] | None:
+    def _overrule(self, state: GangState, request: Request) -> Placed | None:
         """Place a gang without a reservation ahead of reservations of earlier cycles that it outranks."""
         later = self._later(state)
         if not later:
@@ -392,9 +391,9 @@ class Reservations:
         for gang in later:
             self._timetable.drop(gang)
         placed = self._try(state, request, self._fit.fit)
-        if isinstance(placed, Reservation):
+        if isinstance(placed, WouldDelay):
             placed = self._try(state, request, lambda request: self._beside(state, request))
-        if isinstance(placed, dict):
+        if placed:
             return placed
         self._timetable.restore(saved)
         return None

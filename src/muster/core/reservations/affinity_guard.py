@@ -18,7 +18,7 @@ from math import inf
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.reservations.calendar import Reservation
 from muster.core.words.events import Presence
 from muster.core.world import World

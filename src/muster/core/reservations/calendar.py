@@ -27,7 +27,7 @@ from functools import reduce
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from math import inf
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +112,16 @@ class Reservation:
             return "waits for longer and is expected to start any moment"
         when = f"{datetime.fromtimestamp(self.start, UTC):%Y-%m-%d %H:%M:%S} UTC"
         return f"waits for longer and is expected to start at {when}"
+
+
+@dataclass(frozen=True, slots=True)
+class WouldDelay:
+    """The answer to a placement request that would fit but for a reservation; false, as `Infeasible`."""
+
+    reservation: Reservation
+
+    def __bool__(self) -> Literal[False]:
+        return False
 
 
 class Instant(NamedTuple):

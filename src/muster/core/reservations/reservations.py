@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from muster.core.demand import Request
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.reservations.calendar import Reservation, Timetable
 from muster.core.reservations.start_search import Earliest, Start
 from muster.core.words.gang import GangId

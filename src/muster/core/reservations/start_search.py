@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit
 from muster.core.reservations.calendar import Amounts, Reservation, Timetable
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Victim
@@ -151,11 +151,11 @@ class Earliest:
         with self._fit.exclusion.without(gone), self._fit.exact.lending(self._problems):
             placed = self._fit.fit(beside)
             self._problems = self._fit.exact.lent
-        if not isinstance(placed, dict) or not placed:
+        if not placed or not placed.columns:
             self._ledger.rollback(mark)
             return None
         self._timetable.return_(charged)
-        columns = np.array(sorted({*placed.values()}), np.intp)
+        columns = np.array(sorted({*placed.columns.values()}), np.intp)
         together = self._nodes.used.take(columns, axis=1)
         gpus, taken = self._nodes.devices, self._ledger.devices(mark)
         shares = self._ledger.shared(mark) if request.demand.sharing else NO_SHARES
@@ -166,7 +166,7 @@ class Earliest:
             use[gpus.row, columns.searchsorted(column)] -= 1
         spare = self._nodes.capacities(columns) - together
         ids = tuple(state.id for state in ended)
-        return Start(end, known, ids, placed, columns, use, taken, shares, spare, shared)
+        return Start(end, known, ids, placed.columns, columns, use, taken, shares, spare, shared)
 
     def _shortage(self, demand: Demand) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""

@@ -118,7 +118,7 @@ class Question:
         mark = ledger.mark()
         placed = fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False))
         ledger.rollback(mark)
-        return isinstance(placed, dict)
+        return bool(placed)
 
     def starts(self, gang: Gang) -> bool:
         """Whether the gang, edited to `gang`, starts in the next cycle (`Rehearsal.starts`)."""

@@ -22,8 +22,7 @@ from muster.core.cycle.accounting import Settlement
 from muster.core.cycle.start import Starts
 from muster.core.demand import Demand, Request
 from muster.core.infeasible import Misfits
-from muster.core.placement.exact import Verdict
-from muster.core.placement.fit import Fit
+from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.placement.greedy import short_of_slots
 from muster.core.preemption import Preemption
 from muster.core.preemption.victims import Found
@@ -31,8 +30,8 @@ from muster.core.queueing.admission import Admission, CapExceeded
 from muster.core.queueing.attempts import Attempt, Attempts, Tier
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
-from muster.core.reservations.calendar import Reservation
-from muster.core.words.gang import Gang, GangId, NodeName, Place
+from muster.core.reservations.calendar import WouldDelay
+from muster.core.words.gang import Gang, GangId, NodeName
 from muster.core.world import World
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Columns
@@ -57,7 +56,7 @@ class Outlook:
     endless: tuple[GangId, ...] = ()
 
 
-_Placed = dict[Place, int] | Verdict | Reservation | None
+_Answer = Placed | Infeasible | WouldDelay | None
 
 
 class _Unsure(Exception):
@@ -380,17 +379,17 @@ class Rehearsal:
         except _Unsure:
             self._ledger.rollback(mark)
             raise
-        if isinstance(placed, dict) and (mine or placed):
+        if placed and (mine or placed.columns):
             where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
             if not keep:
                 self._ledger.rollback(mark)
                 return where
-            devices = self._fit.devices(demand, placed, mark) if not last else {}
+            devices = self._fit.devices(demand, placed.columns, mark) if not last else {}
             self._ledger.commit(mark)
             if not last:
-                self.trials += len(placed) // PLACES
+                self.trials += len(placed.columns) // PLACES
                 self._save(state)
-                self._starts.promise(state, placed, devices)
+                self._starts.promise(state, placed.columns, devices)
                 self._settlement.account(state)
                 self._started.append(state)
             return where
@@ -401,21 +400,21 @@ class Rehearsal:
             self._reservations.wait(state, request)
         return None
 
-    def _placed(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Placed:
+    def _placed(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Answer:
         """Return where the gang fits, charged; nothing is charged if it does not fit."""
         state, demand = attempt.state, attempt.grant.demand
-        placed: _Placed = None
+        placed: _Answer = None
         if not (attempt.grant.cap_exceeded or (state.plain and self._is_misfit(demand))):
             if self.trials >= self._last:
                 raise _Unsure
             self.trials += 1
             placed = self._reservations.fit(state, request)
-        if isinstance(placed, Verdict):
+        if isinstance(placed, Infeasible):
             if state.plain:
                 self._tried.add(demand)
             if not (last or placed.proven or demand.fits_by_slots):
                 self._unsure()
-        if isinstance(placed, dict | Reservation):
+        if placed or isinstance(placed, WouldDelay):
             return placed
         if mine and self._preempts:
             return self._fit_without_victims(state, request)
@@ -423,7 +422,7 @@ class Rehearsal:
             self._unsure()
         return None
 
-    def _fit_without_victims(self, state: GangState, request: Request) -> _Placed:
+    def _fit_without_victims(self, state: GangState, request: Request) -> _Answer:
         found = self._found = self._preemption.would_find(state, request._replace(search=True))
         return None if found is None else self._starts.fit_without(state, found, request)
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand
-from muster.core.placement.exact import Answer
+from muster.core.placement.answer import Reason
 from muster.core.placement.greedy import Trial
 
 #: Limits of one search: placements of one pod that are tried, and nodes that are examined for them in total.
@@ -20,14 +20,14 @@ STEPS: Final = 400
 WORK: Final = 400_000
 
 
-def search(trial: Trial, demand: Demand) -> Answer | None:
-    """Place the minimum and as many more pods as fit, charge them to the ledger, and return None.
+def search(trial: Trial, demand: Demand) -> Reason | None:
+    """Place the minimum and as many more pods as fit, and charge them to the ledger.
 
-    Otherwise return the answer, and leave the ledger unchanged.
+    If none is placed, return the reason, with the ledger unchanged.
     """
     steps = min(STEPS, WORK // max(trial.nodes, 1))
     if steps < demand.need:
-        return Answer.NONE_FOUND
+        return Reason.BUDGET
     walk = _Walk(trial, demand, steps)
     begin = trial.begin()
     if walk.go(None, 0):
@@ -35,7 +35,7 @@ def search(trial: Trial, demand: Demand) -> Answer | None:
         trial.keep(begin)
         return None
     trial.undo(begin)
-    return Answer.NONE_FOUND if walk.steps < 0 else Answer.NONE_LEFT
+    return Reason.BUDGET if walk.steps < 0 else Reason.EXHAUSTED
 
 
 class _Walk:

@@ -21,14 +21,13 @@ are solved in later cycles.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
 from itertools import count, islice
 from typing import Final
 
 import numpy as np
 
 from muster.core.demand import Demand
+from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
 from muster.core.placement.exact.patterns import Classes, Patterns
 from muster.core.placement.exact.problem import Problem
@@ -45,48 +44,6 @@ from muster.core.world.nodes import Columns, Ints, Longs, Nodes
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4
-
-
-class Rung(Enum):
-    """The last rung that was tried."""
-
-    GREEDY = "greedy"
-    TOTALS = "totals"
-    RELAXATION = "relaxation"
-    SEARCH = "search"
-
-
-class Answer(Enum):
-    #: proven in integers
-    NONE_EXISTS = "none exists"
-    #: the search ended without a placement; it computes in floating point, so this is no proof
-    NONE_LEFT = "none left"
-    #: the budget was used up, there were too many patterns, or it was not this gang's turn
-    NONE_FOUND = "none found"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer that there is no placement, and how certain it is."""
-
-    rung: Rung
-    answer: Answer
-    #: level and number of the one domain (`topology.py`) in which the gang has to stay
-    home: tuple[int, int] | None = None
-
-    @property
-    def proven(self) -> bool:
-        return self.answer is Answer.NONE_EXISTS
-
-    @property
-    def open(self) -> bool:
-        """Whether a placement may exist, so that a later attempt may find it, even with less free."""
-        return self.answer is Answer.NONE_FOUND
-
-    @property
-    def postponed(self) -> bool:
-        """Whether only greedy placement was tried, because the search budget went to other demands."""
-        return self.rung is Rung.GREEDY and not self.proven
 
 
 class Exact:
@@ -118,43 +75,43 @@ class Exact:
         preferred: Mapping[Place, int],
         excluded: Columns | None,
         granted: bool = False,
-    ) -> dict[Place, int] | Verdict:
-        """Place what `placement.place` could not: places → columns, charged to the ledger, or a verdict.
+    ) -> Placed | Infeasible:
+        """Place what greedy placement could not, and charge it to the ledger.
 
         Places with a preferred node keep it if the minimum can be placed so; otherwise as many keep it as
         happen to. `granted`: `turn` has already granted this demand; else `turn` is called here.
         """
         if len({part.shape for part in demand.parts}) == 1:
-            return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+            return Infeasible(Reason.TOTALS)
         problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
         caps = problem.caps(self._slots, excluded)
         if problem.exceeds(self._nodes, caps):
-            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+            return Infeasible(Reason.TOTALS)
         if len(problem.groups) == 1 and not preferred:
-            return Verdict(Rung.GREEDY, Answer.NONE_EXISTS)
+            return Infeasible(Reason.TOTALS)
         if not (granted or self.turn(demand)):
-            return Verdict(Rung.GREEDY, Answer.NONE_FOUND)
+            return Infeasible(Reason.UNSEARCHED)
         if preferred:
             placed = self._place_around(demand, vacant, preferred, excluded)
             if placed is not None:
                 return placed
         counts = self._solve(problem, caps, demand if excluded is None and not preferred else None)
-        if isinstance(counts, Verdict):
+        if isinstance(counts, Infeasible):
             return counts
         trial = Trial(demand.parts, excluded, self._ledger, self._slots)
         placed = self._carry_out(trial, problem, counts, vacant, preferred)
-        return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if placed is None else placed
+        return Infeasible(Reason.BUDGET) if placed is None else placed
 
-    def lacks_room(self, demand: Demand, excluded: Columns | None) -> Verdict | None:
+    def lacks_room(self, demand: Demand, excluded: Columns | None) -> Infeasible | None:
         """Return a proof that the minimum has no room even without constraints; None if not proven."""
         problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
         caps = problem.caps(self._slots, excluded)
         if problem.exceeds(self._nodes, caps):
-            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+            return Infeasible(Reason.TOTALS)
         if len(problem.groups) == 1:
             return None
         found = self._relax(problem, caps, demand if excluded is None else None)
-        return found if isinstance(found, Verdict) and found.proven else None
+        return found if isinstance(found, Infeasible) and found.proven else None
 
     @contextmanager
     def lending(self, problems: int) -> Iterator[None]:
@@ -172,9 +129,9 @@ class Exact:
             return True
         return self._rota.take(demand)
 
-    def refutes(self, demand: Demand) -> Verdict | None:
+    def refutes(self, demand: Demand) -> Infeasible | None:
         """Return an earlier proof that this demand does not fit; None if there is none that still holds."""
-        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS) if self._proofs.refutes(demand) else None
+        return Infeasible(Reason.RELAXATION) if self._proofs.refutes(demand) else None
 
     def room_freed(self) -> None:
         """Invalidate proofs after room was freed within a cycle."""
@@ -186,7 +143,7 @@ class Exact:
         vacant: Sequence[Sequence[int]],
         preferred: Mapping[Place, int],
         excluded: Columns | None,
-    ) -> dict[Place, int] | None:
+    ) -> Placed | None:
         """Place the demand with every place on its preferred node that fits there; None if that fails."""
         mark = self._ledger.mark()
         trial = Trial(demand.parts, excluded, self._ledger, self._slots)
@@ -201,7 +158,7 @@ class Exact:
         placed = None
         if not problem.exceeds(self._nodes, caps):
             counts = self._solve(problem, caps, None)
-            if not isinstance(counts, Verdict):
+            if not isinstance(counts, Infeasible):
                 placed = self._carry_out(trial, problem, counts, vacant, {})
         if placed is None:
             self._ledger.rollback(mark)
@@ -209,13 +166,13 @@ class Exact:
             self._ledger.commit(mark)
         return placed
 
-    def _solve(self, problem: Problem, caps: Ints, remember: Demand | None) -> Longs | Verdict:
-        """Return pods by groups × nodes that make up the minimum, or a verdict.
+    def _solve(self, problem: Problem, caps: Ints, remember: Demand | None) -> Longs | Infeasible:
+        """Return pods by groups × nodes that make up the minimum, or why there are none.
 
         A proof is kept for the demand to `remember`.
         """
         relaxed = self._relax(problem, caps, remember)
-        if isinstance(relaxed, Verdict):
+        if isinstance(relaxed, Infeasible):
             return relaxed
         classes, x = relaxed
         if x is not None:
@@ -224,17 +181,17 @@ class Exact:
                 return counts
         uses, exhausted = search(problem, classes)
         if uses is None:
-            return Verdict(Rung.SEARCH, Answer.NONE_LEFT if exhausted else Answer.NONE_FOUND)
+            return Infeasible(Reason.EXHAUSTED if exhausted else Reason.BUDGET)
         counts = on_nodes(classes, uses, caps.shape)
-        return Verdict(Rung.SEARCH, Answer.NONE_FOUND) if counts is None else counts
+        return Infeasible(Reason.BUDGET) if counts is None else counts
 
     def _relax(
         self, problem: Problem, caps: Ints, remember: Demand | None
-    ) -> Verdict | tuple[Classes, solver.Floats | None]:
+    ) -> Infeasible | tuple[Classes, solver.Floats | None]:
         """Return the relaxation's solution, if any; or a proof, kept for the demand to `remember`."""
         classes = self._patterns.classes([g.row_amounts for g in problem.groups], caps)
         if classes is None:
-            return Verdict(Rung.TOTALS, Answer.NONE_FOUND)
+            return Infeasible(Reason.PATTERNS)
         relaxed = solver.optimum(program(problem, classes, relaxed=True))
         if relaxed is None:
             return classes, None
@@ -245,7 +202,7 @@ class Exact:
             return classes, None
         if remember is not None:
             self._proofs.keep(remember, proof)
-        return Verdict(Rung.RELAXATION, Answer.NONE_EXISTS)
+        return Infeasible(Reason.RELAXATION)
 
     def _carry_out(
         self,
@@ -254,7 +211,7 @@ class Exact:
         counts: Longs,
         vacant: Sequence[Sequence[int]],
         preferred: Mapping[Place, int],
-    ) -> dict[Place, int] | None:
+    ) -> Placed | None:
         """Charge the minimum as found, then as many more pods as fit.
 
         Returns None, with nothing charged, if the ledger does not accept the minimum.

@@ -17,7 +17,7 @@ the gang. For pods of one shape that is sufficient, and `descent.py` places them
 is a necessary condition, and the usual rungs decide inside a domain: greedily, many domains at once
 (`bay.py`), then exactly (`exact.py`), for at most `SEARCHES` domains. Multiples of one shape are decided
 exactly, by counting (`multiples.py`). Multiples of several shapes are decided only by filling one domain
-after the other, and the verdict then says so. Only the chosen placement is charged to the ledger.
+after the other, and an answer "infeasible" then says so. Only the chosen placement is charged to the ledger.
 
 Filled and held places constrain the others: a gang that must gather stays in the domain in which most of it
 is. Finally its pods are assigned to its nodes in rank order (`neighbours.py`).
@@ -31,8 +31,9 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Request
+from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
-from muster.core.placement.exact import Answer, Exact, Rung, Verdict
+from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import Filled, Trial, fill_in_some_way
 from muster.core.placement.slots import Slots, Vector
 from muster.core.placement.topology.batch import Bays
@@ -120,21 +121,21 @@ class Gathering:
         #: the least recently used is dropped first
         self._briefs: dict[Demand, Brief] = {}
 
-    def place(self, request: Request) -> dict[Place, int] | Verdict:
+    def place(self, request: Request) -> Placed | Infeasible:
         """As `Fit.fit`."""
         search = self.search(request)
         if search is None:
-            return Verdict(Rung.TOTALS, Answer.NONE_EXISTS)
+            return Infeasible(Reason.TOTALS)
         mark = self.ledger.mark()
         placed = search.place()
-        if isinstance(placed, Verdict):
+        if not placed:
             self.ledger.rollback(mark)
             return placed
         self.ledger.commit(mark)
         parts = request.demand.parts
         if self.topology.by_name and not request.ranks and len({part.shape for part in parts}) == len(parts):
             return placed  # it is in the order of the tree already
-        return arrange(placed, request, self.topology.position)
+        return Placed(arrange(placed.columns, request, self.topology.position))
 
     def search(self, request: Request) -> "Search | None":
         """Return the search for a request's placement; None if a required layer does not exist."""
@@ -159,10 +160,12 @@ class Gathering:
         """Whether pods must come in multiples."""
         return demand.rules is not None and any(rule.multiple > 1 for rule in demand.rules.gather)
 
-    def nearest(self, demand: Demand, verdict: Verdict | None, excluded: Columns | None) -> Nearest | None:
+    def nearest(
+        self, demand: Demand, infeasible: Infeasible | None, excluded: Columns | None
+    ) -> Nearest | None:
         """As `Fit.nearest`."""
         search = self.search(Request(demand, [range(part.count) for part in demand.parts], excluded=excluded))
-        return None if search is None else search.nearest(verdict.home if verdict is not None else None)
+        return None if search is None else search.nearest(infeasible.home if infeasible is not None else None)
 
 
 class Search:
@@ -195,7 +198,7 @@ class Search:
         self._counted: Counting | None = None
         self._granted: bool | None = None
         self._searches = 0
-        self._open: Verdict | None = None
+        self._open: Infeasible | None = None
 
     def grounds(self) -> list[Ints]:
         """Return the domains of the layers that the request prefers, has to itself or requires."""
@@ -212,16 +215,16 @@ class Search:
             grounds.append(domains)
         return grounds
 
-    def place(self) -> dict[Place, int] | Verdict:
-        """Return places → columns, charged; or a verdict, after which the caller must roll back."""
+    def place(self) -> Placed | Infeasible:
+        """Place and charge; if it is infeasible, the caller must roll back."""
         if (placed := self._own_nodes()) is not None:
             return placed
         found = self.choose()
         if isinstance(found, Choice):
             return self._charge(found)
-        return self._verdict() if found is None else found
+        return self._infeasible() if found is None else found
 
-    def choose(self) -> "Choice | dict[Place, int] | None":
+    def choose(self) -> "Choice | Placed | None":
         """Return nodes and counts; or places on nodes, charged, if that took trials on the ledger."""
         for level in range(self._node, self._loosest - 1, -1):
             if (found := self._try(level, self._whole)) is not None:
@@ -238,7 +241,7 @@ class Search:
             yield from range(self._node, max(self._loosest, 1) - 1, -1)
         yield self._limit
 
-    def _own_nodes(self) -> dict[Place, int] | None:
+    def _own_nodes(self) -> Placed | None:
         """Let places keep their preferred nodes, if the rest of the minimum then fits nearby."""
         preferred = self._request.preferred
         if not preferred:
@@ -252,22 +255,21 @@ class Search:
             if level == self._limit or inside.issuperset(preferred.values()):
                 mark = self._of.ledger.mark()
                 placed = self._attempt(level, number, self._asked, preferred)
-                if placed is not None and any(placed.get(p) == c for p, c in preferred.items()):
+                if placed is not None and any(placed.columns.get(p) == c for p, c in preferred.items()):
                     self._of.ledger.commit(mark)
                     return placed
                 self._of.ledger.rollback(mark)
                 return None
         return None
 
-    def _verdict(self) -> Verdict:
+    def _infeasible(self) -> Infeasible:
         home = self._home(self._limit) if self._limit else None
-        rung = Rung.GREEDY if len(self._asked.groups) == 1 else Rung.TOTALS
-        verdict = self._open or Verdict(rung, Answer.NONE_EXISTS)
-        return replace(verdict, home=(self._limit, home) if home is not None else None)
+        infeasible = Infeasible(Reason.TOTALS) if self._open is None else self._open
+        return replace(infeasible, home=(self._limit, home) if home is not None else None)
 
     # Domains of one level
 
-    def _try(self, level: int, asked: Asked) -> "Choice | dict[Place, int] | None":
+    def _try(self, level: int, asked: Asked) -> "Choice | Placed | None":
         """Find the level's first domain that holds what is asked (the whole gang, or its minimum).
 
         Greedy placement is tried first: a domain that only a search would fill comes after all others.
@@ -281,7 +283,7 @@ class Search:
                 if (placed := self._search(self._columns(level, number), asked.demand)) is not None:
                     return placed
         if len(candidates) > TRIES and level == self._limit and asked is self._asked:
-            self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
+            self._leave_open(Infeasible(Reason.UNSEARCHED))
         return None
 
     def _candidates(self, level: int, asked: Asked) -> Columns:
@@ -294,9 +296,7 @@ class Search:
         elastic = asked is self._asked and level == self._limit and asked.demand.need < asked.size
         return self._shortlist.of(level, asked, home, most_first=elastic)
 
-    def _greedily(
-        self, level: int, numbers: Sequence[int], asked: Asked
-    ) -> "Choice | dict[Place, int] | None":
+    def _greedily(self, level: int, numbers: Sequence[int], asked: Asked) -> "Choice | Placed | None":
         several = len(asked.groups) > 1
         if not self._apart or (several and level == 0):
             for number in numbers:
@@ -390,7 +390,7 @@ class Search:
 
     # On the ledger
 
-    def _charge(self, choice: Choice) -> dict[Place, int]:
+    def _charge(self, choice: Choice) -> Placed:
         """Charge what was chosen, and then as many more pods as fit, as near as possible."""
         trial = self._trial(choice.demand, self._columns(choice.level, choice.number))
         for p, filled in enumerate(choice.filled):
@@ -398,9 +398,7 @@ class Search:
         self._widen(trial, choice.level, choice.number)
         return trial.places(self._request.vacant)
 
-    def _attempt(
-        self, level: int, number: int, asked: Asked, own: Mapping[Place, int]
-    ) -> dict[Place, int] | None:
+    def _attempt(self, level: int, number: int, asked: Asked, own: Mapping[Place, int]) -> Placed | None:
         """Place the minimum in this domain on the ledger itself, then as many more as fit nearby.
 
         `own`: nodes that places keep if they are in the domain. None if the minimum does not fit.
@@ -469,17 +467,17 @@ class Search:
             trial.fill_up()
             wider -= 1
 
-    def _search(self, columns: Columns | None, demand: Demand) -> dict[Place, int] | None:
+    def _search(self, columns: Columns | None, demand: Demand) -> Placed | None:
         """Try the exact rungs after the greedy one has failed."""
         if self._multiples:
-            self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
+            self._leave_open(Infeasible(Reason.UNSEARCHED))
             return None
         if not self._request.search:
             self._granted = False
         elif self._granted is None:
             self._granted = self._of.exact.turn(self._asked.demand)
         if not self._granted or self._searches >= SEARCHES:
-            self._leave_open(Verdict(Rung.GREEDY, Answer.NONE_FOUND))
+            self._leave_open(Infeasible(Reason.UNSEARCHED))
             return None
         self._searches += 1
         if demand.constrained:
@@ -491,25 +489,25 @@ class Search:
             outside = np.flatnonzero(mask)
         inside = self._request.preferred
         found = self._of.exact.place(demand, self._request.vacant, inside, outside, granted=True)
-        if isinstance(found, Verdict):
+        if not found:
             if demand is self._asked.demand and not found.proven:
                 self._leave_open(found)
             return None
         return found
 
-    def _walk(self, columns: Columns | None, demand: Demand) -> dict[Place, int] | None:
+    def _walk(self, columns: Columns | None, demand: Demand) -> Placed | None:
         """Search pod by pod after constraints besides room have defeated greedy placement."""
         trial = self._trial(demand, columns)
-        answer = search(trial, demand)
-        if answer is None:
+        failure = search(trial, demand)
+        if failure is None:
             return trial.places(self._request.vacant)
-        self._leave_open(Verdict(Rung.SEARCH, answer))
+        self._leave_open(Infeasible(failure))
         return None
 
-    def _leave_open(self, verdict: Verdict) -> None:
-        """Record a verdict that is no proof: at least one domain is not ruled out."""
-        if self._open is None or self._open.answer is Answer.NONE_LEFT:
-            self._open = verdict
+    def _leave_open(self, infeasible: Infeasible) -> None:
+        """Record a reason that is no proof: at least one domain is not ruled out."""
+        if self._open is None or not self._open.open:
+            self._open = infeasible
 
     # Which columns
 
