@@ -17,7 +17,7 @@ from muster.core.cycle import Config, Scheduler
 from muster.core.demand import Demand, Part, Request, Rules
 from muster.core.demand.affinity import Concern
 from muster.core.placement.greedy import place, tightest_group
-from muster.core.placement.topology.gathering import Choice
+from muster.core.placement.topology.search import Choice
 from muster.core.reservations import Backfill
 from muster.core.words.events import (
     GangRemoved,
@@ -190,8 +190,8 @@ def domain_choice(scheduler: Scheduler, request: Request) -> float:
     times = []
     for _ in range(200):
         started = time.perf_counter()
-        excluded = scheduler.fit.exclusion.barred(request.demand)
-        search = scheduler.fit.gathering.search(request._replace(excluded=excluded))
+        excluded = scheduler.fit.exclusive_domains.barred(request.demand)
+        search = scheduler.fit.topology_placement.search(request._replace(excluded=excluded))
         found = search.choose() if search is not None else None
         times.append(time.perf_counter() - started)
         assert isinstance(found, Choice)

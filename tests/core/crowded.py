@@ -336,7 +336,9 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
         pods = frozenset(pod for n in some for pod in candidate.cuts[n].pods)
         made.preemption.lift([Victim(candidate.gang.id, pods)])
     made.fit.exact.next_cycle()
-    with made.fit.exclusion.without(map(Victim, made.gangs)):  # who keeps it off is said here once more
+    with made.fit.exclusive_domains.without(
+        map(Victim, made.gangs)
+    ):  # who keeps it off is said here once more
         placed = made.fit.fit(
             Request(state.demand, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
         )

@@ -589,7 +589,7 @@ FAULTS: Final = (
     Fault(
         "the loosest layer is tried first",
         "topology",
-        "core/placement/topology/gathering.py",
+        "core/placement/topology/search.py",
         "range(self._node, self._loosest - 1, -1)",
         "range(self._loosest, self._node + 1)",
         ("tests/core/test_gather_together.py",),

@@ -33,7 +33,7 @@ class Settlement:
     ) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._gangs = hold, world.ledger, world.gangs
-        self._exclusion, self._demands, self._ends = fit.exclusion, world.demands, world.ends
+        self._exclusive_domains, self._demands, self._ends = fit.exclusive_domains, world.demands, world.ends
         self._queues, self._quotas = world.queues, world.quotas
         self._preemption, self._misfits, self._pending = preemption, misfits, lines
         #: time of the last cycle
@@ -136,7 +136,7 @@ class Settlement:
         elif state.started is None and (state.pods or state.holds):
             state.assigned = self.now  # this cycle starts it, or its start is unknown
         self._ends.note(state)
-        if self._exclusion.settle(state):
+        if self._exclusive_domains.settle(state):
             self._misfits.clear()
             self._preemption.forget()
         if satisfied:

@@ -66,7 +66,11 @@ class Facts:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
         self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
-        self._exclusion, self._queues, self._quotas = fit.exclusion, world.queues, world.quotas
+        self._exclusive_domains, self._queues, self._quotas = (
+            fit.exclusive_domains,
+            world.queues,
+            world.quotas,
+        )
         self._preemption, self._misfits, self._order = preemption, misfits, fit.slots.order
 
     def apply(self, event: Event) -> None:
@@ -159,7 +163,7 @@ class Facts:
         self._pods[pod] = _with_device(event, device)
         self._preemption.pods_seen([pod], deleted=event.presence.leaving)
         if event.gang is None:
-            self._exclusion.foreign(event.node, 1)
+            self._exclusive_domains.foreign(event.node, 1)
         else:
             state = self._gangs.touch(event.gang)
             if place is not None:
@@ -203,7 +207,7 @@ class Facts:
         """Give back what `times` of these pods took."""
         self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)
         if bound.gang is None:
-            self._exclusion.foreign(bound.node, -times)
+            self._exclusive_domains.foreign(bound.node, -times)
         else:
             occupy(self._gangs.touch(bound.gang), bound.node, bound.requests, -times)
 

@@ -121,7 +121,7 @@ class Starts:
     ) -> Placed | Infeasible | WouldDelay:
         """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
         self._preemption.lift(found.victims)
-        with self._fit.exclusion.without(found.victims):
+        with self._fit.exclusive_domains.without(found.victims):
             placed = self._reservations.fit(state, request._replace(search=False))
             if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
                 preferred = {**request.preferred, **found.placed}

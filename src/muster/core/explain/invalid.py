@@ -12,7 +12,7 @@ from muster.core.words.gang import Code
 def invalid(case: Case) -> Explanation | None:
     demand = case.demand
     if demand.rules is not None:
-        layers = case.fit.gathering.topology.layers
+        layers = case.fit.topology_placement.topology.layers
         if error := resolve(demand.rules.gather, demand.rules.exclusive, layers).error:
             return _refused(error)
     for part in demand.parts:

@@ -8,7 +8,7 @@ import numpy as np
 from muster.core.demand import Part, Rules
 from muster.core.explain.case import Case
 from muster.core.explain.constraint_unsatisfied import constraints
-from muster.core.placement.topology.gathering import Nearest
+from muster.core.placement.topology.search import Nearest
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Code, Strategy
@@ -17,7 +17,7 @@ from muster.core.words.wording import nodes_, show
 
 def topology_unsatisfied(case: Case) -> Explanation | None:
     demand = case.demand
-    barred = case.fit.exclusion.barred(demand)
+    barred = case.fit.exclusive_domains.barred(demand)
     shut = 0 if barred is None else len(barred)
     if not (demand.rules is not None or shut):
         return None

@@ -16,7 +16,7 @@ from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import Trial, place, short_of_slots
 from muster.core.placement.packing import Order
 from muster.core.placement.slots import Slots
-from muster.core.placement.topology.gathering import Gathering, Nearest
+from muster.core.placement.topology.search import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
 from muster.core.world import World
 from muster.core.world.ledger import Mark
@@ -36,20 +36,20 @@ class Fit:
         nodes, ledger, topology = world.nodes, world.ledger, world.topology
         self.slots = Slots(nodes, world.eligibility, order)
         self.exact = Exact(nodes, ledger, self.slots)
-        self.exclusion = world.exclusive
-        self.gathering = Gathering(nodes, topology, ledger, self.slots, self.exact)
+        self.exclusive_domains = world.exclusive_domains
+        self.topology_placement = TopologyPlacement(nodes, topology, ledger, self.slots, self.exact)
         self._nodes, self._ledger = nodes, ledger
 
     def fit(self, request: Request) -> Placed | Infeasible:
         """Place at least the minimum, and as many more pods as fit, and charge them to the ledger."""
-        barred = self.exclusion.barred(request.demand)
+        barred = self.exclusive_domains.barred(request.demand)
         if barred is not None and request.planned:
             barred = np.setdiff1d(barred, request.planned)
         if barred is not None and len(barred):
             excluded = barred if request.excluded is None else np.union1d(barred, request.excluded)
             request = request._replace(excluded=excluded)
         if request.demand.rules is not None:
-            return self.gathering.place(request)
+            return self.topology_placement.place(request)
         return self.anywhere(request)
 
     def anywhere(self, request: Request) -> Placed | Infeasible:
@@ -79,7 +79,7 @@ class Fit:
         whatever pods leave.
         """
         if request.demand.rules is not None:
-            return self.gathering.grounds(request)
+            return self.topology_placement.grounds(request)
         everywhere = np.zeros(len(self._nodes), np.int32)
         if request.excluded is not None:
             everywhere[request.excluded] = -1
@@ -90,15 +90,15 @@ class Fit:
         shapes = {part.shape for part in demand.parts}
         if demand.constrained or demand.sharing or len(shapes) > 1:
             return False
-        return not self.gathering.multiplies(demand) and not self.bars(demand)
+        return not self.topology_placement.multiplies(demand) and not self.bars(demand)
 
     def bars(self, demand: Demand) -> bool:
         """Whether some nodes may be barred for a demand, whatever room they have."""
-        return self.exclusion.barred(demand) is not None
+        return self.exclusive_domains.barred(demand) is not None
 
     def nearest(self, demand: Demand, infeasible: Infeasible | None) -> Nearest | None:
         """The domain of the required layer that takes most of the minimum of a demand that does not fit."""
-        return self.gathering.nearest(demand, infeasible, self.exclusion.barred(demand))
+        return self.topology_placement.nearest(demand, infeasible, self.exclusive_domains.barred(demand))
 
     def refutes(self, demand: Demand) -> Infeasible | None:
         """Refute a demand without a trial: too few slots, or an earlier proof. None: the demand may fit."""

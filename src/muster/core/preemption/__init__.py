@@ -289,7 +289,7 @@ class Preemption:
         mark = self._ledger.mark()
         everybody = [Victim(gang) for gang in sorted(able)]
         self.lift(everybody)
-        with self._fit.exclusion.without(everybody):
+        with self._fit.exclusive_domains.without(everybody):
             fits = bool(self._fit.fit(request._replace(search=False)))
         self._ledger.rollback(mark)
         if fits:

@@ -65,7 +65,7 @@ class Trials:
         self._left -= 1
         mark = self._ledger.mark()
         self._lift(request, taken)
-        with self.fit.exclusion.without(self.victims(taken)):
+        with self.fit.exclusive_domains.without(self.victims(taken)):
             placed = self.fit.fit(request)
         self._ledger.rollback(mark)
         return placed.columns if placed else None

@@ -122,7 +122,7 @@ class Search:
         grounds = self._fit.grounds(request)
         if not table.groups or not grounds:
             return None  # no candidate is on any node, or the gang fits on none
-        alone = self._fit.exclusion.alone(request.demand)
+        alone = self._fit.exclusive_domains.alone(request.demand)
         count = Count(request, self._nodes, self._eligibility, table, quota(table), grounds, alone)
         company, problems = None, PROBLEMS
         if request.demand.sociable:

@@ -41,7 +41,7 @@ class Company:
         if _keeps_off(passer):  # so far the request does not know that the passing gang keeps it off
             request = self._demands.anew(request)
         if _alone(passer.demand):
-            request = request.keeping_off(self._fit.exclusion.domains(passer.demand, columns))
+            request = request.keeping_off(self._fit.exclusive_domains.domains(passer.demand, columns))
         return request
 
     def meet(self, request: Request, standing: Iterable[Reservation], start: float) -> Request:
@@ -65,7 +65,7 @@ class Company:
                     self._ledger.take_at(column, (), 1, who)
             for demand in (request.demand, each.demand):
                 if _alone(demand):
-                    request = request.keeping_off(self._fit.exclusion.domains(demand, each.columns))
+                    request = request.keeping_off(self._fit.exclusive_domains.domains(demand, each.columns))
         return self._demands.anew(request) if kept_off else request
 
     def _groups(self, each: Reservation) -> Iterator[tuple[Presence, list[int]]]:

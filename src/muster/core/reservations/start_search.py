@@ -148,7 +148,7 @@ class Earliest:
         charged = self._timetable.withhold(standing, known, sharing=request.demand.sharing)
         beside = self._meet(request, standing, known)._replace(search=request.search and self._problems > 0)
         gone = (Victim(state.id) for state in ended)
-        with self._fit.exclusion.without(gone), self._fit.exact.lending(self._problems):
+        with self._fit.exclusive_domains.without(gone), self._fit.exact.lending(self._problems):
             placed = self._fit.fit(beside)
             self._problems = self._fit.exact.lent
         if not placed or not placed.columns:

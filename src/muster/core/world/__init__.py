@@ -32,7 +32,7 @@ class World:
         self.nodes, self.eligibility = nodes, eligibility
         self.ledger = Ledger(nodes, device)
         self.topology = Topology(nodes)
-        self.exclusive = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods)
+        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods)
         self.queues, self.quotas = Queues(nodes, eligibility), Quotas()
         self.ends = Ends(self.pods, self.ledger, duration)
         self.demands = Demands(self.ledger.presences)

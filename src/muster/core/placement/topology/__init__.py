@@ -1,1 +1,1 @@
-"""Placing a gang in the domains of the network topology (`gathering.py` is the way in)."""
+"""Placing a gang in the domains of the network topology (`search.py` is the way in)."""

@@ -108,7 +108,7 @@ class Brief:
         return Brief(layers, levels, asked, whole)
 
 
-class Gathering:
+class TopologyPlacement:
     """Places claims whose wants have rules, on one ledger."""
 
     def __init__(self, nodes: Nodes, topology: Topology, ledger: Ledger, slots: Slots, exact: Exact) -> None:
@@ -171,7 +171,7 @@ class Gathering:
 class Search:
     """The search for one request's placement among the domains."""
 
-    def __init__(self, gathering: Gathering, request: Request, brief: Brief) -> None:
+    def __init__(self, gathering: TopologyPlacement, request: Request, brief: Brief) -> None:
         self._of = gathering
         self._request = request
         self._topology = gathering.topology
