@@ -15,7 +15,7 @@ from muster.api.core_v1 import (
     Terminated,
 )
 from muster.api.jobset_v1alpha2 import JOB_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
-from muster.local.history import PodRun
+from muster.workloads.pod_run import PodRun
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

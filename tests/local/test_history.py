@@ -12,10 +12,11 @@ from muster.api.jobset_v1alpha2 import (
     RESTART_ATTEMPT,
 )
 from muster.local.deletion import DeleteOptions
-from muster.local.history import History, PodRun
+from muster.local.history import History
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.names import PREEMPTED
+from muster.workloads.pod_run import PodRun
 from tests.local.conftest import StillClock
 from tests.local.objects import bound, pod
 

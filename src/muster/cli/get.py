@@ -19,6 +19,7 @@ def command(
     from muster.app.views import jobs, pods
     from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
+    from muster.workloads.pod_run import run_of
 
     async def fetch() -> tuple[jobs.JobView, Object | None]:
         target = Target(kubeconfig, context, namespace)
@@ -46,7 +47,7 @@ def command(
                     pods.label(pod),
                     pod.spec.node_name or "-",
                     "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase or "Pending",
-                    str(code) if (code := pods.exit_code(pod)) is not None else "-",
+                    str(code) if (code := run_of(pod).exit_code) is not None else "-",
                     str(sum(status.restart_count for status in pod.status.container_statuses)),
                     show.age(pod.metadata.creation_timestamp),
                     pods.pod_reason(pod),

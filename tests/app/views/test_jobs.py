@@ -22,7 +22,8 @@ from muster.app.views.jobs import (
     summary,
     views,
 )
-from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason, told_to_end
+from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason
+from muster.workloads.pod_run import told_to_end
 from tests.app.objects import T0, at, labels, pod
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.app.views.timeline import Now, Phase, Row, Span, runs_of, summary, timeline
+from muster.app.views.timeline import Now, Phase, Row, Span, summary, timeline
+from muster.workloads.pod_run import run_of
 from tests.app.objects import T0, at, labels, pod, ran
 
 W, R = Phase.WAITING, Phase.RUNNING
@@ -138,7 +139,7 @@ def test_runs_of_pods_that_are_there() -> None:
     told = pod(
         "a", "Failed", node="n", code=143, ended=5, deleted=4, labels=labels("worker", 2, 1, attempt=3)
     )
-    (run,) = runs_of([told])
+    run = run_of(told)
     assert (run.replicated_job, run.job_index, run.completion_index, run.attempt) == ("worker", 2, 1, 3)
     assert (run.created, run.ended, run.exit_code, run.deleted) == (
         T0.timestamp(),

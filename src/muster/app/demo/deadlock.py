@@ -21,8 +21,8 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.kube.errors import NotFound
 from muster.kube.reflector import Reflector
 from muster.local.client import LocalClient
-from muster.local.history import PodRun
 from muster.names import GPU
+from muster.workloads.pod_run import PodRun
 
 NODES: Final = f"2 x cpu=8,memory=32Gi,{GPU}=4"
 JOBS: Final = ("red", "blue")

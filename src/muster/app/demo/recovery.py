@@ -20,9 +20,9 @@ from muster.app.views.jobs import JobView, State
 from muster.app.views.lines import Printed
 from muster.app.views.logs import Line
 from muster.local.client import LocalClient
-from muster.local.history import PodRun
 from muster.workloads import load as loading
 from muster.workloads.jobfile import Caller
+from muster.workloads.pod_run import PodRun
 
 WORK: Final = 4.0  # seconds
 VICTIM: Final = "worker-1-0"

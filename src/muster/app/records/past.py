@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 from muster.app.views import jobs
 from muster.app.views.jobs import JobView, State
-from muster.app.views.timeline import failed
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.kube.client import Client
 from muster.kube.decode import decode
-from muster.local.history import History, PodRun
+from muster.local.history import History
 from muster.local.past import Deleted, Past
 from muster.local.store import Store
+from muster.workloads.pod_run import PodRun
 
 
 async def named(client: Client, name: str, target: Target) -> JobView:
@@ -67,7 +67,7 @@ def _view(job: Deleted, runs: Sequence[PodRun]) -> JobView:
         view,
         running=0,
         succeeded=max(view.succeeded, sum(run.phase == "Succeeded" for run in mine)),
-        failed=max(view.failed, sum(map(failed, mine))),
+        failed=max(view.failed, sum(run.failed_by_itself for run in mine)),
         finished=view.finished or at,
         deleted=at,
     )

@@ -7,11 +7,12 @@ from datetime import datetime
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.app.views import jobs
-from muster.app.views.timeline import Now, Timeline, runs_of, timeline
+from muster.app.views.timeline import Now, Timeline, timeline
 from muster.app.wiring.cluster import Target, reading
 from muster.app.wiring.state_directory import StateDirectory
-from muster.local.history import History, PodRun
+from muster.local.history import History
 from muster.local.store import Store
+from muster.workloads.pod_run import PodRun, run_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def record(
     """The recorded runs of a job whose last known pods are `pods`."""
     submitted = created.timestamp() if created else None
     if not target.embedded:
-        return Record(name, tuple(runs_of(pods)), submitted)
+        return Record(name, tuple(run_of(pod) for pod in pods if pod.metadata.creation_timestamp), submitted)
     found = {run.uid: run for run in _history(namespace, name)}
     for pod in pods:  # pods of a group are recorded under their own names
         if pod.metadata.uid not in found:

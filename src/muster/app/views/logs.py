@@ -16,8 +16,8 @@ from muster.app.views.lines import Splitter, shown
 from muster.app.views.pods import group_of, label, pod_order
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import BadRequest, NotFound
-from muster.local.history import PodRun
 from muster.local.node.logs import Logs
+from muster.workloads.pod_run import PodRun
 
 
 @dataclass(frozen=True, slots=True)

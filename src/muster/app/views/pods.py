@@ -4,14 +4,13 @@ All of them are derived from labels and statuses, those of the embedded cluster 
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 
-from muster.api.base import condition, is_true
+from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
-from muster.names import PREEMPTED
+from muster.workloads.pod_run import run_of, told_to_end
 
 
 def group_of(pod: Pod) -> str:
@@ -41,13 +40,6 @@ def pod_order(pod: Pod) -> tuple[int, int, int, str]:
         int(created.timestamp() * 1e6) if created else 0,
         pod.metadata.name,
     )
-
-
-def exit_code(pod: Pod) -> int | None:
-    """The first exit code that is not 0, else 0 once all containers have ended, else None."""
-    ended = [status.state.terminated for status in pod.status.container_statuses]
-    codes = [state.exit_code for state in ended if state is not None]
-    return next((code for code in codes if code), 0 if codes and len(codes) == len(ended) else None)
 
 
 def pod_reason(pod: Pod) -> str:
@@ -96,19 +88,4 @@ def failure_message(pod: Pod) -> str:
 
 def failed(pod: Pod) -> bool:
     """Whether the pod failed by itself: a preempted or deleted pod has not, whatever its exit code."""
-    if pod.status.phase != "Failed" or is_true(pod.status.conditions, PREEMPTED):
-        return False
-    states = (status.state.terminated for status in pod.status.container_statuses)
-    ends = [state.finished_at for state in states if state is not None and state.finished_at is not None]
-    return not ends or not told_to_end(pod, max(ends))
-
-
-def told_to_end(pod: Pod, ended: datetime) -> bool:
-    """Whether the pod was being deleted when it ended.
-
-    Its deletion timestamp is the end of its grace period.
-    """
-    meta = pod.metadata
-    if meta.deletion_timestamp is None:
-        return False
-    return ended >= meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return pod.status.phase == "Failed" and run_of(pod).failed_by_itself

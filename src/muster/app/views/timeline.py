@@ -13,21 +13,8 @@ from enum import Enum
 
 import msgspec
 
-from muster.api.base import Object, condition, is_true
-from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
-from muster.api.core_v1 import Pod
-from muster.api.jobset_v1alpha2 import (
-    JOB_GLOBAL_INDEX,
-    JOB_INDEX,
-    JOBSET_NAME,
-    JOBSET_UID,
-    REPLICATED_JOB_NAME,
-    RESTART_ATTEMPT,
-)
-from muster.api.natural import natural
-from muster.app.views.pods import exit_code, told_to_end
-from muster.local.history import PodRun
-from muster.names import PREEMPTED
+from muster.api.base import Object
+from muster.workloads.pod_run import PodRun
 
 
 class Phase(Enum):
@@ -164,23 +151,18 @@ def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
     if started > since:
         yield Span(Phase.WAITING, since, started)
     if run.started is not None:
-        yield Span(Phase.RUNNING, started, ended, failed(run))
-
-
-def failed(run: PodRun) -> bool:
-    """Whether the run failed by itself: a pod that was stopped has not, whatever its exit code."""
-    return run.phase == "Failed" and not run.preempted and not run.deleted
+        yield Span(Phase.RUNNING, started, ended, run.failed_by_itself)
 
 
 def _note(lane: Sequence[PodRun]) -> str:
     """`restarted once: exit 137 on node-1`"""
-    failures = [run for run in lane if failed(run)]
+    failures = [run for run in lane if run.failed_by_itself]
     if not failures:
         return "preempted" if any(run.preempted for run in lane) else ""
     first = failures[0]
     why = f"exit {first.exit_code}" if first.exit_code else first.reason or "failed"
     where = f" on {first.node}" if first.node else ""
-    restarts = sum(failed(run) for run in lane[:-1])
+    restarts = sum(run.failed_by_itself for run in lane[:-1])
     if not restarts:
         return f"{why}{where}"
     times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
@@ -194,47 +176,3 @@ def summary(run: PodRun) -> Object:
         if told[key] is not None:
             told[key] = datetime.fromtimestamp(told[key], UTC)
     return told
-
-
-def runs_of(pods: Iterable[Pod]) -> list[PodRun]:
-    """The runs that existing pods record, for clusters that keep no history."""
-    return [_run_of(pod) for pod in pods if pod.metadata.creation_timestamp]
-
-
-def _run_of(pod: Pod) -> PodRun:
-    labels = pod.metadata.labels
-    states = [status.state for status in pod.status.container_statuses]
-    ends = [state.terminated for state in states if state.terminated]
-    starts = [running.started_at for state in states if (running := state.running or state.terminated)]
-    bound = condition(pod.status.conditions, "PodScheduled")
-    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
-    last_end = max((end.finished_at for end in ends if end.finished_at), default=None)
-    assert pod.metadata.creation_timestamp is not None, "the caller has looked"
-    return PodRun(
-        uid=pod.metadata.uid,
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        jobset=labels.get(JOBSET_NAME, ""),
-        jobset_uid=labels.get(JOBSET_UID, ""),
-        replicated_job=labels.get(REPLICATED_JOB_NAME, ""),
-        job=labels.get(JOB_NAME, ""),
-        job_index=natural(labels.get(JOB_INDEX)),
-        completion_index=natural(index),
-        attempt=natural(labels.get(RESTART_ATTEMPT)) or 0,
-        node=pod.spec.node_name,
-        created=pod.metadata.creation_timestamp.timestamp(),
-        bound=_seconds(bound.last_transition_time if bound and bound.status == "True" else None),
-        started=_seconds(min((start for start in starts if start), default=None)),
-        ended=_seconds(last_end) if pod.terminal else None,
-        phase=pod.status.phase or "Pending",
-        exit_code=exit_code(pod),
-        reason=pod.status.reason,
-        restarts=sum(status.restart_count for status in pod.status.container_statuses),
-        preempted=is_true(pod.status.conditions, PREEMPTED),
-        deleted=pod.terminal and last_end is not None and told_to_end(pod, last_end),
-        job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
-    )
-
-
-def _seconds(time: datetime | None) -> float | None:
-    return time.timestamp() if time else None
