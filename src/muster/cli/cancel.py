@@ -69,19 +69,19 @@ async def _meant(target: "Target", names: list[str], file: str | None) -> "list[
     """The named jobs, each once. Raises UnknownJob for the first that does not exist."""
     from muster.app.commands.cancel import SUFFIX, of_file
     from muster.app.commands.submit import jobs as jobs_of
-    from muster.app.views import jobs
+    from muster.app.views import find, jobs
     from muster.app.wiring.cluster import reading
     from muster.cli import jobfile
 
     found = []
     async with reading(target) as client:
-        found += [await jobs.named(client, name, target.scope) for name in names]
+        found += [await find.named(client, name, target.scope) for name in names]
         if file is not None:
             job = jobfile.load(
                 file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False
             )
             there = of_file(jobs_of(job), jobs.views(await jobs.fetch(client)))
             if not there:
-                raise jobs.UnknownJob(f"no job of {jobfile.called(file)} is there")
+                raise find.UnknownJob(f"no job of {jobfile.called(file)} is there")
             found += there
     return list({view.resource.metadata.uid: view for view in found}.values())

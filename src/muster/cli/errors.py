@@ -26,7 +26,7 @@ def failure(error: Exception) -> Failure | None:
     # imported here, because a failed command has time
     from muster.app.commands.cancel import StillThere
     from muster.app.commands.change import Refused
-    from muster.app.views.jobs import UnknownJob
+    from muster.app.views.find import UnknownJob
     from muster.app.wiring.host import HostError, OtherNodes
     from muster.kube.config import ConfigError
     from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable

@@ -60,7 +60,7 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.views import jobs
+    from muster.app.views import summary
     from muster.app.wiring.cluster import Target, hosted
     from muster.cli import show
 
@@ -74,7 +74,7 @@ def command(
         return
     found = asyncio.run(_views(target, every, wanted))
     if output is not Output.TABLE:
-        show.machine([jobs.summary(view) for view in found], output)
+        show.machine([summary.summary(view) for view in found], output)
     else:
         show.lines(_lines(found))
         going = [view for view in found if not (view.state.finished or view.managed_by)]
@@ -103,7 +103,7 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
-    from muster.app.views import jobs
+    from muster.app.views import summary
     from muster.cli import show
 
     if sys.stdout.isatty():
@@ -114,18 +114,18 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
     before: list[Object] | None = None
     while True:
         found = await _views(target, every, states)
-        changed = [view for view in found if before is None or jobs.summary(view) not in before]
+        changed = [view for view in found if before is None or summary.summary(view) not in before]
         if changed or before is None:
             show.lines(_lines(changed)[0 if before is None else 1 :])
             sys.stdout.flush()
-        before = [jobs.summary(view) for view in found]
+        before = [summary.summary(view) for view in found]
         await asyncio.sleep(LOOK)
 
 
 def _lines(found: "Sequence[JobView]") -> "list[Text]":
     from rich.text import Text
 
-    from muster.app.views import jobs
+    from muster.app.views import summary
     from muster.cli import show
 
     if not found:
@@ -140,7 +140,7 @@ def _lines(found: "Sequence[JobView]") -> "list[Text]":
             show.state(view),
             view.queue,
             str(view.priority),
-            f"{jobs.gpus(view):g}",
+            f"{summary.gpus(view):g}",
             *map(str, (view.wanted, view.running, view.succeeded, view.failed, view.restarts)),
             show.age(view.created),
             view.reason[0] if view.reason else "",

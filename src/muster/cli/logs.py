@@ -93,14 +93,14 @@ async def _follow(
     how: "LogOptions",
 ) -> None:
     from muster.app.commands.follow import Ended, Followed, follow
-    from muster.app.views import jobs
+    from muster.app.views import find
     from muster.app.views.pods import label
     from muster.app.wiring.cluster import acting, alive, archive
     from muster.cli import show
     from muster.cli.screen import Screen
 
     async with acting(target, endpoint) as client:
-        view = await jobs.named(client, job, target.scope)
+        view = await find.named(client, job, target.scope)
         width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         cut: tuple[str, ...] = ()
         async with Screen(width=width, stands=False) as screen:
@@ -141,13 +141,13 @@ async def _recorded(target: "Target", job: str, selection: "Selection", how: "Lo
 
 
 async def _now(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
-    from muster.app.views import jobs
+    from muster.app.views import find
     from muster.app.views.logs import read
     from muster.app.views.pods import label
     from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
-        view = await jobs.named(client, job, target.scope)
+        view = await find.named(client, job, target.scope)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
             raise _no_pod(view.name, [label(pod) for pod in view.pods])

@@ -11,7 +11,8 @@ from muster.app.commands.cancel import cancel, cancel_unfinished, gone, of_file
 from muster.app.commands.follow import LOOK, Ended, Followed, Stand, follow
 from muster.app.commands.submit import submit
 from muster.app.records import runs
-from muster.app.views.jobs import JobView, State, failure_code, fetch, views
+from muster.app.views.failures import failure_code
+from muster.app.views.jobs import JobView, State, fetch, views
 from muster.app.wiring.cluster import Target, acting, alive, archive, full_disk
 from muster.app.wiring.state_directory import Endpoint
 from muster.cli import jobfile, show

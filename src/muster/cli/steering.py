@@ -4,26 +4,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from muster.app.views import jobs
+from muster.app.views.find import named
+from muster.app.views.jobs import JobView
 from muster.app.wiring.cluster import Target, acting, attached, reading
 from muster.kube.client import Client
 
 T = TypeVar("T")
 
 
-def steer(
-    target: Target, job: str, act: Callable[[Client, jobs.JobView], Awaitable[T]]
-) -> tuple[jobs.JobView, T]:
+def steer(target: Target, job: str, act: Callable[[Client, JobView], Awaitable[T]]) -> tuple[JobView, T]:
     """The job before the change, and the result of `act`. The name must match exactly one job."""
 
-    async def find(client: Client) -> jobs.JobView:
-        return await jobs.named(client, job, target.scope)
+    async def find(client: Client) -> JobView:
+        return await named(client, job, target.scope)
 
     async def look() -> None:
         async with reading(target) as client:
             await find(client)
 
-    async def change() -> tuple[jobs.JobView, T]:
+    async def change() -> tuple[JobView, T]:
         async with acting(target, endpoint) as client:
             view = await find(client)
             return view, await act(client, view)

@@ -21,7 +21,7 @@ def command(
 
     from muster.api.base import Object
     from muster.app.records import past
-    from muster.app.views import jobs
+    from muster.app.views import jobs, summary
     from muster.app.views.why import asked
     from muster.app.wiring.cluster import Target, hosted, reading
     from muster.cli import show
@@ -45,7 +45,7 @@ def command(
     view, alone = asyncio.run(fetch())
     if output is not Output.TABLE:
         show.machine(
-            {**jobs.summary(view), "gangs": [jobs.gang_summary(gang) for gang in view.gangs]}, output
+            {**summary.summary(view), "gangs": [summary.gang_summary(gang) for gang in view.gangs]}, output
         )
         return
     print(show.reason(view))

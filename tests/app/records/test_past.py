@@ -9,7 +9,8 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.app.records import past
-from muster.app.views.jobs import SeveralJobs, State, UnknownJob
+from muster.app.views.find import SeveralJobs, UnknownJob
+from muster.app.views.jobs import State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.local.client import LocalClient

@@ -10,19 +10,11 @@ from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, 
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
 from muster.api.muster_v1alpha1 import Gang, GangSpec, GangStatus, Reason, Source
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
-from muster.app.views.jobs import (
-    JobView,
-    Objects,
-    SeveralJobs,
-    State,
-    UnknownJob,
-    failure_code,
-    find,
-    scoped,
-    summary,
-    views,
-)
+from muster.app.views.failures import failure_code
+from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
+from muster.app.views.jobs import JobView, Objects, State, views
 from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason
+from muster.app.views.summary import summary
 from muster.workloads.pod_run import told_to_end
 from tests.app.objects import T0, at, labels, pod
 

@@ -19,7 +19,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Kind
-from muster.app.views import jobs
+from muster.app.views import jobs, summary
 from muster.app.wiring.embedded import Cluster, running, unfinished
 from muster.app.wiring.state_directory import StateDirectory
 from muster.kube.clock import SystemClock
@@ -134,7 +134,7 @@ async def survives(root: Path, *batches: Iterator[tuple[Kind[Any], Any]]) -> lis
             await bound(cluster, f"good-{number}")
             await unfinished(cluster.client)
             for view in jobs.views(await jobs.fetch(cluster.client)):
-                jobs.summary(view)
+                summary.summary(view)
     return told[:-1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from muster.app.views import jobs
+from muster.app.views import find, jobs
 from muster.app.views.jobs import JobView, State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -25,17 +25,17 @@ async def named(client: Client, name: str, target: Target) -> JobView:
     Raises UnknownJob.
     """
     try:
-        return await jobs.named(client, name, target.scope)
-    except jobs.SeveralJobs:
+        return await find.named(client, name, target.scope)
+    except find.SeveralJobs:
         raise
-    except jobs.UnknownJob:
-        own, namespace = jobs.scoped(name, target.scope)
+    except find.UnknownJob:
+        own, namespace = find.scoped(name, target.scope)
         found = deleted(target, namespace, own) if own else []
         exact = [view for view in found if view.name == own]
         if not found:
             raise
         if not exact and len({(view.namespace, view.name) for view in found}) > 1:
-            raise jobs.SeveralJobs(name, [(view.namespace, view.name) for view in found]) from None
+            raise find.SeveralJobs(name, [(view.namespace, view.name) for view in found]) from None
         return (exact or found)[-1]
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.app.views import jobs
+from muster.app.views import find, jobs
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.app.wiring.cluster import Target, reading
 from muster.app.wiring.state_directory import StateDirectory
@@ -35,11 +35,11 @@ async def recorded(target: Target, name: str) -> Record:
     """The record of the job of that name or prefix, even if it has been deleted. Raises UnknownJob."""
     try:
         async with reading(target) as client:
-            view = await jobs.named(client, name, target.scope)
-    except jobs.SeveralJobs:
+            view = await find.named(client, name, target.scope)
+    except find.SeveralJobs:
         raise
-    except jobs.UnknownJob:
-        gone = _gone(*jobs.scoped(name, target.scope)) if target.embedded else None
+    except find.UnknownJob:
+        gone = _gone(*find.scoped(name, target.scope)) if target.embedded else None
         if gone is None:
             raise
         return gone
@@ -77,7 +77,7 @@ def _gone(name: str, namespace: str) -> Record | None:
         runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
     names = list(dict.fromkeys((run.namespace, job_of(run)) for run in runs))
     if len(names) > 1:
-        raise jobs.SeveralJobs(name, names)
+        raise find.SeveralJobs(name, names)
     return Record(names[0][1], tuple(runs)) if names else None
 
 

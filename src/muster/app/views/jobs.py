@@ -15,41 +15,22 @@ from typing import Any, Final
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, Object, ObjectMeta, Resource, condition, controller_of, mark
+from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
-from muster.api.batch_v1 import JOB_NAME, Job, JobSpec
+from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
-from muster.api.fields import UNREADABLE
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
-from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT, JobSet
+from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
-from muster.api.natural import natural
 from muster.api.scheduling import PodGroup
-from muster.app.views.pods import failed, first_failure
+from muster.app.views.pods import failed
 from muster.core.words.gang import Code
 from muster.kube.client import Client
 from muster.kube.listing import every
 from muster.names import ADMISSION, PRIORITY, QUEUE
-from muster.workloads import demand
 
 _CODES: Final = frozenset(code.value for code in Code)
-
-
-#: Jobs that a message lists at most.
-MOST_NAMED: Final = 10
-
-
-class UnknownJob(LookupError):
-    """A name matches no job, or more than one; the message lists the candidates."""
-
-
-class SeveralJobs(UnknownJob):
-    """A name matches more than one job."""
-
-    def __init__(self, name: str, jobs: Sequence[tuple[str, str]]) -> None:
-        """`jobs`: namespace and name of each, the latest last."""
-        super().__init__(f"{len(jobs)} jobs begin with {name}; {_listed(jobs)}; name one of them in full")
 
 
 class State(Enum):
@@ -437,116 +418,3 @@ def _last_end(pods: Iterable[Pod]) -> datetime | None:
         if status.state.terminated and status.state.terminated.finished_at
     ]
     return max(ends, default=None)
-
-
-def summary(view: JobView) -> Object:
-    """A view as JSON."""
-    return {
-        "name": view.name,
-        "namespace": view.namespace,
-        "kind": view.kind.kind,
-        "mode": "gang" if view.gangs else "independent",
-        "state": view.state.value,
-        "queue": view.queue,
-        "priority": view.priority,
-        "gpus": gpus(view),
-        "wanted": view.wanted,
-        "running": view.running,
-        "succeeded": view.succeeded,
-        "failed": view.failed,
-        "restarts": view.restarts,
-        "reason": {"code": view.reason[0], "message": view.reason[1]} if view.reason else None,
-        "created": view.created,
-        "finished": view.finished,
-        "deleted": view.deleted,
-    }
-
-
-def gpus(view: JobView) -> float:
-    """GPUs that the job holds at full parallelism: whole GPUs, and shares of one.
-
-    0 if its templates cannot be read: one bad object must not keep the others from being listed.
-    """
-    try:
-        if view.kind in (kinds.JOBSET, kinds.JOB):
-            owner = {**msgspec.to_builtins(view.resource), "kind": view.kind.kind}
-            return sum(part.count * part.gpus for part in demand.pod_sets(owner))
-        return sum(demand.gpus(msgspec.to_builtins(pod)) for pod in view.pods)
-    except UNREADABLE:
-        return 0.0
-
-
-def gang_summary(gang: Gang) -> Object:
-    """A Gang object as JSON, with its whole explanation."""
-    status = gang.status
-    return {
-        "name": gang.metadata.name,
-        "phase": status.phase,
-        "minCount": gang.spec.min_count,
-        "bound": status.bound,
-        "attempt": status.attempt,
-        "reason": msgspec.to_builtins(status.reason),
-        "explanation": status.explanation,
-        "expectedStart": status.expected_start,
-        "preemptions": status.preemptions,
-        "warnings": status.warnings,
-    }
-
-
-async def named(client: Client, name: str, scope: str) -> JobView:
-    """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
-    name, namespace = scoped(name, scope)
-    return find(name, views(await fetch(client, namespace)))
-
-
-def scoped(name: str, scope: str) -> tuple[str, str]:
-    """A job's name and its namespace: that of `namespace/name` if written so, else `scope` ("": any)."""
-    namespace, slash, own = name.partition("/")
-    return (own, namespace) if slash else (name, scope)
-
-
-def find(name: str, among: Sequence[JobView]) -> JobView:
-    """The job of that name, or the only one whose name has that prefix. Raises UnknownJob."""
-    exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
-    found = exact or [view for view in among if name and view.name.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    listed = [(view.namespace, view.name) for view in found or among]
-    raise SeveralJobs(name, listed) if found else UnknownJob(f"{_no_job(name)}; {_listed(listed)}")
-
-
-def _no_job(name: str) -> str:
-    return f"no job named {name}" if name else "a job's name is missing: what is given is empty"
-
-
-def _listed(jobs: Sequence[tuple[str, str]]) -> str:
-    """The existing jobs, by namespace and name, the latest last."""
-    if not jobs:
-        return "there is none"
-    shown = jobs[-MOST_NAMED:]
-    more = f"{len(jobs) - len(shown)} older and " if len(jobs) > len(shown) else ""
-    several = len({namespace for namespace, _ in jobs}) > 1
-    names = ", ".join(f"{namespace}/{name}" if several else name for namespace, name in shown)
-    return f"there are: {more}{names}"
-
-
-def failure_code(view: JobView, seen: Iterable[Pod]) -> int:
-    """The exit code of a failed job: that of the container that failed first in the last attempt, else 1."""
-    failure = last_failure(view, seen)
-    return failure[1] if failure else 1
-
-
-def last_failure(view: JobView, seen: Iterable[Pod]) -> tuple[Pod, int] | None:
-    """`first_failure` within the last attempt of the job that had one."""
-    mine = [pod for pod in seen if _is_of(pod, view)]
-    attempts = {pod.metadata.uid: natural(pod.metadata.labels.get(RESTART_ATTEMPT)) or 0 for pod in mine}
-    last = max((attempts[pod.metadata.uid] for pod in mine if first_failure([pod])), default=0)
-    return first_failure([pod for pod in mine if attempts[pod.metadata.uid] == last])
-
-
-def _is_of(pod: Pod, view: JobView) -> bool:
-    if view.kind is kinds.JOBSET:
-        return pod.metadata.labels.get(JOBSET_NAME) == view.name
-    if view.kind is kinds.JOB:
-        return pod.metadata.labels.get(JOB_NAME) == view.name
-    return any(pod.metadata.uid == other.metadata.uid for other in view.pods)

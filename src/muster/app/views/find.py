@@ -1,0 +1,59 @@
+"""Finds the job that a user names: by its name, by namespace and name, or by a prefix."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.app.views.jobs import JobView, fetch, views
+from muster.kube.client import Client
+
+#: Jobs that a message lists at most.
+MOST_NAMED: Final = 10
+
+
+class UnknownJob(LookupError):
+    """A name matches no job, or more than one; the message lists the candidates."""
+
+
+class SeveralJobs(UnknownJob):
+    """A name matches more than one job."""
+
+    def __init__(self, name: str, jobs: Sequence[tuple[str, str]]) -> None:
+        """`jobs`: namespace and name of each, the latest last."""
+        super().__init__(f"{len(jobs)} jobs begin with {name}; {_listed(jobs)}; name one of them in full")
+
+
+async def named(client: Client, name: str, scope: str) -> JobView:
+    """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
+    name, namespace = scoped(name, scope)
+    return find(name, views(await fetch(client, namespace)))
+
+
+def scoped(name: str, scope: str) -> tuple[str, str]:
+    """A job's name and its namespace: that of `namespace/name` if written so, else `scope` ("": any)."""
+    namespace, slash, own = name.partition("/")
+    return (own, namespace) if slash else (name, scope)
+
+
+def find(name: str, among: Sequence[JobView]) -> JobView:
+    """The job of that name, or the only one whose name has that prefix. Raises UnknownJob."""
+    exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
+    found = exact or [view for view in among if name and view.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    listed = [(view.namespace, view.name) for view in found or among]
+    raise SeveralJobs(name, listed) if found else UnknownJob(f"{_no_job(name)}; {_listed(listed)}")
+
+
+def _no_job(name: str) -> str:
+    return f"no job named {name}" if name else "a job's name is missing: what is given is empty"
+
+
+def _listed(jobs: Sequence[tuple[str, str]]) -> str:
+    """The existing jobs, by namespace and name, the latest last."""
+    if not jobs:
+        return "there is none"
+    shown = jobs[-MOST_NAMED:]
+    more = f"{len(jobs) - len(shown)} older and " if len(jobs) > len(shown) else ""
+    several = len({namespace for namespace, _ in jobs}) > 1
+    names = ", ".join(f"{namespace}/{name}" if several else name for namespace, name in shown)
+    return f"there are: {more}{names}"
