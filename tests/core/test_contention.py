@@ -21,6 +21,7 @@ from muster.core.words.gang import (
     Toleration,
 )
 from muster.core.world.eligibility import Eligibility
+from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Nodes
 from tests.core.words import assigns, gang, node, shape, where
 
@@ -40,7 +41,7 @@ def contention_of(*gangs: Gang, taints: tuple[Taint, ...] = ()) -> tuple[Content
     nodes.settle()
     contention = Contention(nodes, Eligibility(nodes))
     for one in gangs:
-        contention.count(one, 1)
+        contention.gangs_changed([GangState(one.id, one)])
     contention.settle()
     return contention, nodes
 
@@ -86,11 +87,10 @@ def test_nodes_change_only_when_their_part_does() -> None:
     before = nodes.changes.end
     contention.settle()
     few = asking(1, shape(share=1, selector=T4))
-    contention.count(few, 1)
+    contention.gangs_changed([GangState(few.id, few)])
     contention.settle()
     assert nodes.changes.end == before
-    contention.count(few, -1)
-    contention.count(NAMED, -1)
+    contention.gangs_changed([GangState(few.id), GangState(NAMED.id)])
     contention.settle()
     assert contention.parts is None
     [changed] = nodes.changes.since(before) or []

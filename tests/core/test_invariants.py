@@ -714,11 +714,12 @@ class Machine(RuleBasedStateMachine):
             return
         eligibility = Eligibility(self.muster.nodes)
         order = Pack(self.muster.nodes, eligibility)
-        for state in self.muster.gangs.values():
-            if state.gang is not None:
-                order.count(state.gang, 1)
+        gangs = self.muster.gangs
+        order.gangs_changed(gangs.values())
         order.settle()
         fresh = Slots(self.muster.nodes, eligibility, order)
+        # The next cycle would tell it of these; of all other gangs it has been told.
+        self.muster.slots.order.gangs_changed([gangs[gang] for gang in gangs.touched | gangs.kept])
         self.muster.slots.order.settle()
         for of in SHAPES:
             cached, computed = self.muster.slots.of(of), fresh.of(of)

@@ -85,7 +85,7 @@ FAULTS: Final = (
     Fault(
         "a hold is not charged",
         "oversubscription",
-        "core/cycle/handlers.py",
+        "core/world/handlers.py",
         "device = self._ledger.take(ended.node, requests, device, who)",
         "pass",
         _EVENTS,
@@ -93,7 +93,7 @@ FAULTS: Final = (
     Fault(
         "a pod that moves is charged twice",
         "oversubscription",
-        "core/cycle/handlers.py",
+        "core/world/handlers.py",
         "self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)",
         "pass",
         _EVENTS,
@@ -101,7 +101,7 @@ FAULTS: Final = (
     Fault(
         "a pod without a place, told of with others that keep a promise, counts as charged",
         "oversubscription",
-        "core/cycle/handlers.py",
+        "core/world/handlers.py",
         "promises.count(promise) < len(event.pods)",
         "promises.count(promise) < len(promises)",
         ("tests/core/test_scheduler.py",),
@@ -269,7 +269,7 @@ FAULTS: Final = (
     Fault(
         "an endless back-off of this cycle misses a change of a node",
         "work conservation",
-        "core/cycle/handlers.py",
+        "core/world/handlers.py",
         "for gang in self._gangs.touched.union(self._gangs.timed):",
         "for gang in self._gangs.timed:",
         ("tests/core/test_back_offs.py",),
@@ -381,9 +381,9 @@ FAULTS: Final = (
     Fault(
         "who need not leave after all is never a victim again",
         "preemption",
-        "core/preemption/__init__.py",
-        "            self.forget()\n            self._spared = True",
-        "            self._spared = True",
+        "core/world/pending_evictions.py",
+        "                over |= self._end(beneficiary)\n        self.spared += bool(over)",
+        "                over |= self._end(beneficiary)",
         ("tests/core/test_preemption.py",),
     ),
     Fault(
@@ -838,8 +838,8 @@ FAULTS: Final = (
         "who gives up a domain is not noticed",
         "caches",
         "core/world/exclusive_domains.py",
-        '        return before not in ("", layer)',
-        "        return False",
+        '        self.released += before not in ("", layer)',
+        "        pass",
         ("tests/core/test_exclusion.py",),
     ),
     Fault(
@@ -934,7 +934,7 @@ FAULTS: Final = (
         "who fits in what was given is passed over like who does not",
         "work conservation",
         "core/cycle/incremental.py",
-        "newcomers if self._misfits.stand else newcomers | self._fitting(line)",
+        "newcomers if self._infeasible.unchanged else newcomers | self._fitting(line)",
         "newcomers",
         ("tests/core/test_quiet.py",),
     ),

@@ -7,7 +7,7 @@
 3. *settlement*, *queues*: compute what each gang lacks, what each queue uses and what it is entitled to.
 4. *order* says which gang is next, and how much it may have. *starts* places each gang whole: its minimum at
    once and as many more pods as fit, or nothing; greedily, then exactly, then with victims (*fit*,
-   *preemption*). A gang that does not fit is skipped: *misfits* remembers it, or it gets a reservation
+   *preemption*). A gang that does not fit is skipped: *infeasible* remembers it, or it gets a reservation
    (*backfill*).
 5. *settlement*: bring the accounts of started and evicted gangs up to date.
 6. *explain* why the other gangs wait.
@@ -20,14 +20,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from muster.core.cycle.accounting import Settlement
-from muster.core.cycle.handlers import Facts
 from muster.core.cycle.incremental import Quiet
 from muster.core.cycle.start import Starts
 from muster.core.explain import Explainer
 from muster.core.explain.remedies import Remedies
 from muster.core.explain.remedies.rehearsal import Rehearsal
-from muster.core.infeasible import Misfits
+from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.placement.packing import Order, Pack
 from muster.core.preemption import Preemption
@@ -82,8 +80,9 @@ class Scheduler:
         eligibility = Eligibility(nodes)
         order = config.order(nodes, eligibility)
         duration = promised if backfill is Backfill.CONSERVATIVE else expected
-        world = World(nodes, eligibility, order.device, duration)
+        world = World(hold, nodes, eligibility, order.device, duration)
         fit = Fit(world, order)
+        self.world = world
         self.nodes, self.ledger, self.eligibility = world.nodes, world.ledger, world.eligibility
         self.slots, self.topology, self.fit = fit.slots, world.topology, fit
         self.gangs, self.pods, self.ends = world.gangs, world.pods, world.ends
@@ -91,26 +90,20 @@ class Scheduler:
         # What a cycle asks about that state
         self.preemption = Preemption(world, fit)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
-        self._misfits = Misfits(self.ledger, self.fit)
+        self._infeasible = InfeasibleDemands(world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
         self._pending = PendingQueues(self.queues, self.ends.duration if backfill.reserves else None)
-        self._quiet = Quiet(world, self._pending, self._misfits, self.preemption, self.reservations)
-        # What changes that state
-        self._facts = Facts(hold, world, fit, self.preemption, self._misfits)
-        self._settlement = Settlement(hold, world, fit, self.preemption, self._misfits, self._pending)
-        self._starts = Starts(
-            hold, world, fit, self._misfits, self.preemption, self.reservations, self._settlement
-        )
+        self._quiet = Quiet(world, self._pending, self._infeasible, self.preemption, self.reservations)
+        self._starts = Starts(hold, world, fit, self._infeasible, self.preemption, self.reservations)
         rehearsal = Rehearsal(
             world,
             fit,
             self._admission,
             self._pending,
-            self._misfits,
+            self._infeasible,
             self.preemption,
             self.reservations,
             self._starts,
-            self._settlement,
             self._in_order,
         )
         remedies = Remedies(
@@ -123,29 +116,27 @@ class Scheduler:
             rehearsal,
         )
         self._explainer = Explainer(world, fit, self._admission, remedies)
+        #: gangs that were leaving stay, since the end of the last cycle: they may be victims again
+        self._spared = False
         #: gangs that lacked something in the last cycle, in the order in which they were served
         self.served: Sequence[GangState] = ()
 
     def apply(self, event: Event) -> None:
-        """Record one fact. A repeated fact changes nothing."""
-        self._facts.apply(event)
+        """Record one event. A repeated event changes nothing."""
+        self.world.apply(event)
 
     def decide(self, now: float) -> list[Decision]:
         """Run one cycle. Return the decisions in the order in which they are to be carried out."""
-        # 1. New nodes
-        self.nodes.settle()
+        # 1. What follows from the events
+        lapsed, releases, changed = self.world.settle(now)
+        self._follow(changed)
         self.slots.order.settle()
-        # 2. Holds that have ended
-        lapsed, releases = self._settlement.release(now)
-        # 3. What each gang lacks, and what each queue may use
-        self._settlement.touch_concerned()
-        self._settlement.settle()
         if self.config.explain or (self._pending and not self.queues.undivided):
             self.queues.entitle()
-        # 4. Each gang in order
-        self._misfits.begin()
+        # 2. Each gang in order
+        self._infeasible.begin()
         self.fit.exact.next_cycle()
-        self.preemption.next_cycle(now, changed=self._misfits.changed)
+        self.preemption.next_cycle(now, changed=self._infeasible.changed)
         # When explaining, visit infeasible gangs too: the reason may be the gang's own.
         seen = self.config.explain
         only = None if seen or lapsed else self._quiet.lasts(now)
@@ -159,7 +150,7 @@ class Scheduler:
             self._admission,
             lapsed,
             self._starts.hopeless,
-            lambda demand: demand not in self._misfits,
+            lambda demand: demand not in self._infeasible,
             seen=seen,
             only=only,
         )
@@ -168,24 +159,22 @@ class Scheduler:
         ]
         self.served = [*attempts.served.values()]
         self._pending.newcomers.clear()
-        # 5. Gangs that have started, gangs that were evicted
-        if self.preemption.departures:
-            self.gangs.touched |= self.preemption.end_forsaken() & self.gangs.keys()
-        self._settlement.settle()
-        # 6. Why the other gangs wait
+        # 3. Gangs that have started, gangs that were evicted
+        self._spared = self.world.end_forsaken()
+        self._follow(self.world.account())
+        # 4. Why the other gangs wait
         waits = []
         if self.config.explain:
-            waits = self._explainer.explain(self.served, self._misfits.verdicts, now)
+            waits = self._explainer.explain(self.served, self._infeasible.verdict, now)
         reserves = self.reservations.end()
         self._quiet.note(self.served)
-        self._misfits.end(started=bool(placed))
+        self._infeasible.end(started=bool(placed))
         return [*releases, *placed, *reserves, *waits]
 
     def settle(self) -> None:
         """Update what follows from the events (what gangs lack, what queues use). Decide nothing."""
-        self.nodes.settle()
+        self._follow(self.world.account())
         self.slots.order.settle()
-        self._settlement.settle()
         self.queues.entitle()
 
     def asked(self, gang: GangId) -> Explanation | None:
@@ -194,12 +183,12 @@ class Scheduler:
         This is for single requests: a cycle spends less on remedies, for the first gangs of each queue only.
         """
         state = self.gangs.get(gang)
-        return None if state is None else self._explainer.asked(state, self._misfits.verdicts)
+        return None if state is None else self._explainer.asked(state, self._infeasible.verdict)
 
     @property
     def behind(self) -> bool:
         """Whether work is left to the next cycle, which may start or evict gangs without any change."""
-        return self.fit.exact.behind or self.preemption.behind or self._misfits.company
+        return self.fit.exact.behind or self.preemption.behind or self._spared or self._infeasible.helped
 
     def wake_at(self) -> float | None:
         """The earliest time at which a cycle has work without a new event; None: there is none.
@@ -209,9 +198,15 @@ class Scheduler:
         """
         times = [time for time in self.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
-            times.append(self._settlement.now + self.config.turn)
+            times.append(self.world.accounting.now + self.config.turn)
         times += [self.preemption.due, self.reservations.due_at]
         return None if (first := min(times)) == inf else first
+
+    def _follow(self, changed: Sequence[GangState]) -> None:
+        """Update what rests on gangs that have changed."""
+        self._pending.update(changed)
+        self.preemption.update(changed)
+        self.slots.order.gangs_changed(changed)
 
     def _in_order(self, attempts: Attempts) -> Iterable[Attempt]:
         if not self.config.shortest_first:

@@ -16,7 +16,7 @@ not explained: replays of traces.
 
 from collections.abc import Collection, Iterable
 
-from muster.core.infeasible import Misfits
+from muster.core.infeasible import InfeasibleDemands
 from muster.core.preemption import Preemption
 from muster.core.queueing.pending import PendingQueue, PendingQueues
 from muster.core.reservations import Reservations
@@ -32,12 +32,12 @@ class Quiet:
         self,
         world: World,
         lines: PendingQueues,
-        misfits: Misfits,
+        infeasible: InfeasibleDemands,
         preemption: Preemption,
         reservations: Reservations,
     ) -> None:
         self._gangs, self._queues, self._quotas = world.gangs, world.queues, world.quotas
-        self._pending, self._misfits = lines, misfits
+        self._pending, self._infeasible = lines, infeasible
         self._preemption, self._reservations = preemption, reservations
         #: every gang that the last cycle visited has started or has a reservation
         self._settled = False
@@ -55,7 +55,7 @@ class Quiet:
         line, made = self._pending.of_queue.get(account.name), self._reservations.made
         if line is None or not line.files or not self._preemption.idle(account.name, -line.first[0]):
             return None  # a gang might preempt others
-        turns = newcomers if self._misfits.stand else newcomers | self._fitting(line)
+        turns = newcomers if self._infeasible.unchanged else newcomers | self._fitting(line)
         stands = all(self._waits_on(each, line, turns) for each in made) and self._reservations.stand(now)
         return turns if stands else None
 
@@ -76,12 +76,14 @@ class Quiet:
     def _fitting(self, line: PendingQueue) -> set[GangId]:
         """The first gang of each file, unless it is known not to fit."""
         heads = [(file.demand, file.entries[0][1]) for file in line.files.values()]
-        return {s.id for demand, s in heads if demand is None or not s.plain or demand not in self._misfits}
+        return {
+            s.id for demand, s in heads if demand is None or not s.plain or demand not in self._infeasible
+        }
 
     def _waits_on(self, reservation: Reservation, line: PendingQueue, turns: Iterable[GangId]) -> bool:
         """Whether the reserved gang waits as before, and all gangs that get a turn rank behind it."""
         state, demand = self._gangs.get(reservation.gang), reservation.demand
-        if state is None or state.demand is not demand or not state.plain or demand not in self._misfits:
+        if state is None or state.demand is not demand or not state.plain or demand not in self._infeasible:
             return False
         mine, others = line.key(state.id), map(line.key, turns)
         return mine is not None and all(mine < key for key in others if key is not None)

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from muster.core.cycle.accounting import Settlement
 from muster.core.demand import Demand, Request
-from muster.core.infeasible import Misfits
+from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Preemption, leaves_for, waits_for
 from muster.core.preemption.victims import Found
@@ -35,16 +34,16 @@ class Starts:
         hold: float,
         world: World,
         fit: Fit,
-        misfits: Misfits,
+        infeasible: InfeasibleDemands,
         preemption: Preemption,
         reservations: Reservations,
-        settlement: Settlement,
     ) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
         self._gangs, self._pods = world.gangs, world.pods
-        self._demands, self._fit, self._misfits = world.demands, fit, misfits
-        self._preemption, self._reservations, self._settlement = preemption, reservations, settlement
+        self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
+        self._accounting, self._exclusive_domains = world.accounting, world.exclusive_domains
+        self._preemption, self._reservations = preemption, reservations
 
     def hopeless(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
         """Whether the gang is known not to start with `demand`, which is all or a part of what it wants.
@@ -53,7 +52,7 @@ class Starts:
         """
         if isinstance(demand, CapExceeded):
             return not self._preemption.helps(state, demand.demand)
-        if state.plain and demand in self._misfits and not self._reservations.closed:
+        if state.plain and demand in self._infeasible and not self._reservations.closed:
             if self._preemption.helps(state, demand):
                 return False
             return over or not (self._reservations.wanted(demand) and state.waits)
@@ -68,7 +67,7 @@ class Starts:
         if self._passed_over(state, attempt.grant):
             return []
         plain = state.plain and state.id not in self._preemption.departures
-        misfit = plain and demand in self._misfits and not self._reservations.due(state.id)
+        misfit = plain and demand in self._infeasible and not self._reservations.due(state.id)
         reserves = state.waits and attempt.tier is not Tier.BORROWING and not full
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         request = self._request(state, demand, attempt.grant.vacant, untold)
@@ -84,7 +83,7 @@ class Starts:
         self._preemption.departures.lift(state.id)
         found = placed = None
         if not full:
-            placed = self._misfits.verdicts[demand] if misfit else self._reservations.fit(state, request)
+            placed = self._infeasible.verdict(demand) if misfit else self._reservations.fit(state, request)
         if (placed is None or isinstance(placed, Infeasible)) and self._preemption.helps(state, demand):
             found = self._preemption.find(state, request)
             if found is not None:
@@ -98,7 +97,7 @@ class Starts:
             if isinstance(placed, WouldDelay):
                 state.refusal = placed.reservation.refusal
             elif plain or demand.bound:
-                self._misfits.note(demand, placed if isinstance(placed, Infeasible) else None)
+                self._infeasible.note(demand, placed if isinstance(placed, Infeasible) else None)
             if reserves and self._reservations.wanted(demand):
                 self._reservations.wait(state, request)
             return []
@@ -109,7 +108,7 @@ class Starts:
         self._preemption.departures.lower(state.id)
         if evict is None or assign is None:
             return [assign] if assign is not None else []
-        self._settlement.evicted(victim.gang for victim in evict.victims)
+        self._accounting.evicted(victim.gang for victim in evict.victims)
         return [evict, assign, Wait(state.id, waits_for(evict.victims))]
 
     def request(self, state: GangState, demand: Demand) -> Request:
@@ -121,7 +120,7 @@ class Starts:
     ) -> Placed | Infeasible | WouldDelay:
         """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
         self._preemption.lift(found.victims)
-        with self._fit.exclusive_domains.without(found.victims):
+        with self._exclusive_domains.without(found.victims):
             placed = self._reservations.fit(state, request._replace(search=False))
             if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
                 preferred = {**request.preferred, **found.placed}
@@ -168,7 +167,7 @@ class Starts:
         if self._demands.newly_concerned(state):
             # Its grant is a part of its old demand, which is stale: the gang is served in the next cycle.
             self._gangs.touched.add(state.id)
-            self._misfits.company = True
+            self._infeasible.helped = True
             return True
         if state.back_off is not None:
             return True
@@ -230,13 +229,12 @@ class Starts:
         for place in untold:
             del state.holds[place]
         if untold:
-            self._misfits.clear()  # a place that moved has left room behind
-            self._fit.exact.room_freed()
+            self._fit.exact.room_freed()  # a place that moved has left room behind
         whole = len(placed) == sum(map(len, state.vacant))
         self.promise(state, placed, devices, now + self._hold if state.pods else None)
         for place in untold.keys() & placed.keys():  # no longer than it was held for
             state.holds[place] = state.holds[place]._replace(until=untold[place].until)
-        self._settlement.started(state, whole=whole)
+        self._accounting.started(state, whole=whole)
         if not placed:
             return None
         names = self._nodes.names

@@ -17,7 +17,7 @@ The totals behind `InsufficientCapacity` are those of nodes that the gang's pods
 free" never means eight on nodes that they cannot use.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -67,14 +67,14 @@ class Explainer:
         self._as_of = -1
 
     def explain(
-        self, served: Iterable[GangState], verdicts: Mapping[Demand, Infeasible | None], now: float
+        self, served: Iterable[GangState], verdict: Callable[[Demand], Infeasible | None], now: float
     ) -> list[Wait]:
         """Explain all waiting gangs, and return the explanations that changed, in serving order.
 
-        Each gang keeps its own in `explanation`. `verdicts`: what is known beyond greedy placement.
+        Each gang keeps its own in `explanation`. `verdict`: what is known beyond greedy placement.
         """
 
-        case_of = self._cases(verdicts)
+        case_of = self._cases(verdict)
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         with self._fit.exact.lending(PROBLEMS):
@@ -93,12 +93,12 @@ class Explainer:
         self._as_of = self._world.nodes.revision
         return waits
 
-    def asked(self, state: GangState, verdicts: Mapping[Demand, Infeasible | None]) -> Explanation | None:
+    def asked(self, state: GangState, verdict: Callable[[Demand], Infeasible | None]) -> Explanation | None:
         """Return the last cycle's explanation with all remedies; None if the gang does not wait."""
         told = state.explanation
-        return None if told is None else self._remedies.asked(state, told, self._cases(verdicts))
+        return None if told is None else self._remedies.asked(state, told, self._cases(verdict))
 
-    def _cases(self, verdicts: Mapping[Demand, Infeasible | None]) -> Callable[[Demand], Case]:
+    def _cases(self, verdict: Callable[[Demand], Infeasible | None]) -> Callable[[Demand], Case]:
         """Return a function that makes one case per demand; all cases read the ledger as it is now."""
         holding: dict[str, list[GangState]] = {}
         cases: dict[Demand, Case] = {}
@@ -106,7 +106,7 @@ class Explainer:
         def case_of(demand: Demand) -> Case:
             case = cases.get(demand)
             if case is None:
-                case = cases[demand] = Case(self._world, self._fit, demand, verdicts.get(demand), holding)
+                case = cases[demand] = Case(self._world, self._fit, demand, verdict(demand), holding)
             return case
 
         return case_of

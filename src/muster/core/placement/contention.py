@@ -10,14 +10,16 @@ Contention depends only on the present gangs and nodes. Demands are rounded down
 so that small changes change no node. Nodes whose contention changes are logged as changed.
 """
 
+from collections.abc import Iterable
 from heapq import nsmallest
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from muster.core.words.gang import Gang, NodeTerm, Shape, Toleration
+from muster.core.words.gang import Gang, GangId, NodeTerm, Shape, Toleration
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
+from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Ints, Nodes
 from muster.names import GPU, GPU_SHARE
 
@@ -44,15 +46,29 @@ class Contention:
         self._asked: dict[_Constraint, int] = {}
         #: the same constraints, as shapes that ask for nothing
         self._shapes: dict[_Constraint, Shape] = {}
+        #: the gangs that are counted, as they were then
+        self._counted: dict[GangId, Gang] = {}
         self._changed = False
         self._as_of = (-1, -1, -1)
         #: by column, in PARTS; None if it is the same everywhere. As of the last `settle`
         self.parts: Ints | None = None
 
-    def count(self, gang: Gang, times: int) -> None:
-        """Count a gang that has arrived (`times` 1) or left (-1). A gated gang asks for nothing yet."""
-        if gang.gate is not None:
-            return
+    def gangs_changed(self, changed: Iterable[GangState]) -> None:
+        """Record gangs that have arrived, changed or left. A gated gang asks for nothing yet."""
+        for state in changed:
+            known, gang = self._counted.get(state.id), state.gang
+            if gang is not None and gang.gate is not None:
+                gang = None
+            if gang is known:
+                continue
+            if known is not None:
+                self._count(known, -1)
+                del self._counted[state.id]
+            if gang is not None:
+                self._count(gang, 1)
+                self._counted[state.id] = gang
+
+    def _count(self, gang: Gang, times: int) -> None:
         for pod_set in gang.pod_sets:
             shape = pod_set.shape
             amounts = dict(shape.requests)

@@ -30,16 +30,16 @@ and on the trace of FGD's own evaluation it leaves fewer GPUs idle (docs/perform
 than room for large pods. The published orders that muster is compared with are in `muster.sim.policies`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from muster.core.placement.contention import PARTS, Contention
-from muster.core.words.gang import Gang
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
+from muster.core.world.gangs import GangState
 from muster.core.world.nodes import UNLIMITED, Columns, Ints, Longs, Nodes, Row, RowAmounts
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Order:
     free_alone = False
     looks_at: tuple[int, ...] = ()
 
-    def count(self, gang: Gang, times: int) -> None:
-        """Count a gang that has arrived (`times` 1) or left (-1)."""
+    def gangs_changed(self, changed: Iterable[GangState]) -> None:
+        """Record gangs that have changed."""
         return
 
     def settle(self) -> None:
@@ -147,8 +147,8 @@ class Pack(Order):
         self._cpu, self._gpu = self.looks_at = nodes.row("cpu"), nodes.devices.row
         self._contention = Contention(nodes, eligibility)
 
-    def count(self, gang: Gang, times: int) -> None:
-        self._contention.count(gang, times)
+    def gangs_changed(self, changed: Iterable[GangState]) -> None:
+        self._contention.gangs_changed(changed)
 
     def settle(self) -> None:
         self._contention.settle()

@@ -32,15 +32,11 @@ from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.eviction_units import Table
 from muster.core.preemption.limits import Limits, Quota, caps, limits
 from muster.core.preemption.victims import Found, Search
-from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Evict, Explanation, Victim
 from muster.core.words.gang import Code, Gang, GangId, PodId
 from muster.core.world import World
-from muster.core.world.budgets import Budgets
 from muster.core.world.gangs import GangState, departing, occupy, stands
 from muster.core.world.ledger import Charged
-from muster.core.world.pending_evictions import Departures
-from muster.core.world.queues.terminating import Leaving
 
 #: Demands per cycle for which victims are searched.
 SEARCHES: Final = 4
@@ -53,10 +49,10 @@ _NAMED: Final = 3
 
 class Preemption:
     def __init__(self, world: World, fit: Fit) -> None:
-        self.budgets = Budgets()
         self._ledger, self._fit, self._queues = world.ledger, fit, world.queues
         self._gangs, self._pods = world.gangs, world.pods
-        self.departures = Departures(world.ledger, world.pods, world.gangs)
+        self._budgets, self._exclusive = world.budgets, world.exclusive_domains
+        self.departures = world.departures
         self._candidates = Candidates(world.nodes, world.gangs, world.pods)
         self._search = Search(world.nodes, world.ledger, world.eligibility, fit)
         self._rota = Rota(SEARCHES)
@@ -69,10 +65,8 @@ class Preemption:
         self._from: dict[tuple[Demand, str], set[str]] = {}
         #: wants of a queue that are searched in a later cycle
         self._later: set[tuple[Demand, str]] = set()
-        #: pods being deleted, and until when their capacity counts as coming; None: no cycle has seen them
-        self._deleted: dict[PodId, float | None] = {}
-        #: a gang that was leaving stays, since the end of the last cycle
-        self._spared = False
+        #: what else decides about victims, as of these searches
+        self._as_of = (-1, -1, -1)
         #: of the queues, in the last cycle
         self._rules = (-1, -1)
         self._now = 0.0
@@ -82,10 +76,6 @@ class Preemption:
     def next_cycle(self, now: float, changed: bool) -> None:
         """Begin a cycle. `changed`: the results of earlier cycles no longer hold."""
         self._now = now
-        for pod, until in self._deleted.items():
-            if until is None:
-                self._deleted[pod] = now + COMING
-        self._spared = False
         self._rota.next_cycle()
         self._from.clear()
         self._later.clear()
@@ -96,27 +86,12 @@ class Preemption:
             self._due = inf
             self._rules = rules
 
-    def pods_seen(self, pods: Iterable[PodId], *, deleted: bool) -> None:
-        """Note that pods are on a node, or have left it; `deleted`: they are about to leave it."""
-        for pod in pods:
-            if deleted:
-                self._deleted.setdefault(pod, None)
-            else:
-                self._deleted.pop(pod, None)
+    def update(self, changed: Iterable[GangState]) -> None:
+        """Update which gangs run, and as what. With one more as a victim a search may succeed."""
+        for state in changed:
+            self._note(state)
 
-    def forget(self) -> None:
-        """Forget which wants have no victims, as something has changed that decides about victims."""
-        self._hopeless.clear()
-
-    def settle(self, *touched: Iterable[GangId]) -> set[GangId]:
-        """Bring departures up to date. Returns gangs that are no longer victims."""
-        over = self.departures.settle(*touched)
-        if over:
-            self.forget()  # a gang that was leaving may be a victim now
-        return over
-
-    def note(self, state: GangState) -> None:
-        """Note a changed gang: whether it runs, and as what. With it as a victim a search may succeed."""
+    def _note(self, state: GangState) -> None:
         gang = state.gang if state.pods and state.gang is not None and state.gang.preemptible else None
         old, stamp = self._counted.get(state.id, (None, -1))
         if gang is old and (gang is None or stamp == state.stamp):
@@ -133,22 +108,7 @@ class Preemption:
         if gang is not None:
             self._counted[state.id] = gang, state.stamp
             if self._hopeless and stands(state):
-                self.forget()
-
-    def end_forsaken(self) -> set[GangId]:
-        """End departures without purpose, at the end of a cycle. Returns gangs that may be victims again."""
-        over = self.departures.end_forsaken()
-        if over:
-            self.forget()
-            self._spared = True
-        return over
-
-    def found(self, beneficiary: GangId, victim: Victim) -> None:
-        """Take in, from an open plan, that this victim leaves for the beneficiary."""
-        state = self._gangs.get(victim.gang)
-        pods = victim.pods or (state.pods.keys() if state is not None else ())
-        if any(pod in self._pods for pod in pods):
-            self.departures.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
+                self._hopeless.clear()
 
     def helps(self, state: GangState, demand: Demand) -> bool:
         """Whether a search may make room for this demand, as far as is known without searching."""
@@ -160,12 +120,19 @@ class Preemption:
         others = len(self._running) > bool(running)
         if not (lower or others) or not state.waits:
             return False
+        self._forget_outdated()
         failed = self._hopeless.get((demand, gang.queue))
         if failed is not None and gang.priority <= failed:
             return False
         if (demand, gang.queue) in self._later:
             return False
         return lower or bool(self._reclaims(gang.queue, demand))
+
+    def _forget_outdated(self) -> None:
+        versions = self._budgets.changes, self._exclusive.released, self.departures.spared
+        if versions != self._as_of:
+            self._as_of = versions
+            self._hopeless.clear()
 
     def idle(self, queue: str, priority: int) -> bool:
         """Whether no gang of this queue, of this priority or less, can evict any gang, whatever it wants."""
@@ -207,7 +174,9 @@ class Preemption:
             self._later.add((request.demand, gang.queue))
             return None
         coming = {
-            pod: until for pod, until in self._deleted.items() if until is not None and until > self._now
+            pod: since + COMING
+            for pod, since in self.departures.deleted.items()
+            if since is not None and since + COMING > self._now
         }
         if (self.departures or coming) and self._fits_soon(state, request, coming.keys()):
             self._hopeless[request.demand, gang.queue] = gang.priority
@@ -243,7 +212,7 @@ class Preemption:
         asked, leaving = self._queues.asked(state, request.demand), self.departures.leaving
 
         def limit(table: Table) -> Limits:
-            return limits(table, gang.queue, asked, self._queues, self.budgets, self._pods, leaving)
+            return limits(table, gang.queue, asked, self._queues, self._budgets, self._pods, leaving)
 
         def quota(table: Table) -> Quota:
             return caps(table, gang.queue, asked, not state.begun, self._queues)
@@ -284,7 +253,7 @@ class Preemption:
                 f"{_gangs(len(staying))} of lower rank {are} protected: not preemptible, starting, "
                 "or within a minimum run time"
             )
-        if self._deleted:  # it may be that none is looked for, because their room is enough
+        if self.departures.deleted:  # it may be that none is looked for, because their room is enough
             return None
         mark = self._ledger.mark()
         everybody = [Victim(gang) for gang in sorted(able)]
@@ -342,39 +311,10 @@ class Preemption:
 
         return note
 
-    def linger(self) -> None:
-        """Report to the queues what leaving pods still use."""
-        self._queues.linger(tuple(self._leaving()) if self.departures else ())
-
-    def _leaving(self) -> Iterator[Leaving]:
-        for beneficiary, pods in self.departures.there():
-            state = self._gangs[beneficiary]
-            left: dict[str, tuple[Counter[str], set[GangId]]] = {}
-            for gang, requests in pods:
-                victim = self._gangs[gang].gang
-                taken, gangs = left.setdefault(victim.queue if victim is not None else "", (Counter(), set()))
-                for resource, amount in requests:
-                    taken[resource] += amount
-                if gang in self.departures.whole:
-                    gangs.add(gang)
-            held: Counter[str] = Counter()
-            for promise in state.holds.values():
-                for resource, amount in (*promise.requests, (PODS, 1)):
-                    held[resource] += amount
-            yield Leaving(
-                state.gang.queue if state.gang is not None else "",
-                tuple(sorted(held.items())),
-                not state.pods,
-                tuple(
-                    (queue, tuple(sorted(taken.items())), len(gangs))
-                    for queue, (taken, gangs) in left.items()
-                ),
-            )
-
     @property
     def behind(self) -> bool:
-        """Whether some wants have not been searched yet, or there are possible victims again."""
-        return self._rota.behind or self._spared
+        """Whether some wants have not been searched yet."""
+        return self._rota.behind
 
     @property
     def due(self) -> float:

@@ -147,6 +147,14 @@ class PendingQueues:
         """The number of gangs that lack something."""
         return len(self._where)
 
+    def update(self, changed: Iterable[GangState]) -> None:
+        """Put gangs that have changed where they belong now."""
+        for state in changed:
+            if state.lacks:
+                self.put(state)
+            else:
+                self.drop(state.id)
+
     def put(self, state: GangState) -> None:
         assert state.gang is not None
         order = QueueOrder.PRIORITY

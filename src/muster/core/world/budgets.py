@@ -19,16 +19,18 @@ from muster.core.world.labels import satisfied
 class Budgets:
     def __init__(self) -> None:
         self._budgets: dict[tuple[str, str], BudgetChanged] = {}
+        #: how often a budget changed
+        self.changes = 0
 
-    def apply(self, event: BudgetChanged | BudgetRemoved) -> bool:
-        """Take a budget in, or its removal. Returns False if nothing changed."""
+    def apply(self, event: BudgetChanged | BudgetRemoved) -> None:
+        """Record a budget, or its removal."""
         key = (event.namespace, event.name)
+        before = self._budgets.get(key)
         if isinstance(event, BudgetRemoved):
-            return self._budgets.pop(key, None) is not None
-        if self._budgets.get(key) == event:
-            return False
-        self._budgets[key] = event
-        return True
+            self._budgets.pop(key, None)
+        else:
+            self._budgets[key] = event
+        self.changes += self._budgets.get(key) != before
 
     def __bool__(self) -> bool:
         return bool(self._budgets)

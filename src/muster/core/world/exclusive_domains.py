@@ -49,13 +49,15 @@ class ExclusiveDomains:
         self._held: dict[str, _ByNode] = {}
         #: of these gangs, the nodes on which a trial has left nothing of them
         self._left: Mapping[GangId, Collection[NodeName]] = {}
+        #: how often a gang has given up its domains
+        self.released = 0
 
     def foreign(self, node: NodeName, times: int) -> None:
         """Count `times` more pods of no gang on a node."""
         self._foreign.add((node,), times)
 
-    def settle(self, state: GangState) -> bool:
-        """Record a gang's change. Returns whether it was exclusive in a layer and no longer is."""
+    def settle(self, state: GangState) -> None:
+        """Record a gang's change."""
         before = ""
         if state.id in self._holders:
             before, nodes = self._holders.pop(state.id)
@@ -67,7 +69,7 @@ class ExclusiveDomains:
             nodes = tuple(state.nodes)
             self._holders[state.id] = layer, nodes
             self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
-        return before not in ("", layer)
+        self.released += before not in ("", layer)
 
     @contextmanager
     def without(self, victims: Iterable[Victim]) -> Iterator[None]:

@@ -109,6 +109,11 @@ class GangState:
         return self.demand is not None and self.demand.need > 0
 
     @property
+    def lacks(self) -> bool:
+        """Whether it is in a pending queue: it lacks places, or is gated."""
+        return self.demand is not None or (self.gang is not None and self.gang.gate is not None)
+
+    @property
     def plain(self) -> bool:
         """Whether `demand` alone decides if it fits: nothing else of the gang matters."""
         if self.back_off is not None or self.avoided or self.planned:

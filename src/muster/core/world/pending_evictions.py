@@ -14,15 +14,18 @@ exist. If the beneficiary gives up, victims whose eviction has not begun stay; t
 deleted.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from muster.core.words.amounts import PODS
+from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.world.gangs import GangState, Hold
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
+from muster.core.world.queues.terminating import Leaving
 
 
 @dataclass(slots=True)
@@ -54,6 +57,10 @@ class Departures:
         self._changed: set[GangId] = set()
         #: gangs that are no longer victims, since the last `settle`
         self._over: set[GangId] = set()
+        #: how often gangs were found to be victims no longer
+        self.spared = 0
+        #: pods that are being deleted, and the time of the first cycle that saw them; None: no cycle has
+        self.deleted: dict[PodId, float | None] = {}
 
     def __contains__(self, beneficiary: GangId) -> bool:
         return beneficiary in self._departures
@@ -95,14 +102,55 @@ class Departures:
                 sums[resource] = sums.get(resource, 0) + amount
         return tuple(sums.items())
 
-    def there(self) -> Iterator[tuple[GangId, list[tuple[GangId, Amounts]]]]:
-        """By beneficiary, the pods that have not gone: the gang of each, and what it uses."""
+    def lingering(self) -> Iterator[Leaving]:
+        """By beneficiary, what its victims still use and what it holds itself, as queues count it."""
         for beneficiary, departure in sorted(self._departures.items()):
-            pods = [self._pods[pod] for pod in sorted(departure.pods)]
-            yield (
-                beneficiary,
-                [(pod.gang, (*pod.requests, (PODS, 1))) for pod in pods if pod.gang is not None],
+            state = self._gangs[beneficiary]
+            left: dict[str, tuple[Counter[str], set[GangId]]] = {}
+            for pod in sorted(departure.pods):
+                bound = self._pods[pod]
+                if bound.gang is None:
+                    continue
+                victim = self._gangs[bound.gang].gang
+                taken, gangs = left.setdefault(victim.queue if victim is not None else "", (Counter(), set()))
+                for resource, amount in (*bound.requests, (PODS, 1)):
+                    taken[resource] += amount
+                if bound.gang in self.whole:
+                    gangs.add(bound.gang)
+            held: Counter[str] = Counter()
+            for promise in state.holds.values():
+                for resource, amount in (*promise.requests, (PODS, 1)):
+                    held[resource] += amount
+            yield Leaving(
+                state.gang.queue if state.gang is not None else "",
+                tuple(sorted(held.items())),
+                not state.pods,
+                tuple(
+                    (queue, tuple(sorted(taken.items())), len(gangs))
+                    for queue, (taken, gangs) in left.items()
+                ),
             )
+
+    def pods_seen(self, pods: Iterable[PodId], *, deleted: bool) -> None:
+        """Record that pods are on a node, or have left it; `deleted`: they are about to leave it."""
+        for pod in pods:
+            if deleted:
+                self.deleted.setdefault(pod, None)
+            else:
+                self.deleted.pop(pod, None)
+
+    def settle_deleted(self, now: float) -> None:
+        """Begin a cycle, which sees all pods that are being deleted."""
+        for pod, since in self.deleted.items():
+            if since is None:
+                self.deleted[pod] = now
+
+    def found(self, beneficiary: GangId, victim: Victim) -> None:
+        """Record, from an open plan, that this victim leaves for the beneficiary."""
+        state = self._gangs.get(victim.gang)
+        pods = victim.pods or (state.pods.keys() if state is not None else ())
+        if any(pod in self._pods for pod in pods):
+            self.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
 
     def pods_bound(self, pods: Set[PodId], gang: GangId) -> None:
         """Add pods of an evicted gang that were still being bound: they leave, too."""
@@ -149,9 +197,7 @@ class Departures:
         """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
         over, self._over = self._over, set()
-        if not self._departures:
-            return over
-        for beneficiary in sorted(changed.union(*touched)):
+        for beneficiary in sorted(changed.union(*touched)) if self._departures else ():
             departure = self._departures.get(beneficiary)
             if departure is None:
                 continue
@@ -160,6 +206,7 @@ class Departures:
                 over |= self._end(beneficiary)
             else:
                 self._share(beneficiary, departure)
+        self.spared += bool(over)
         return over
 
     def end_forsaken(self) -> set[GangId]:
@@ -169,6 +216,7 @@ class Departures:
             state = self._gangs.get(beneficiary)
             if state is None or not (state.holds or state.planned):
                 over |= self._end(beneficiary)
+        self.spared += bool(over)
         return over
 
     def _charged(self, departure: Departure) -> Iterator[tuple[GangId | None, Charged]]:

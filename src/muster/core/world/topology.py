@@ -67,18 +67,19 @@ class Topology:
         self._stale = True
         #: how often the domains were renumbered
         self.version = 0
+        #: how often the layers changed
+        self.changes = 0
         #: whether the columns are in order of path already
         self.by_name = True
 
-    def change(self, layers: tuple[Layer, ...]) -> bool:
-        """Set the layers, widest first. Returns False if nothing changed."""
+    def change(self, layers: tuple[Layer, ...]) -> None:
+        """Set the layers, widest first."""
         layers = tuple(layer for layer in layers if layer.name not in (CLUSTER, NODE))
-        if layers == self.layers:
-            return False
-        self.layers = layers
-        self._layout = -1
-        self._nodes.revision += 1
-        return True
+        if layers != self.layers:
+            self.layers = layers
+            self._layout = -1
+            self._nodes.revision += 1
+            self.changes += 1
 
     @property
     def names(self) -> list[str]:

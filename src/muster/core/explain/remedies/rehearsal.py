@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from muster.core.cycle.accounting import Settlement
 from muster.core.cycle.start import Starts
 from muster.core.demand import Demand, Request
-from muster.core.infeasible import Misfits
+from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.placement.greedy import short_of_slots
 from muster.core.preemption import Preemption
@@ -70,11 +69,10 @@ class Rehearsal:
         fit: Fit,
         admission: Admission,
         lines: PendingQueues,
-        misfits: Misfits,
+        infeasible: InfeasibleDemands,
         preemption: Preemption,
         reservations: Reservations,
         starts: Starts,
-        settlement: Settlement,
         in_order: Callable[[Attempts], Iterable[Attempt]],
     ) -> None:
         """`in_order` sorts the attempts of a cycle as they are taken."""
@@ -83,8 +81,8 @@ class Rehearsal:
         self._quotas = world.quotas
         self._demands = world.demands
         self._admission, self._pending = admission, lines
-        self._misfits, self._preemption, self._reservations = misfits, preemption, reservations
-        self._starts, self._settlement, self._in_order = starts, settlement, in_order
+        self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
+        self._starts, self._accounting, self._in_order = starts, world.accounting, in_order
         #: how many placements were tried in total
         self.trials = 0
         self._last = 0
@@ -108,7 +106,7 @@ class Rehearsal:
     @property
     def as_of(self) -> tuple[Hashable, ...]:
         """A version of the state: while it is the same, so are the results of dry runs."""
-        return self._ledger.nodes.revision, self._settlement.accounted, self._admission.rules
+        return self._ledger.nodes.revision, self._accounting.accounted, self._admission.rules
 
     @property
     def timed(self) -> bool:
@@ -122,7 +120,7 @@ class Rehearsal:
             shares = [account.entitled for account in self._queues.accounts.values()]
             self._queues.entitle()
             self._anew = [account.entitled for account in self._queues.accounts.values()] != shares
-            self._reservations.begin(self._settlement.now, unchanged=True)
+            self._reservations.begin(self._accounting.now, unchanged=True)
             try:
                 return any(self._play({state.id: state}))
             except _Unsure:
@@ -139,7 +137,7 @@ class Rehearsal:
                 self._end(other)
                 self._queues.entitle()
                 self._anew = True
-                self._reservations.begin(self._settlement.now, unchanged=False)
+                self._reservations.begin(self._accounting.now, unchanged=False)
                 try:
                     for gang, _ in self._play(left):
                         starting.add(gang)
@@ -182,7 +180,7 @@ class Rehearsal:
             while left and self.trials < self._last:
                 now, ending = self._next_ends(but=first if first in left else None)
                 if now == inf:
-                    now = self._settlement.now
+                    now = self._accounting.now
                     endless += tuple(each.id for each in ending)
                     if not ending or not beyond:
                         never = Outlook(inf, tuple(ended), endless=endless if ending else ())
@@ -194,7 +192,7 @@ class Rehearsal:
                     left.pop(each.id, None)
                 for each in self._started:
                     self._line_up(each)
-                self._settlement.now = now
+                self._accounting.now = now
                 self._queues.entitle()
                 self._tried.clear()
                 # Reservations account for every expected end, and are unchanged unless a gang has started.
@@ -215,7 +213,7 @@ class Rehearsal:
     def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
         """Return the next time at which gangs end, and all gangs that end then, except `but`."""
         first, ending = inf, list[GangState]()
-        for end, state in self._ends.after(self._settlement.now, but=but):
+        for end, state in self._ends.after(self._accounting.now, but=but):
             if ending and end > first:
                 break
             first = end
@@ -233,18 +231,18 @@ class Rehearsal:
     def _undone(self, most: int, *, strict: bool, freed: bool) -> Iterator[None]:
         """Undo on exit all changes made inside the block."""
         self._last, self._strict, self._freed = self.trials + most, strict, freed
-        now, mark = self._settlement.now, self._ledger.mark()
+        now, mark = self._accounting.now, self._ledger.mark()
         with self._reservations.set_aside(), self._queues.set_aside(), self._quotas.set_aside():
             try:
                 yield
             finally:
                 self._ledger.rollback(mark)
-                self._settlement.now = now
+                self._accounting.now = now
                 for state, values in self._saved.values():
                     if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
                         values["stamp"] = state.stamp + 1
                     _put_back(state, values)
-                    self._settlement.account(state)
+                    self._accounting.account(state)
                     _put_back(state, values)
                     self._line_up(state)
                 self._saved.clear()
@@ -263,7 +261,7 @@ class Rehearsal:
     def _edit(self, state: GangState, gang: Gang) -> None:
         self._save(state)
         state.gang = gang
-        self._settlement.account(state)
+        self._accounting.account(state)
         self._line_up(state)
 
     def _end(self, state: GangState) -> None:
@@ -275,7 +273,7 @@ class Rehearsal:
             what.clear()
         state.usage.clear()
         state.nodes.clear()
-        self._settlement.account(state)
+        self._accounting.account(state)
         self._line_up(state)
 
     def _line_up(self, state: GangState) -> None:
@@ -337,10 +335,9 @@ class Rehearsal:
             return True
         if self._freed:
             return demand.rules is None and short_of_slots(demand, self._slots)
-        verdicts = self._misfits.verdicts
-        if demand not in verdicts:
+        if not self._infeasible.known(demand):
             return False
-        verdict = verdicts[demand]
+        verdict = self._infeasible.verdict(demand)
         return verdict is None or not verdict.postponed or demand.fits_by_slots
 
     def _may_end_others(self, state: GangState, demand: Demand) -> bool:
@@ -390,7 +387,7 @@ class Rehearsal:
                 self.trials += len(placed.columns) // PLACES
                 self._save(state)
                 self._starts.promise(state, placed.columns, devices)
-                self._settlement.account(state)
+                self._accounting.account(state)
                 self._started.append(state)
             return where
         self._ledger.rollback(mark)

@@ -1,7 +1,7 @@
 """Accounting: what follows from the facts is updated once per cycle, for the gangs that were touched.
 
-For each gang this is what it lacks and its position in the pending queue, what its queue and its quotas are
-charged, when it ends, and when it needs attention again. A gang that starts is accounted for at once, within
+For each gang this is what it lacks, what its queue and its quotas are charged, when it ends, and when it
+needs attention again. A gang that starts is accounted for at once, within
 the cycle, because the next gang's turn depends on what its queue uses then. A gang whose only news are pods
 that were promised lacks and uses the same as before; only its end and its quotas are updated.
 
@@ -11,31 +11,18 @@ promised with the start and not filled is held as long, counted from when its ga
 
 from collections.abc import Iterable
 
-from muster.core.infeasible import Misfits
-from muster.core.placement import Fit
-from muster.core.preemption import Preemption
-from muster.core.queueing.pending import PendingQueues
 from muster.core.words.decisions import Release
 from muster.core.words.gang import GangId
-from muster.core.world import World
 from muster.core.world.gangs import GangState, give_back, stands, unwanted
+from muster.core.world.state import State
 
 
-class Settlement:
-    def __init__(
-        self,
-        hold: float,
-        world: World,
-        fit: Fit,
-        preemption: Preemption,
-        misfits: Misfits,
-        lines: PendingQueues,
-    ) -> None:
+class Accounting:
+    def __init__(self, hold: float, world: State) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._gangs = hold, world.ledger, world.gangs
-        self._exclusive_domains, self._demands, self._ends = fit.exclusive_domains, world.demands, world.ends
-        self._queues, self._quotas = world.queues, world.quotas
-        self._preemption, self._misfits, self._pending = preemption, misfits, lines
+        self._exclusive, self._demands, self._ends = world.exclusive_domains, world.demands, world.ends
+        self._queues, self._quotas, self._departures = world.queues, world.quotas, world.departures
         #: time of the last cycle
         self.now = 0.0
         #: how often a gang was accounted for, ever
@@ -83,23 +70,18 @@ class Settlement:
                     self._gangs.touched.add(state.id)
                 state.carried = carried
 
-    def settle(self) -> None:
-        """Update the accounts of all gangs that have been touched."""
+    def settle(self) -> list[GangState]:
+        """Update the accounts of all gangs that have changed, and return these gangs."""
         gangs, touched, kept = self._gangs, self._gangs.touched, self._gangs.kept
-        touched |= self._preemption.settle(touched, kept) & gangs.keys()
-        if not (touched or kept):
-            return
-        for gang in touched | kept:
-            state = gangs[gang]
-            self._preemption.note(state)
+        touched |= self._departures.settle(touched, kept) & gangs.keys()
+        changed = [gangs[gang] for gang in touched | kept]
+        for state in changed:
+            gang = state.id
             if gang not in touched:
                 self._account_for_pods(state)
             elif gang not in self._accounted:
                 self.account(state)
-            if state.demand is not None or (state.gang is not None and state.gang.gate is not None):
-                self._pending.put(state)
-            else:
-                self._pending.drop(gang)
+            if not state.lacks:
                 state.explanation = None
             if (deadline := state.deadline) is not None:
                 gangs.timed[gang] = deadline
@@ -111,13 +93,15 @@ class Settlement:
         touched.clear()
         kept.clear()
         self._accounted.clear()
-        self._preemption.linger()
+        if changed:
+            self._linger()
+        return changed
 
     def started(self, state: GangState, *, whole: bool) -> None:
         """Account for a gang that got places in this cycle; `whole`: all that it lacked."""
         self._gangs.touched.add(state.id)
         self.account(state, satisfied=whole)
-        if state.demand is None and not self._preemption.departures:
+        if state.demand is None and not self._departures:
             self._accounted.add(state.id)
 
     def evicted(self, gangs: Iterable[GangId]) -> None:
@@ -126,7 +110,7 @@ class Settlement:
             self._gangs.touched.add(gang)
             self._accounted.discard(gang)
             self.account(self._gangs[gang])
-        self._preemption.linger()
+        self._linger()
 
     def account(self, state: GangState, *, satisfied: bool = False) -> None:
         """Update what a gang lacks (nothing, if `satisfied`), when it ends, and what its queue uses."""
@@ -136,15 +120,17 @@ class Settlement:
         elif state.started is None and (state.pods or state.holds):
             state.assigned = self.now  # this cycle starts it, or its start is unknown
         self._ends.note(state)
-        if self._exclusive_domains.settle(state):
-            self._misfits.clear()
-            self._preemption.forget()
+        self._exclusive.settle(state)
         if satisfied:
             state.demand, state.vacant = None, ()
         else:
             self._demands.settle(state)
-        self._queues.settle(state, self._preemption.departures.of(state))
+        self._queues.settle(state, self._departures.of(state))
         self._quotas.settle(state)
+
+    def _linger(self) -> None:
+        """Report to the queues what leaving pods still use."""
+        self._queues.linger(tuple(self._departures.lingering()))
 
     def _account_for_pods(self, state: GangState) -> None:
         """Account for a gang of which only promised pods have been bound."""

@@ -2,7 +2,7 @@
 
 A fact changes what is known about one gang, one pod or one node, charges the ledger at once, and touches the
 gangs that it concerns. What follows from it (what a gang lacks now, what its queue uses) is computed later,
-once per cycle (`settlement.py`). A repeated fact changes nothing.
+once per cycle (`accounting.py`). A repeated event changes nothing.
 
 When a pod ends, its place is held for its replacement if its gang goes on. When a pod is bound, it fills its
 place, on whatever node it is. If it is what was promised there, the charge of the promise becomes the pod's.
@@ -12,9 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
-from muster.core.infeasible import Misfits
-from muster.core.placement import Fit
-from muster.core.preemption import Preemption
 from muster.core.words.events import (
     BudgetChanged,
     BudgetRemoved,
@@ -36,7 +33,6 @@ from muster.core.words.events import (
     QuotaRemoved,
 )
 from muster.core.words.gang import Amounts, PodId
-from muster.core.world import World
 from muster.core.world.gangs import (
     BackOff,
     GangState,
@@ -50,31 +46,19 @@ from muster.core.world.gangs import (
     stands,
     vacate,
 )
+from muster.core.world.state import State
 
 
-class Facts:
-    """Applies events to the cluster."""
-
-    def __init__(
-        self,
-        hold: float,
-        world: World,
-        fit: Fit,
-        preemption: Preemption,
-        misfits: Misfits,
-    ) -> None:
+class Handlers:
+    def __init__(self, hold: float, world: State) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
         self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
-        self._exclusive_domains, self._queues, self._quotas = (
-            fit.exclusive_domains,
-            world.queues,
-            world.quotas,
-        )
-        self._preemption, self._misfits, self._order = preemption, misfits, fit.slots.order
+        self._exclusive, self._queues, self._quotas = world.exclusive_domains, world.queues, world.quotas
+        self._budgets, self._departures = world.budgets, world.departures
 
     def apply(self, event: Event) -> None:
-        """Record one fact. A repeated fact changes nothing."""
+        """Record one event. A repeated event changes nothing."""
         match event:
             case PodsBound():
                 self._pods_bound(event)
@@ -99,14 +83,12 @@ class Facts:
             case CommitFailed():
                 self._commit_failed(event)
             case LayersChanged():
-                if self._topology.change(event.layers):
-                    self._misfits.clear()
+                self._topology.change(event.layers)
             case QueueChanged():
                 if self._queues.change(event.queue):
                     self._gangs.touched.update(self._gangs)  # their requests may count now, or no longer
             case BudgetChanged() | BudgetRemoved():
-                if self._preemption.budgets.apply(event):
-                    self._preemption.forget()
+                self._budgets.apply(event)
             case QueueRemoved():
                 if self._queues.remove(event.name):
                     self._gangs.touched.update(self._gangs)
@@ -140,12 +122,12 @@ class Facts:
             event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
         # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
-        more = state.lapsed or state.planned or self._preemption.departures
+        more = state.lapsed or state.planned or self._departures
         (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
-        self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+        self._departures.pods_bound(event.pods.keys(), state.id)
         if event.presence.leaving:
-            self._preemption.pods_seen(event.pods, deleted=True)
+            self._departures.pods_seen(event.pods, deleted=True)
         return True
 
     def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
@@ -161,28 +143,28 @@ class Facts:
             vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
         device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self._pods[pod] = _with_device(event, device)
-        self._preemption.pods_seen([pod], deleted=event.presence.leaving)
+        self._departures.pods_seen([pod], deleted=event.presence.leaving)
         if event.gang is None:
-            self._exclusive_domains.foreign(event.node, 1)
+            self._exclusive.foreign(event.node, 1)
         else:
             state = self._gangs.touch(event.gang)
             if place is not None:
                 give_back(state, [place], self._ledger)
             fill(state, event.pods, event.at)
-            self._preemption.departures.pods_bound(event.pods.keys(), state.id)
+            self._departures.pods_bound(event.pods.keys(), state.id)
             if place is None and vacated is not None and known is not None and known.gang == event.gang:
                 state.leaving[pod] = vacated
             occupy(state, event.node, event.requests, 1)
 
     def _pods_ended(self, event: PodsEnded) -> None:
         for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
-            self._preemption.pods_seen(pods, deleted=False)
+            self._departures.pods_seen(pods, deleted=False)
             self._give_back(bound, len(pods))
             self._leave(pods, bound, event.at)
 
     def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
         """Hold the place of each ended pod for its replacement, unless another pod fills it."""
-        leaving = self._preemption.departures.pods_ended(pods)
+        leaving = self._departures.pods_ended(pods)
         if ended.gang is None:
             return
         state = self._gangs[ended.gang]
@@ -207,7 +189,7 @@ class Facts:
         """Give back what `times` of these pods took."""
         self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)
         if bound.gang is None:
-            self._exclusive_domains.foreign(bound.node, -times)
+            self._exclusive.foreign(bound.node, -times)
         else:
             occupy(self._gangs.touch(bound.gang), bound.node, bound.requests, -times)
 
@@ -218,9 +200,6 @@ class Facts:
             gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
         if gang == state.gang:
             return
-        if state.gang is not None:
-            self._order.count(state.gang, -1)
-        self._order.count(gang, 1)
         state.gang = gang
         self._gangs.arrivals += 1
         state.arrived = self._gangs.arrivals
@@ -235,10 +214,8 @@ class Facts:
 
     def _gang_removed(self, event: GangRemoved) -> None:
         state = self._gangs.touch(event.gang)
-        self._preemption.departures.give_up(event.gang)
+        self._departures.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
-        if state.gang is not None:
-            self._order.count(state.gang, -1)
         state.gang = state.back_off = state.explanation = None
         state.avoided.clear()
         state.retired = frozenset()
@@ -258,7 +235,7 @@ class Facts:
             if not (place in state.filled or place in state.holds or place in state.retired):
                 state.planned[place] = node
         for victim in event.victims:
-            self._preemption.found(event.gang, victim)
+            self._departures.found(event.gang, victim)
 
     def _places_lost(self, event: PlacesLost) -> None:
         state = self._gangs.touch(event.gang)
@@ -270,7 +247,7 @@ class Facts:
 
     def _commit_failed(self, event: CommitFailed) -> None:
         state = self._gangs.touch(event.gang)
-        self._preemption.departures.give_up(event.gang)
+        self._departures.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
         state.planned.clear()
         state.back_off = BackOff(event.until, event.message)

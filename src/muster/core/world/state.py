@@ -1,0 +1,37 @@
+"""What is known of the cluster: each fact has one owner, and this is the list of them."""
+
+from collections.abc import Callable
+
+from muster.core.words.events import PodsBound
+from muster.core.words.gang import Gang, PodId
+from muster.core.world.budgets import Budgets
+from muster.core.world.completions import Ends
+from muster.core.world.devices import Choose
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.exclusive_domains import ExclusiveDomains
+from muster.core.world.gangs import Gangs
+from muster.core.world.lacking import Demands
+from muster.core.world.ledger import Ledger
+from muster.core.world.nodes import Nodes
+from muster.core.world.pending_evictions import Departures
+from muster.core.world.queues import Queues
+from muster.core.world.quotas import Quotas
+from muster.core.world.topology import Topology
+
+
+class State:
+    """Nodes and what is charged to them, gangs and their pods, queues and quotas."""
+
+    def __init__(
+        self, nodes: Nodes, eligibility: Eligibility, device: Choose, duration: Callable[[Gang], float]
+    ) -> None:
+        """Empty, but for `nodes`. `device` and `duration`: as in `Ledger` and `Ends`."""
+        self.nodes, self.eligibility = nodes, eligibility
+        self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
+        self.ledger = Ledger(nodes, device)
+        self.topology = Topology(nodes)
+        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods)
+        self.queues, self.quotas, self.budgets = Queues(nodes, eligibility), Quotas(), Budgets()
+        self.departures = Departures(self.ledger, self.pods, self.gangs)
+        self.ends = Ends(self.pods, self.ledger, duration)
+        self.demands = Demands(self.ledger.presences)
