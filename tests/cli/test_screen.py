@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from muster.app.commands.follow import Stand
+from muster.app.commands.follow import StatusChanged
 from muster.app.views.jobs import State
 from muster.app.views.lines import Lines, Printed
 from muster.cli.screen import Screen, frame
@@ -23,11 +23,11 @@ async def test_without_a_terminal_a_stand_is_said_once() -> None:
     out = io.StringIO()
     async with Screen(Writer(out, terminal=False)) as screen:
         for _ in range(2):
-            await screen.show(Stand((view(),)))
+            await screen.show(StatusChanged((view(),)))
         await screen.show(printed("worker-0", "hello"))
         await screen.show(printed("w", "[bold]not markup", missing=1234))
-        await screen.show(Stand((view(),), unread=3))
-        await screen.show(Stand((view(State.SUCCEEDED),)))
+        await screen.show(StatusChanged((view(),), unread=3))
+        await screen.show(StatusChanged((view(State.SUCCEEDED),)))
     assert out.getvalue().splitlines() == [
         "running · 5 of 5 running",
         "worker-0 │ hello",
@@ -41,7 +41,7 @@ async def test_without_a_terminal_a_stand_is_said_once() -> None:
 async def test_on_a_terminal_lines_stand_below_and_each_pod_has_its_colour() -> None:
     out = io.StringIO()
     async with Screen(Writer(out, terminal=True)) as screen:
-        await screen.show(Stand((view(State.WAITING, reason=("Fragmented", "x" * 100)),)))
+        await screen.show(StatusChanged((view(State.WAITING, reason=("Fragmented", "x" * 100)),)))
         await screen.show(printed("a", "[red]1"))
         await screen.show(printed("b", "2", unfinished=(("b", "\x1b[31m50%\x1b[0m"), ("c", "░" * 100))))
         await screen.show(printed("a", "3"))

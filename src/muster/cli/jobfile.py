@@ -21,11 +21,11 @@ from muster.cli.show import plural
 from muster.kube.client import Client
 from muster.workloads import load as loading
 from muster.workloads import source
+from muster.workloads.annotate import mode_of
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
 from muster.workloads.kubernetes.gangs import group_of
-from muster.workloads.markers import mode_of
 
 EMBEDDED: Final = Target()
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}

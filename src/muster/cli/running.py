@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.app.commands.cancel import cancel, cancel_unfinished, gone, of_file
-from muster.app.commands.follow import LOOK, Ended, Followed, Stand, follow
+from muster.app.commands.follow import LOOK, Ended, Followed, StatusChanged, follow
 from muster.app.commands.submit import submit
 from muster.app.records import runs
 from muster.app.views.failures import failure_code
@@ -113,7 +113,7 @@ class Runner:
         ):
             if isinstance(news, Ended):
                 return news
-            if isinstance(news, Stand):
+            if isinstance(news, StatusChanged):
                 self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
             await screen.show(news)
         raise AssertionError("following a job ends with Ended")

@@ -14,7 +14,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from muster.app.commands.follow import Note, Stand
+from muster.app.commands.follow import Note, StatusChanged
 from muster.app.views.jobs import JobView
 from muster.app.views.lines import Lines, Printed, clean, plain
 from muster.cli import show
@@ -40,7 +40,7 @@ class Screen:
         self._width, self._stands = width, stands
         self._colours = itertools.cycle(_PALETTE)
         self._colour: dict[str, int] = {}
-        self._stand = Stand(())
+        self._stand = StatusChanged(())
         self._said: dict[str, str] = {}  # by job
         self._unfinished: Sequence[tuple[str, str]] = ()
         self._pending: list[str] = []
@@ -60,7 +60,7 @@ class Screen:
     ) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
-        self._stand, self._unfinished = Stand(()), ()
+        self._stand, self._unfinished = StatusChanged(()), ()
         if not isinstance(error, OSError):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._write(), PATIENCE if error else None)
@@ -70,12 +70,12 @@ class Screen:
         self._pending.append(f"{text}\n")
         self._wake.set()
 
-    async def show(self, news: Printed | Stand | Note) -> None:
+    async def show(self, news: Printed | StatusChanged | Note) -> None:
         """Shows a follower's news. Returns once it is written; raises OSError if it cannot be."""
         if isinstance(news, Note):
             if self._stands:
                 self.say(plain(clean(news.text)))
-        elif isinstance(news, Stand):
+        elif isinstance(news, StatusChanged):
             self._stand = news
             if self._stands and not self.terminal:
                 self._say_what_changed()

@@ -19,7 +19,7 @@ from muster.api.fields import Path
 from muster.api.koordinator_v1alpha1 import BY_NAME, MIN_AVAILABLE
 from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
-from muster.workloads import dns, markers
+from muster.workloads import annotate, dns
 from muster.workloads.demand import PodSet, pod_sets
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Item, JobFile, Role
@@ -75,7 +75,7 @@ def _pods_that_ask_for_nothing(job: JobFile) -> Iterator[Finding]:
 def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
     """Warnings about gangs in which a failed pod is retried alone while its peers continue without it."""
     for item in _primary(job, "JobSet"):
-        if markers.mode_of(item.object) != "gang":
+        if annotate.mode_of(item.object) != "gang":
             continue
         for index, replicated in enumerate(item.object["spec"].get("replicatedJobs", [])):
             limit = replicated.get("template", {}).get("spec", {}).get("backoffLimit", 6)

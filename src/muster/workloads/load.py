@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from muster.workloads import aichor, hints, kubernetes, markers, source
+from muster.workloads import aichor, annotate, hints, kubernetes, source
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Caller, JobFile, Mode, Options
@@ -76,7 +76,7 @@ def load(
     job = _format(documents[0]).load(documents, options)
     if queue is not None:
         for item in job.items:
-            markers.in_queue(item.object, queue)
+            annotate.in_queue(item.object, queue)
     hint = hints.rendezvous(job) if mode is None else None
     return job if hint is None else replace(job, notes=(*job.notes, hint))
 

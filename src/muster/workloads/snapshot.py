@@ -23,7 +23,7 @@ from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
 from muster.api.fields import TOO_DEEP, InvalidObject, convert, deep, too_deep
 from muster.kube import apply
 from muster.kube.decode import object_decoder
-from muster.workloads import markers, source
+from muster.workloads import annotate, source
 from muster.workloads.amounts import unreadable
 from muster.workloads.findings import Finding, JobFileError
 
@@ -238,7 +238,7 @@ class _Reading:
             return
         if self._proposed:
             whole = without_nulls({**value, "kind": kind.kind})
-            resource = convert(apply.noted(whole, markers.stated(whole)), kind.type)
+            resource = convert(apply.noted(whole, annotate.stated(whole)), kind.type)
         self._add(kind, resource, at)
 
     def _add(self, kind: AnyKind, resource: Resource, at: _WHERE) -> None:

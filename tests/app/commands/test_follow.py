@@ -7,7 +7,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.app.commands.follow import READERS, SILENCE, Ended, Followed, News, Stand, follow
+from muster.app.commands.follow import READERS, SILENCE, Ended, Followed, StatusChanged, Update, follow
 from muster.app.views.jobs import State
 from muster.app.views.lines import Lines, Printed
 from muster.kube.client import LogOptions
@@ -71,12 +71,12 @@ async def status(client: LocalClient, name: str, phase: str, **state: Object) ->
     await client.patch(kinds.POD, "default", name, body, subresource="status")
 
 
-async def play(client: LocalClient, news: AsyncIterator[News], *acts: Callable[[], object]) -> list[News]:
+async def play(client: LocalClient, news: AsyncIterator[Update], *acts: Callable[[], object]) -> list[Update]:
     """Each act follows a change of how the jobs stand."""
     told, left = [], list(acts)
     async for each in news:
         told.append(each)
-        if isinstance(each, Stand) and left:
+        if isinstance(each, StatusChanged) and left:
             result = left.pop(0)()
             if asyncio.iscoroutine(result):
                 await result
@@ -97,7 +97,7 @@ async def test_lines_stands_and_the_end(client: LocalClient) -> None:
             terminated={"exitCode": 3, "reason": "Error", "finishedAt": "2026-03-01T12:00:09Z"},
         ),
     )
-    stands = [news.views[0].state for news in told if isinstance(news, Stand)]
+    stands = [news.views[0].state for news in told if isinstance(news, StatusChanged)]
     assert stands == [State.STARTING, State.RUNNING, State.FAILED]
     assert [news for news in told if isinstance(news, Printed)] == [Printed((Lines("mine", ("I am mine",)),))]
     end = told[-1]
@@ -111,7 +111,7 @@ async def test_only_the_chosen_pods_are_read(client: LocalClient) -> None:
     terminated = {"exitCode": 0, "finishedAt": "2026-03-01T12:00:09Z"}
     await status(client, "mine", "Succeeded", terminated=terminated)
     told = [news async for news in follow(client, [job], only=lambda pod: False)]
-    assert [type(news) for news in told] == [Stand, Ended]
+    assert [type(news) for news in told] == [StatusChanged, Ended]
 
 
 async def test_a_deleted_job_has_ended_without_a_view(client: LocalClient) -> None:
@@ -162,7 +162,7 @@ async def test_what_is_not_read_yet_is_told(registry: Registry, monkeypatch: pyt
         await status(client, job.name, "Running", running={"startedAt": "2026-03-01T12:00:00Z"})
     unread = []
     async for news in follow(client, tuple(jobs)):
-        if isinstance(news, Stand):
+        if isinstance(news, StatusChanged):
             unread.append(news.unread)
             if news.unread:
                 free.set()

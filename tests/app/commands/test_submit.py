@@ -277,13 +277,13 @@ async def test_what_fits_is_submitted_and_what_never_can_is_explained(client: Lo
     assert await never(client, manifest("cpus: 3, memory: 1")) == [], "a cordon is not for ever"
     gang, advice = await never(client, manifest("cpus: 3, memory: 1", mode="gang"))
     assert "can never start here" in gang
-    assert advice == 'nodes in pretence would do: --nodes "1 x cpu=6,memory=2Gi"'
+    assert advice == 'simulated nodes would do: --nodes "1 x cpu=6,memory=2Gi"'
     large, _ = await never(client, manifest("cpus: 5, memory: 1"))
     assert "NothingMatches" in large
     gpu = manifest("cpus: 1, memory: 1, accelerators: {gpu: {count: 1}}")
     *_, missing, advice = await never(client, gpu)
     assert "there are no GPUs here" in missing
-    assert advice == 'nodes in pretence would do: --nodes "1 x cpu=1,memory=1Gi,nvidia.com/gpu=1"'
+    assert advice == 'simulated nodes would do: --nodes "1 x cpu=1,memory=1Gi,nvidia.com/gpu=1"'
     await node(client, "g", **{"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": "1"})
     assert await never(client, gpu) == []
 

@@ -21,9 +21,9 @@ from muster.kube.clock import SystemClock
 from muster.kube.errors import ApiError
 from muster.local.node import status, volumes
 from muster.local.node.environment import Lookup, Unavailable, caller_of, command_line, environment
+from muster.local.node.fake_runtime import play
 from muster.local.node.isolation import Files, Isolation, Setup
 from muster.local.node.pod import _cannot_start
-from muster.local.node.pretend import play
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.spoiled import spoiled

@@ -34,7 +34,7 @@ def test_no_two_containers_share_one(gpus: Gpus) -> None:
     assert gpus.take("b", "one", "here", 1) == ["3"]
 
 
-def test_nodes_in_pretence_give_none(gpus: Gpus) -> None:
+def test_simulated_nodes_give_none(gpus: Gpus) -> None:
     assert gpus.take("a", "main", "pretended", 2) == []
     assert gpus.take("a", "main", "here", 0) == []
     assert Gpus([], set(), Path).take("a", "main", "here", 1) == []

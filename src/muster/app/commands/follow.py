@@ -2,12 +2,12 @@
 
 A follower watches the objects that make up jobs and derives the jobs' views from them, the same views that
 `list` shows. It reads the output of each pod from the moment its container starts. It yields `Printed` for
-output, `Stand` whenever a view changes, `Note` for a failure after which a job continues, and finally
+output, `StatusChanged` whenever a view changes, `Note` for a failure after which a job continues, and finally
 `Ended`, after every line that the pods wrote. The only exception is output that does not end: `Ended` names
 its pods.
 
-News are made on demand. A slow reader therefore misses intermediate states and, on a terminal, output lines
-(`muster.app.views.lines`), but never lags behind.
+Updates are made on demand. A slow reader therefore misses intermediate states and, on a terminal, output
+lines (`muster.app.views.lines`), but never lags behind.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class StatusChanged:
     """The current state of the jobs."""
 
     views: tuple[JobView, ...]
@@ -75,7 +75,7 @@ class Note:
     text: str
 
 
-News = Printed | Stand | Note | Ended
+Update = Printed | StatusChanged | Note | Ended
 
 
 async def follow(
@@ -87,7 +87,7 @@ async def follow(
     archive: Logs | None = None,
     alive: Callable[[], bool] = lambda: True,
     terminal: bool = False,
-) -> AsyncIterator[News]:
+) -> AsyncIterator[Update]:
     """Yields the news of the jobs until they have ended. Raises Unreachable if the cluster stops.
 
     `only` selects the pods whose output is read, and `how` the part of it. A `terminal` gets as many lines as
@@ -133,7 +133,7 @@ class _Follower:
         self._output = output
         self._notes: deque[Note] = deque()
         self._restarts = Restarts()
-        self._stand: Stand | None = None  # not yielded yet
+        self._stand: StatusChanged | None = None  # not yielded yet
         self._end: Ended | None = None
         self._news = asyncio.Event()  # news may be available
         self._taken = asyncio.Event()  # there may be room for output
@@ -149,7 +149,7 @@ class _Follower:
             for watched_kind in watched
         }
 
-    async def next(self, work: "asyncio.Task[None]") -> News:
+    async def next(self, work: "asyncio.Task[None]") -> Update:
         """The next news. Raises the error with which the work ended."""
         while True:
             if self._notes:
@@ -200,7 +200,7 @@ class _Follower:
                         self._readers[key] = group.create_task(self._read(pod, container))
             for view in views:
                 self._tell_restarts(view)
-            if (stand := Stand(views, self._unread)) != told:
+            if (stand := StatusChanged(views, self._unread)) != told:
                 self._stand = told = stand
                 self._news.set()
             if all(view.state.finished for view in views) and not self._leaving(len(views)):

@@ -12,7 +12,7 @@ from muster.app.views.observe import observe
 from muster.kube.apply import Applied, Outcome, apply, noted
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Forbidden, Unanswered, Unreachable
-from muster.workloads import markers
+from muster.workloads import annotate
 from muster.workloads.jobfile import Item, JobFile, Role
 
 
@@ -60,7 +60,7 @@ async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None 
     cluster = await observe(client, fit.SURROUNDINGS)
     found = fit.misfits(job, cluster=cluster)
     advice = fit.advice(job, cluster) if found else None
-    return [*found, f"nodes in pretence would do: {advice}"] if advice else found
+    return [*found, f"simulated nodes would do: {advice}"] if advice else found
 
 
 def jobs(job: JobFile) -> list[Followed]:
@@ -70,7 +70,7 @@ def jobs(job: JobFile) -> list[Followed]:
 
 
 async def _hand_in(client: Client, item: Item, *, anew: bool) -> Applied:
-    stated = markers.stated(item.object)
+    stated = annotate.stated(item.object)
     if not (anew and item.role is Role.PRIMARY):
         return await apply(client, _kind(item), item.object, stated)
     await client.create(_kind(item), item.object["metadata"]["namespace"], noted(item.object, stated))

@@ -22,7 +22,7 @@ from muster.local.refusals import invalid
 from muster.translate import job, jobset
 from muster.translate.world import World
 from muster.workloads import demand
-from muster.workloads.markers import stated
+from muster.workloads.annotate import stated
 from muster.workloads.snapshot import Name, Objects
 
 

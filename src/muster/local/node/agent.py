@@ -2,7 +2,7 @@
 
 One agent serves all nodes. It writes the Node objects, and watches pods, Services (for their names), JobSets
 (for how long names last), config maps and secrets. It gives each bound pod to a worker or, on a node with
-`runtime=none`, to the fake runtime (`Pretence`). At the start, running containers are adopted if their pod
+`runtime=none`, to the fake runtime (`FakeRuntime`). At the start, running containers are adopted if their pod
 still exists; otherwise they are ended and reported. The fake runtime reports pods of a removed node as ended.
 
 `run` lasts until it is cancelled. Cancelled, it leaves containers running, as a crash would, and the next
@@ -33,14 +33,14 @@ from muster.kube.errors import NotFound
 from muster.kube.reflector import Reflector
 from muster.local.node import isolation as isolations
 from muster.local.node import processes
-from muster.local.node.attendant import Attendant
 from muster.local.node.dns import Names
 from muster.local.node.environment import Lookup
+from muster.local.node.fake_runtime import FakeRuntime
 from muster.local.node.gpus import Gpus
 from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
 from muster.local.node.place import Place
-from muster.local.node.pretend import Pretence
+from muster.local.node.pod_supervisor import PodSupervisor
 from muster.local.node.reporting import confirm_deletion
 from muster.local.node.volumes import Links
 from muster.local.nodespec import NodeSpec
@@ -97,13 +97,13 @@ class NodeAgent:
             links=Links(),
             open_files=_raise_open_files(),
         )
-        self._pretence = Pretence(client, self._clock)
+        self._fake_runtime = FakeRuntime(client, self._clock)
         self._pods = Reflector(client, POD, self._pod_changed, clock=self._clock)
         self._jobsets = Reflector(client, JOBSET, self._jobset_changed, clock=self._clock)
         self._services = Reflector(client, SERVICE, self._names.service_changed, clock=self._clock)
         self._config_maps = Reflector(client, CONFIG_MAP, clock=self._clock)
         self._secrets = Reflector(client, SECRET, clock=self._clock)
-        self._workers: dict[str, Attendant] = {}  # by uid
+        self._workers: dict[str, PodSupervisor] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
         #: descriptors of the lock, and of outputs that must not be lost before their worker reads them
@@ -133,7 +133,7 @@ class NodeAgent:
                     tasks.create_task(reflector.run())
                     await reflector.synced.wait()
                 await self._settle()
-                tasks.create_task(self._pretence.run())
+                tasks.create_task(self._fake_runtime.run())
                 tasks.create_task(self._prune())
         finally:
             for task in self._tasks.values():
@@ -220,15 +220,15 @@ class NodeAgent:
         node = self._nodes.get(pod.spec.node_name)
         uid = pod.metadata.uid
         worker = self._workers.get(uid)
-        lost = pod.spec.node_name in self._pretence.lost
+        lost = pod.spec.node_name in self._fake_runtime.lost
         if self._closing or (node is None and not lost):
             return
         if new is None:
-            self._pretence.forget(pod)
+            self._fake_runtime.forget(pod)
             if worker is not None:
                 worker.vanish()
         elif node is None or node.runtime == "none":
-            self._pretence.update(new)
+            self._fake_runtime.update(new)
         elif worker is not None:
             worker.update(new)
         elif not new.terminal:
@@ -237,7 +237,7 @@ class NodeAgent:
             self._spawn(uid, confirm_deletion(self._place, new))
 
     def _begin(self, pod: Pod) -> None:
-        worker = Attendant(self._place, pod, self._wrappers)
+        worker = PodSupervisor(self._place, pod, self._wrappers)
         self._workers[pod.metadata.uid] = worker
         self._spawn(pod.metadata.uid, worker.run())
 
@@ -289,7 +289,7 @@ class NodeAgent:
                 self._held.append(os.open(Files(directory).output, _READ))
         self._held.append(await _locked(self._place.lock))
         nodes = {node.metadata.name for node in (await self._client.list(NODE)).items}
-        self._pretence.lost = {pod.spec.node_name for pod in self._pods.items.values()} - nodes - {""}
+        self._fake_runtime.lost = {pod.spec.node_name for pod in self._pods.items.values()} - nodes - {""}
         self._live = True
         for pod in list(self._pods.items.values()):
             self._attend(None, pod)

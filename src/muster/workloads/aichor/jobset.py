@@ -18,7 +18,7 @@ from muster import names
 from muster.api import duration, quantity
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC, NetworkTopologySpec
-from muster.workloads import markers
+from muster.workloads import annotate
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.manifest import Manifest, Resources, Type
 from muster.workloads.jobfile import Mode, Options
@@ -59,11 +59,11 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
         },
     }
     if manifest.queue:
-        markers.in_queue(jobset, manifest.queue)
+        annotate.in_queue(jobset, manifest.queue)
     if mode == "gang":
-        markers.as_gang(jobset)
+        annotate.as_gang(jobset)
     elif "independent" in (options.mode, manifest.mode):
-        markers.as_independent(jobset)
+        annotate.as_independent(jobset)
     return jobset
 
 
@@ -127,8 +127,8 @@ def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: 
     if manifest.priority_class:
         spec["priorityClassName"] = manifest.priority_class
     template: Object = {"spec": spec}
-    markers.for_scheduler(template)
-    markers.for_caller(template, options.caller)
+    annotate.for_scheduler(template)
+    annotate.for_caller(template, options.caller)
     return template
 
 

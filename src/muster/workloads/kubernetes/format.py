@@ -14,7 +14,7 @@ from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
 from muster.workloads.findings import Finding, JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Options, Role
-from muster.workloads.kubernetes import gangs, misspelt, rules, templates
+from muster.workloads.kubernetes import gangs, rules, templates, unknown_fields
 from muster.workloads.kubernetes.objects import JOBS, Entry, read
 from muster.workloads.source import Document
 
@@ -48,7 +48,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         findings = [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
     _stop_at(findings)
     unfit = [finding for job in jobs for finding in templates.prepare(job, options)]
-    slips = [finding for entry in entries for finding in misspelt.fields(entry)]
+    slips = [finding for entry in entries for finding in unknown_fields.findings(entry)]
     broken = [finding for entry in entries for finding in rules.broken(entry)]
     told = {(each.line, each.path) for each in unfit}
     wrong = [*unfit, *(each for each in broken if (each.line, each.path) not in told)]

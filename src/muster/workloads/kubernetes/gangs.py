@@ -12,7 +12,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
-from muster.workloads import markers
+from muster.workloads import annotate
 from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Mode, Options
 from muster.workloads.kubernetes.objects import Entry
@@ -54,14 +54,14 @@ def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
     grouped = [path for path, template in pods(job) if group_of(template)]
     if grouped:
         return [_in_group(job, grouped[0])] if mode == "independent" else []
-    wanted = mode or markers.mode_of(job.object)
+    wanted = mode or annotate.mode_of(job.object)
     if wanted == "gang":
         gated = any(template.get("spec", {}).get("schedulingGates") for _, template in pods(job))
-        markers.as_gang(job.object, gated=gated)
+        annotate.as_gang(job.object, gated=gated)
         for _, template in pods(job):
-            markers.for_scheduler(template)
+            annotate.for_scheduler(template)
     elif mode == "independent":
-        markers.as_independent(job.object)
+        annotate.as_independent(job.object)
     return []
 
 
@@ -78,7 +78,7 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
     name = f"{first.name[:50].rstrip('-.')}-{options.suffix}"
     for member in members:
         member.object["metadata"].setdefault("labels", {})[_LABEL] = name
-        markers.for_scheduler(member.object)
+        annotate.for_scheduler(member.object)
     group: Object = {
         "apiVersion": _GROUP.api_version,
         "kind": _GROUP.kind,
@@ -91,4 +91,4 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
 def _is_gang(job: Entry) -> bool:
     if job.kind is kinds.POD:
         return group_of(job.object) is not None
-    return markers.mode_of(job.object) == "gang" or all(group_of(t) is not None for _, t in pods(job))
+    return annotate.mode_of(job.object) == "gang" or all(group_of(t) is not None for _, t in pods(job))

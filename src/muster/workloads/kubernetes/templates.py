@@ -6,7 +6,7 @@ from typing import Final
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import Path
-from muster.workloads import markers
+from muster.workloads import annotate
 from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
@@ -20,7 +20,7 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
     """Completes the pods of one JobSet, Job or pod; returns what keeps them from running."""
     findings: list[Finding] = []
     for path, template in pods(job):
-        markers.for_caller(template, options.caller)
+        annotate.for_caller(template, options.caller)
         findings += _containers(job, path, template, options)
         findings += _volumes(job, path, template, options)
     return findings

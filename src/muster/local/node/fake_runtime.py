@@ -85,7 +85,7 @@ def _time(text: str) -> datetime:
     return time
 
 
-class Pretence:
+class FakeRuntime:
     """Simulates the pods of all nodes without a runtime. Call `run` once, `update` with each pod version."""
 
     def __init__(self, client: Client, clock: Clock) -> None:

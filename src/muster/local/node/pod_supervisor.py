@@ -27,7 +27,7 @@ BACK_OFF: Final = (1.0, 300.0)
 REASON: Final = "AgentError"
 
 
-class Attendant:
+class PodSupervisor:
     """Supervises one pod. Call `run` once, and `update` with each newer version of the pod."""
 
     def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:

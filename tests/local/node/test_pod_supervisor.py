@@ -9,9 +9,9 @@ import pytest
 from muster.api.core_v1 import ContainerStatus, Terminated
 from muster.api.kinds import POD
 from muster.local.node import status
-from muster.local.node.attendant import BACK_OFF, REASON
 from muster.local.node.isolation import Isolation
 from muster.local.node.pod import PodWorker
+from muster.local.node.pod_supervisor import BACK_OFF, REASON
 from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
 from tests.local.node.virtual import VirtualClock
 

@@ -27,7 +27,7 @@ from muster.workloads.kubernetes.templates import pods
 _ALIKE: Final = 0.9
 
 
-def fields(entry: Entry) -> Iterator[Finding]:
+def findings(entry: Entry) -> Iterator[Finding]:
     """A warning for each misspelt field of the object."""
     yield from _in(entry, entry.object, entry.kind.type, ())
     if entry.kind is kinds.JOBSET:
