@@ -1,11 +1,11 @@
 """Any manifest compiles to what it says, or is refused with a line; no input ends in anything else."""
 
 import string
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.api.base import Object
@@ -181,8 +181,29 @@ def broken(draw: st.DrawFn) -> Object:
             return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": draw(junk)}
 
 
+A_POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a"},
+    "spec": {"containers": [{"name": "c", "command": ["a"]}], "restartPolicy": "Never"},
+}
+
+
 @settings(max_examples=250, deadline=None)
 @given(documents=st.lists(junk | broken(), min_size=1, max_size=2), mode=modes, local=st.booleans())
+@example(
+    [
+        A_POD,
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "a"},
+            "spec": {"replicatedJobs": "v1"},
+        },
+    ],
+    None,
+    False,
+)
 def test_no_input_ends_in_anything_but_a_job_file_or_its_error(
     documents: list[Any], mode: Any, local: bool
 ) -> None:

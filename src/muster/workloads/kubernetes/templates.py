@@ -27,12 +27,12 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
 
 
 def pods(job: Entry) -> Iterator[tuple[Path, Object]]:
-    """Each pod template of a job, and its path; for a pod, the pod itself."""
+    """Each pod template of a job, and its path; for a pod, the pod itself; none for what is no job."""
     if job.kind is kinds.POD:
         yield (), job.object
     elif job.kind is kinds.JOB:
         yield ("spec", "template"), job.object.get("spec", {}).get("template", {})
-    else:
+    elif job.kind is kinds.JOBSET:
         for index, replicated in enumerate(job.object.get("spec", {}).get("replicatedJobs", [])):
             at: Path = ("spec", "replicatedJobs", index, "template", "spec", "template")
             yield at, replicated.get("template", {}).get("spec", {}).get("template", {})
