@@ -334,7 +334,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     mark = made.ledger.mark()
     for candidate, some in chosen:
         pods = frozenset(pod for n in some for pod in candidate.cuts[n].pods)
-        made.preemption.lift([Victim(candidate.gang.id, pods)])
+        made.world.pending_evictions.lift_victims([Victim(candidate.gang.id, pods)])
     made.fit.exact.next_cycle()
     with made.fit.exclusive_domains.without(
         map(Victim, made.gangs)

@@ -438,7 +438,7 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
                     )
         leaving = {
             charged
-            for departure in made.preemption.departures._departures.values()
+            for departure in made.world.pending_evictions._pending.values()
             for charged in departure.promised
         }
         seen = [(pod.node, pod.presence) for pod in made.pods.values()]

@@ -37,7 +37,7 @@ def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> 
     pods = frozenset(sorted(state.pods)[i] for i in some)
     outer = made.ledger.mark()
     if whole or pods:
-        made.preemption.lift([Victim(runs, frozenset() if whole else pods)])
+        made.world.pending_evictions.lift_victims([Victim(runs, frozenset() if whole else pods)])
     inner = made.ledger.mark()
     made.ends.give([state])
     assert not np.any(made.nodes.used)
@@ -57,7 +57,7 @@ def test_a_lift_ends_when_its_trial_is_kept_or_not() -> None:
     outer = made.ledger.mark()
     for end in (made.ledger.rollback, made.ledger.commit):
         inner = made.ledger.mark()
-        made.preemption.lift([Victim(runs)])
+        made.world.pending_evictions.lift_victims([Victim(runs)])
         assert runs in made.ledger.lifted
         end(inner)
         assert runs not in made.ledger.lifted

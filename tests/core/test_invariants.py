@@ -614,7 +614,7 @@ class Machine(RuleBasedStateMachine):
         if any(not promise.told for state in states for promise in state.holds.values()):
             return False
         # what victims had been promised is charged until no bind of it can be on its way
-        leaving = self.witness.leaving or any(self.muster.preemption.departures.beneficiaries)
+        leaving = self.witness.leaving or any(self.muster.world.pending_evictions.beneficiaries)
         return not (leaving or self.muster.fit.exact.behind)
 
     @property
@@ -683,7 +683,7 @@ class Machine(RuleBasedStateMachine):
         taken = [(pod.node, pod.requests, pod.presence.device) for pod in self.muster.pods.values()]
         for state in self.muster.gangs.values():
             taken += [(promise.node, promise.requests, promise.device) for promise in state.holds.values()]
-        departures = self.muster.preemption.departures._departures.values()
+        departures = self.muster.world.pending_evictions._pending.values()
         taken += [charged[:3] for departure in departures for charged in departure.promised]
         for departure in departures:
             for name, common in departure.shared.items():
@@ -729,7 +729,7 @@ class Machine(RuleBasedStateMachine):
 
     def check_queues(self) -> None:
         """What a queue uses is what the gangs of its own and of all queues below it use."""
-        if self.muster.preemption.departures.leaving:
+        if self.muster.world.pending_evictions.leaving:
             return  # what leaves for somebody is charged to him
         for name, account in self.muster.queues.accounts.items():
             used: Counter[str] = Counter()

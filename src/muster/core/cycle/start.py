@@ -8,24 +8,28 @@ are evicted) or the ledger is rolled back to the mark.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
-from muster.core.preemption import Preemption, leaves_for, waits_for
-from muster.core.preemption.victims import Found
+from muster.core.preemption import Preemption, Victims
 from muster.core.queueing.admission import CapExceeded, Grant
 from muster.core.queueing.attempts import Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import WouldDelay
-from muster.core.words.decisions import Assign, Decision, Wait
-from muster.core.words.gang import Place
+from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
+from muster.core.words.gang import Code, GangId, Place
 from muster.core.world import World
 from muster.core.world.gangs import GangState, Hold, occupy, pod_set_of, presence
 from muster.core.world.ledger import Charged
 from muster.core.world.nodes import Columns
+
+#: Gangs named in a message.
+_NAMED: Final = 3
 
 
 class Starts:
@@ -44,6 +48,7 @@ class Starts:
         self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
         self._accounting, self._exclusive_domains = world.accounting, world.exclusive_domains
         self._preemption, self._reservations = preemption, reservations
+        self._pending_evictions = world.pending_evictions
 
     def hopeless(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
         """Whether the gang is known not to start with `demand`, which is all or a part of what it wants.
@@ -51,9 +56,9 @@ class Starts:
         `over`: the start would carry its queue over its entitlement, and gets no reservation for that.
         """
         if isinstance(demand, CapExceeded):
-            return not self._preemption.helps(state, demand.demand)
+            return not self._preemption.may_help(state, demand.demand)
         if state.plain and demand in self._infeasible and not self._reservations.closed:
-            if self._preemption.helps(state, demand):
+            if self._preemption.may_help(state, demand):
                 return False
             return over or not (self._reservations.wanted(demand) and state.waits)
         refusal = self._reservations.refusal(state, demand)
@@ -66,12 +71,12 @@ class Starts:
         state, demand, full = attempt.state, attempt.grant.demand, attempt.grant.cap_exceeded
         if self._passed_over(state, attempt.grant):
             return []
-        plain = state.plain and state.id not in self._preemption.departures
+        plain = state.plain and state.id not in self._pending_evictions
         misfit = plain and demand in self._infeasible and not self._reservations.due(state.id)
         reserves = state.waits and attempt.tier is not Tier.BORROWING and not full
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         request = self._request(state, demand, attempt.grant.vacant, untold)
-        if (full or misfit) and not self._preemption.helps(state, demand):
+        if (full or misfit) and not self._preemption.may_help(state, demand):
             if reserves and self._reservations.wanted(demand):
                 self._reservations.wait(state, request)
             return []
@@ -80,11 +85,11 @@ class Starts:
             lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
             self._ledger.lift(state.id, lifted)
             occupy(state, promise.node, promise.requests, -1)
-        self._preemption.departures.lift(state.id)
+        self._pending_evictions.lift(state.id)
         found = placed = None
         if not full:
             placed = self._infeasible.verdict(demand) if misfit else self._reservations.fit(state, request)
-        if (placed is None or isinstance(placed, Infeasible)) and self._preemption.helps(state, demand):
+        if (placed is None or isinstance(placed, Infeasible)) and self._preemption.may_help(state, demand):
             found = self._preemption.find(state, request)
             if found is not None:
                 placed = self.fit_without(state, found, request)
@@ -103,9 +108,9 @@ class Starts:
             return []
         devices = self._fit.devices(demand, placed.columns, mark)
         self._ledger.commit(mark)
-        evict = self._preemption.evict(state, found) if found is not None and found.victims else None
+        evict = self._evict(state, found) if found is not None and found.gangs else None
         assign = self._assign(state, placed.columns, devices, untold, now)
-        self._preemption.departures.lower(state.id)
+        self._pending_evictions.lower(state.id)
         if evict is None or assign is None:
             return [assign] if assign is not None else []
         self._accounting.evicted(victim.gang for victim in evict.victims)
@@ -116,11 +121,11 @@ class Starts:
         return self._request(state, demand, state.vacant, {})
 
     def fit_without(
-        self, state: GangState, found: Found, request: Request
+        self, state: GangState, found: Victims, request: Request
     ) -> Placed | Infeasible | WouldDelay:
         """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
-        self._preemption.lift(found.victims)
-        with self._exclusive_domains.without(found.victims):
+        self._pending_evictions.lift_victims(found.gangs)
+        with self._exclusive_domains.without(found.gangs):
             placed = self._reservations.fit(state, request._replace(search=False))
             if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
                 preferred = {**request.preferred, **found.placed}
@@ -150,6 +155,16 @@ class Starts:
         state.planned.clear()
         state.lapsed -= placed.keys()
 
+    def _evict(self, state: GangState, victims: Victims) -> Evict:
+        """Evict the victims. So far they are off the ledger; `lower` charges it with them again."""
+        assert state.gang is not None
+        named = []
+        for victim in victims.gangs:
+            gang = self._gangs[victim.gang].gang
+            named.append(replace(victim, reclaimed=gang is not None and gang.queue != state.gang.queue))
+        self._pending_evictions.evict(state.id, victims.gangs, victims.placed)
+        return Evict(tuple(named), state.id, sum(victim.work_lost for victim in named))
+
     def _up_to_date(self, attempt: Attempt) -> Attempt:
         """The attempt with a fresh demand, if anti-affinity that concerns the gang arrived in this cycle."""
         state, grant = attempt.state, attempt.grant
@@ -171,7 +186,7 @@ class Starts:
             return True
         if state.back_off is not None:
             return True
-        if beneficiary := self._preemption.departures.whole.get(state.id):
+        if beneficiary := self._pending_evictions.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return True
         if (refusal := self._reservations.refusal(state, grant.demand)) is not None:
@@ -239,3 +254,18 @@ class Starts:
             return None
         names = self._nodes.names
         return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, devices)
+
+
+def leaves_for(beneficiary: GangId) -> Explanation:
+    """The reason of a gang that is a victim itself."""
+    message = f"its own pods are leaving still: they make room for {beneficiary}"
+    return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=(beneficiary,))
+
+
+def waits_for(victims: Sequence[Victim]) -> Explanation:
+    """The reason of a gang whose victims are leaving."""
+    gangs = [victim.gang for victim in victims]
+    more = f" and {len(gangs) - _NAMED} more" if len(gangs) > _NAMED else ""
+    surplus = "pods above the minimum of " if all(victim.pods for victim in victims) else ""
+    message = f"its places are held until {surplus}{', '.join(gangs[:_NAMED])}{more} have made room for it"
+    return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=tuple(gangs))

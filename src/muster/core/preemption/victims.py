@@ -73,10 +73,11 @@ FRACTIONS: Final = (0.25, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Victims, and where the preemptor fits without them (places → columns)."""
+class Victims:
+    """Gangs that are evicted, wholly or in part, and where the preemptor fits without them."""
 
-    victims: tuple[Victim, ...]
+    gangs: tuple[Victim, ...]
+    #: places → columns
     placed: dict[Place, int]
 
 
@@ -112,7 +113,7 @@ class Search:
         limit: Callable[[Table], Limits],
         quota: Callable[[Table], Quota],
         charged: Callable[[Victim], Iterable[Charged]],
-    ) -> Found | None:
+    ) -> Victims | None:
         """None if no set of these victims makes room. The ledger stays as it is.
 
         `candidates` are all gangs that the preemptor may evict. `charged` says what the ledger is charged
@@ -138,11 +139,11 @@ class Search:
                     return self._found(whole, best)
         return None
 
-    def _found(self, whole: Trial, best: _Way) -> Found | None:
+    def _found(self, whole: Trial, best: _Way) -> Victims | None:
         """Spare victims that are not needed after all, as the gang fits elsewhere without them."""
         chosen = best.chosen if best.trial is whole else whole.reprieve(best.chosen)
         placed = whole.placed(chosen) or best.trial.placed(best.chosen)
-        return None if placed is None else Found(tuple(whole.victims(chosen)), placed)
+        return None if placed is None else Victims(tuple(whole.victims(chosen)), placed)
 
     def _best(self, whole: Trial, usable: Bools) -> _Way | None:
         sets = whole.sets(usable, SETS)

@@ -48,7 +48,7 @@ class World(State):
         """Begin a cycle: update what follows from the events, and release holds that end now."""
         self.nodes.settle()
         lapsed, releases = self.accounting.release(now)
-        self.departures.settle_deleted(now)
+        self.pending_evictions.settle_deleted(now)
         self.accounting.touch_concerned()
         return Settled(lapsed, releases, self.accounting.settle())
 
@@ -59,7 +59,7 @@ class World(State):
 
     def end_forsaken(self) -> bool:
         """End pending evictions whose beneficiary gave up. Returns whether there were any."""
-        over = self.departures.end_forsaken()
+        over = self.pending_evictions.end_forsaken()
         self.gangs.touched |= over & self.gangs.keys()
         return bool(over)
 

@@ -22,7 +22,11 @@ class Accounting:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._gangs = hold, world.ledger, world.gangs
         self._exclusive, self._demands, self._ends = world.exclusive_domains, world.demands, world.ends
-        self._queues, self._quotas, self._departures = world.queues, world.quotas, world.departures
+        self._queues, self._quotas, self._pending_evictions = (
+            world.queues,
+            world.quotas,
+            world.pending_evictions,
+        )
         #: time of the last cycle
         self.now = 0.0
         #: how often a gang was accounted for, ever
@@ -73,7 +77,7 @@ class Accounting:
     def settle(self) -> list[GangState]:
         """Update the accounts of all gangs that have changed, and return these gangs."""
         gangs, touched, kept = self._gangs, self._gangs.touched, self._gangs.kept
-        touched |= self._departures.settle(touched, kept) & gangs.keys()
+        touched |= self._pending_evictions.settle(touched, kept) & gangs.keys()
         changed = [gangs[gang] for gang in touched | kept]
         for state in changed:
             gang = state.id
@@ -101,7 +105,7 @@ class Accounting:
         """Account for a gang that got places in this cycle; `whole`: all that it lacked."""
         self._gangs.touched.add(state.id)
         self.account(state, satisfied=whole)
-        if state.demand is None and not self._departures:
+        if state.demand is None and not self._pending_evictions:
             self._accounted.add(state.id)
 
     def evicted(self, gangs: Iterable[GangId]) -> None:
@@ -125,12 +129,12 @@ class Accounting:
             state.demand, state.vacant = None, ()
         else:
             self._demands.settle(state)
-        self._queues.settle(state, self._departures.of(state))
+        self._queues.settle(state, self._pending_evictions.of(state))
         self._quotas.settle(state)
 
     def _linger(self) -> None:
         """Report to the queues what leaving pods still use."""
-        self._queues.linger(tuple(self._departures.lingering()))
+        self._queues.linger(tuple(self._pending_evictions.usage()))
 
     def _account_for_pods(self, state: GangState) -> None:
         """Account for a gang of which only promised pods have been bound."""

@@ -55,7 +55,7 @@ class Handlers:
         self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
         self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
         self._exclusive, self._queues, self._quotas = world.exclusive_domains, world.queues, world.quotas
-        self._budgets, self._departures = world.budgets, world.departures
+        self._budgets, self._pending_evictions = world.budgets, world.pending_evictions
 
     def apply(self, event: Event) -> None:
         """Record one event. A repeated event changes nothing."""
@@ -122,12 +122,12 @@ class Handlers:
             event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
         # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
-        more = state.lapsed or state.planned or self._departures
+        more = state.lapsed or state.planned or self._pending_evictions
         (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
-        self._departures.pods_bound(event.pods.keys(), state.id)
+        self._pending_evictions.pods_bound(event.pods.keys(), state.id)
         if event.presence.leaving:
-            self._departures.pods_seen(event.pods, deleted=True)
+            self._pending_evictions.pods_seen(event.pods, deleted=True)
         return True
 
     def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
@@ -143,7 +143,7 @@ class Handlers:
             vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
         device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
         self._pods[pod] = _with_device(event, device)
-        self._departures.pods_seen([pod], deleted=event.presence.leaving)
+        self._pending_evictions.pods_seen([pod], deleted=event.presence.leaving)
         if event.gang is None:
             self._exclusive.foreign(event.node, 1)
         else:
@@ -151,20 +151,20 @@ class Handlers:
             if place is not None:
                 give_back(state, [place], self._ledger)
             fill(state, event.pods, event.at)
-            self._departures.pods_bound(event.pods.keys(), state.id)
+            self._pending_evictions.pods_bound(event.pods.keys(), state.id)
             if place is None and vacated is not None and known is not None and known.gang == event.gang:
                 state.leaving[pod] = vacated
             occupy(state, event.node, event.requests, 1)
 
     def _pods_ended(self, event: PodsEnded) -> None:
         for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
-            self._departures.pods_seen(pods, deleted=False)
+            self._pending_evictions.pods_seen(pods, deleted=False)
             self._give_back(bound, len(pods))
             self._leave(pods, bound, event.at)
 
     def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
         """Hold the place of each ended pod for its replacement, unless another pod fills it."""
-        leaving = self._departures.pods_ended(pods)
+        leaving = self._pending_evictions.pods_ended(pods)
         if ended.gang is None:
             return
         state = self._gangs[ended.gang]
@@ -214,7 +214,7 @@ class Handlers:
 
     def _gang_removed(self, event: GangRemoved) -> None:
         state = self._gangs.touch(event.gang)
-        self._departures.give_up(event.gang)
+        self._pending_evictions.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
         state.gang = state.back_off = state.explanation = None
         state.avoided.clear()
@@ -235,7 +235,7 @@ class Handlers:
             if not (place in state.filled or place in state.holds or place in state.retired):
                 state.planned[place] = node
         for victim in event.victims:
-            self._departures.found(event.gang, victim)
+            self._pending_evictions.found(event.gang, victim)
 
     def _places_lost(self, event: PlacesLost) -> None:
         state = self._gangs.touch(event.gang)
@@ -247,7 +247,7 @@ class Handlers:
 
     def _commit_failed(self, event: CommitFailed) -> None:
         state = self._gangs.touch(event.gang)
-        self._departures.give_up(event.gang)
+        self._pending_evictions.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
         state.planned.clear()
         state.back_off = BackOff(event.until, event.message)

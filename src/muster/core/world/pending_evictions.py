@@ -9,7 +9,7 @@ counted twice. Whatever happens next (a pod ends, a place is filled) never needs
 The greater is taken for each beneficiary by itself, not of the sums over all of them: one may start while
 another's victims still exist.
 
-A departure lasts as long as its beneficiary holds places, or an open plan promises it some, and victims
+An eviction is pending as long as its beneficiary holds places, or an open plan promises it some, and victims
 exist. If the beneficiary gives up, victims whose eviction has not begun stay; the others are seen as being
 deleted.
 """
@@ -18,18 +18,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, add
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
-from muster.core.world.gangs import GangState, Hold
+from muster.core.world.gangs import Gangs, GangState, Hold, occupy
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
 from muster.core.world.queues.terminating import Leaving
 
 
 @dataclass(slots=True)
-class Departure:
+class PendingEviction:
     """All that leaves for one beneficiary."""
 
     pods: set[PodId] = field(default_factory=set)
@@ -43,36 +43,64 @@ class Departure:
     shared: dict[NodeName, RowAmounts] = field(default_factory=dict)
 
 
-class Departures:
-    def __init__(self, ledger: Ledger, pods: Mapping[PodId, PodsBound], gangs: Mapping[GangId, GangState]):
-        self._ledger = ledger
-        self._pods = pods
-        self._gangs = gangs
-        #: by beneficiary
-        self._departures: dict[GangId, Departure] = {}
+class PendingEvictions:
+    """The pending evictions by beneficiary. What leaves stays charged to the ledger until it has gone."""
+
+    def __init__(self, ledger: Ledger, pods: Mapping[PodId, PodsBound], gangs: Gangs) -> None:
+        self._ledger, self._pods, self._gangs = ledger, pods, gangs
+        self._pending: dict[GangId, PendingEviction] = {}
         #: by gang that is evicted as a whole, its beneficiary
         self.whole: dict[GangId, GangId] = {}
         #: by pod that leaves, its beneficiary
         self.leaving: dict[PodId, GangId] = {}
+        #: counts evictions that have ended: gangs that were victims can be victims again
+        self.version = 0
+        #: pods that are being deleted, and the time of the first cycle that saw them; None: no cycle has
+        self.deleted: dict[PodId, float | None] = {}
         self._changed: set[GangId] = set()
         #: gangs that are no longer victims, since the last `settle`
         self._over: set[GangId] = set()
-        #: how often gangs were found to be victims no longer
-        self.spared = 0
-        #: pods that are being deleted, and the time of the first cycle that saw them; None: no cycle has
-        self.deleted: dict[PodId, float | None] = {}
 
     def __contains__(self, beneficiary: GangId) -> bool:
-        return beneficiary in self._departures
+        return beneficiary in self._pending
 
     def __bool__(self) -> bool:
-        return bool(self._departures)
+        return bool(self._pending)
 
     @property
     def beneficiaries(self) -> Iterable[GangId]:
-        return self._departures.keys()
+        return self._pending.keys()
 
-    def begin(
+    # -- how evictions begin
+
+    def evict(self, beneficiary: GangId, victims: Iterable[Victim], places: Iterable[Place]) -> None:
+        """Evict for a beneficiary, which holds these places. The ledger is not charged with the victims yet:
+        `lower` does that.
+        """
+        for victim in victims:
+            state, promised = self._gangs[victim.gang], list[Hold]()
+            if not victim.pods:
+                promised = [hold for hold in state.holds.values() if hold.told]
+                for hold in state.holds.values():
+                    occupy(state, hold.node, hold.requests, -1)
+                state.holds.clear()
+            whole = () if victim.pods else (victim.gang,)
+            self._begin(beneficiary, victim.pods or state.pods.keys(), whole, promised, places)
+
+    def found(self, beneficiary: GangId, victim: Victim) -> None:
+        """Record an eviction of an open plan. The ledger is charged with the victim."""
+        state = self._gangs.get(victim.gang)
+        pods = victim.pods or (state.pods.keys() if state is not None else ())
+        if any(pod in self._pods for pod in pods):
+            self._begin(beneficiary, pods, () if victim.pods else (victim.gang,))
+
+    def pods_bound(self, pods: Set[PodId], gang: GangId) -> None:
+        """Add pods of an evicted gang that were still being bound: they leave, too."""
+        beneficiary = self.whole.get(gang)
+        if beneficiary is not None and (new := pods - self.leaving.keys()):
+            self._begin(beneficiary, new, ())
+
+    def _begin(
         self,
         beneficiary: GangId,
         pods: Iterable[PodId],
@@ -80,56 +108,18 @@ class Departures:
         promised: Iterable[Hold] = (),
         places: Iterable[Place] = (),
     ) -> None:
-        """Add victims of a beneficiary. The ledger stays charged with them."""
-        departure = self._departures.setdefault(beneficiary, Departure())
-        departure.pods |= self._pods.keys() & set(pods)
-        departure.whole |= set(whole)
-        departure.promised += [
+        eviction = self._pending.setdefault(beneficiary, PendingEviction())
+        eviction.pods |= self._pods.keys() & set(pods)
+        eviction.whole |= set(whole)
+        eviction.promised += [
             Charged(hold.node, hold.requests, hold.device, hold.presence) for hold in promised
         ]
-        departure.places |= set(places)
-        self.leaving.update(dict.fromkeys(departure.pods, beneficiary))
-        self.whole.update(dict.fromkeys(departure.whole, beneficiary))
+        eviction.places |= set(places)
+        self.leaving.update(dict.fromkeys(eviction.pods, beneficiary))
+        self.whole.update(dict.fromkeys(eviction.whole, beneficiary))
         self._changed.add(beneficiary)
 
-    def of(self, gang: GangState) -> Amounts:
-        """What leaving pods of this gang use; their beneficiary is charged with it instead."""
-        if not self.leaving:
-            return ()
-        sums: dict[str, int] = {}
-        for pod in self.leaving.keys() & gang.pods.keys():
-            for resource, amount in (*self._pods[pod].requests, (PODS, 1)):
-                sums[resource] = sums.get(resource, 0) + amount
-        return tuple(sums.items())
-
-    def lingering(self) -> Iterator[Leaving]:
-        """By beneficiary, what its victims still use and what it holds itself, as queues count it."""
-        for beneficiary, departure in sorted(self._departures.items()):
-            state = self._gangs[beneficiary]
-            left: dict[str, tuple[Counter[str], set[GangId]]] = {}
-            for pod in sorted(departure.pods):
-                bound = self._pods[pod]
-                if bound.gang is None:
-                    continue
-                victim = self._gangs[bound.gang].gang
-                taken, gangs = left.setdefault(victim.queue if victim is not None else "", (Counter(), set()))
-                for resource, amount in (*bound.requests, (PODS, 1)):
-                    taken[resource] += amount
-                if bound.gang in self.whole:
-                    gangs.add(bound.gang)
-            held: Counter[str] = Counter()
-            for promise in state.holds.values():
-                for resource, amount in (*promise.requests, (PODS, 1)):
-                    held[resource] += amount
-            yield Leaving(
-                state.gang.queue if state.gang is not None else "",
-                tuple(sorted(held.items())),
-                not state.pods,
-                tuple(
-                    (queue, tuple(sorted(taken.items())), len(gangs))
-                    for queue, (taken, gangs) in left.items()
-                ),
-            )
+    # -- how they end
 
     def pods_seen(self, pods: Iterable[PodId], *, deleted: bool) -> None:
         """Record that pods are on a node, or have left it; `deleted`: they are about to leave it."""
@@ -145,131 +135,157 @@ class Departures:
             if since is None:
                 self.deleted[pod] = now
 
-    def found(self, beneficiary: GangId, victim: Victim) -> None:
-        """Record, from an open plan, that this victim leaves for the beneficiary."""
-        state = self._gangs.get(victim.gang)
-        pods = victim.pods or (state.pods.keys() if state is not None else ())
-        if any(pod in self._pods for pod in pods):
-            self.begin(beneficiary, pods, () if victim.pods else (victim.gang,))
-
-    def pods_bound(self, pods: Set[PodId], gang: GangId) -> None:
-        """Add pods of an evicted gang that were still being bound: they leave, too."""
-        beneficiary = self.whole.get(gang)
-        if beneficiary is not None and (new := pods - self.leaving.keys()):
-            self.begin(beneficiary, new, ())
-
     def pods_ended(self, pods: Iterable[PodId]) -> Set[PodId]:
         """Remove pods that have ended. Returns those that were leaving."""
         left = self.leaving.keys() & pods
         for pod in left:
             beneficiary = self.leaving.pop(pod)
-            self._departures[beneficiary].pods.discard(pod)
+            self._pending[beneficiary].pods.discard(pod)
             self._changed.add(beneficiary)
         return left
 
-    def lift(self, beneficiary: GangId) -> None:
-        """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""
-        departure = self._departures.get(beneficiary)
-        if departure is not None:
-            for gang, charged in self._charged(departure):
-                if gang is None:
-                    self._ledger.give(*charged)
-                else:
-                    self._ledger.lift(gang, charged)
-            for node, row_amounts in departure.shared.items():
-                self._ledger.charge(node, row_amounts)
-
-    def lower(self, beneficiary: GangId) -> None:
-        """Charge it again, less what it has in common with the places that are held now."""
-        departure = self._departures.get(beneficiary)
-        if departure is not None:
-            for _, charged in self._charged(departure):
-                self._ledger.take(*charged)
-            departure.shared = {}
-            self._share(beneficiary, departure)
-
     def give_up(self, beneficiary: GangId) -> None:
-        """End the departure of a beneficiary that no longer needs it: remaining victims stay."""
-        if beneficiary in self._departures:
+        """End the eviction for a beneficiary that no longer needs it: remaining victims stay."""
+        if beneficiary in self._pending:
             self._over |= self._end(beneficiary)
 
     def settle(self, *touched: Iterable[GangId]) -> set[GangId]:
         """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
         over, self._over = self._over, set()
-        for beneficiary in sorted(changed.union(*touched)) if self._departures else ():
-            departure = self._departures.get(beneficiary)
-            if departure is None:
+        for beneficiary in sorted(changed.union(*touched)) if self._pending else ():
+            eviction = self._pending.get(beneficiary)
+            if eviction is None:
                 continue
-            self._give_promised(beneficiary, departure)
-            if self._is_over(beneficiary, departure):
+            self._give_promised(beneficiary, eviction)
+            if self._is_over(beneficiary, eviction):
                 over |= self._end(beneficiary)
             else:
-                self._share(beneficiary, departure)
-        self.spared += bool(over)
+                self._share(beneficiary, eviction)
         return over
 
     def end_forsaken(self) -> set[GangId]:
-        """End departures whose beneficiary has neither holds nor an open plan. Returns their victims."""
+        """End evictions whose beneficiary has neither holds nor an open plan. Returns their victims."""
         over: set[GangId] = set()
-        for beneficiary in sorted(self._departures):
+        for beneficiary in sorted(self._pending):
             state = self._gangs.get(beneficiary)
             if state is None or not (state.holds or state.planned):
                 over |= self._end(beneficiary)
-        self.spared += bool(over)
         return over
 
-    def _charged(self, departure: Departure) -> Iterator[tuple[GangId | None, Charged]]:
-        """On whose record it is, if on any gang's, and what."""
-        for pod in sorted(departure.pods):
-            bound = self._pods[pod]
-            yield bound.gang, Charged(bound.node, bound.requests, bound.presence.device, bound.presence)
-        for promised in departure.promised:
-            yield None, promised
-
-    def _is_over(self, beneficiary: GangId, departure: Departure) -> bool:
+    def _is_over(self, beneficiary: GangId, eviction: PendingEviction) -> bool:
         state = self._gangs.get(beneficiary)
         if state is None or state.gang is None or state.gang.gate is not None:
             return True
         if state.back_off is not None:
             return True
-        return not (departure.pods or departure.promised)
+        return not (eviction.pods or eviction.promised)
 
-    def _give_promised(self, beneficiary: GangId, departure: Departure) -> None:
+    def _give_promised(self, beneficiary: GangId, eviction: PendingEviction) -> None:
         """Release promised places once a place of the beneficiary is filled: no bind is under way then."""
         state = self._gangs.get(beneficiary)
-        if state is not None and any(place in state.filled for place in departure.places):
-            for charged in departure.promised:
+        if state is not None and any(place in state.filled for place in eviction.places):
+            for charged in eviction.promised:
                 self._ledger.give(*charged)
-            departure.promised.clear()
+            eviction.promised.clear()
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
-        """End a departure. Returns its victims: what still exists of them is theirs again."""
-        departure = self._departures.pop(beneficiary)
-        gangs = {*departure.whole, *(self._pods[pod].gang for pod in departure.pods)}
-        for node, row_amounts in departure.shared.items():
+        """End an eviction. Returns its victims: what still exists of them is theirs again."""
+        eviction = self._pending.pop(beneficiary)
+        gangs = {*eviction.whole, *(self._pods[pod].gang for pod in eviction.pods)}
+        for node, row_amounts in eviction.shared.items():
             self._ledger.charge(node, row_amounts)
-        for charged in departure.promised:
+        for charged in eviction.promised:
             self._ledger.give(*charged)
-        for pod in departure.pods:
+        for pod in eviction.pods:
             del self.leaving[pod]
-        for gang in departure.whole:
+        for gang in eviction.whole:
             del self.whole[gang]
-        return {gang for gang in gangs if gang is not None}
+        over = {gang for gang in gangs if gang is not None}
+        self.version += bool(over)
+        return over
 
-    def _share(self, beneficiary: GangId, departure: Departure) -> None:
+    # -- what they use
+
+    def of(self, gang: GangState) -> Amounts:
+        """What leaving pods of this gang use; their beneficiary is charged with it instead."""
+        if not self.leaving:
+            return ()
+        return _used_by(self._pods[pod] for pod in self.leaving.keys() & gang.pods.keys())
+
+    def usage(self) -> Iterator[Leaving]:
+        """What victims still use, and what their beneficiaries hold, for the hard caps of queues."""
+        for beneficiary, eviction in sorted(self._pending.items()):
+            state = self._gangs[beneficiary]
+            by_queue: dict[str, list[PodsBound]] = {}
+            for pod in sorted(eviction.pods):
+                bound = self._pods[pod]
+                if bound.gang is not None:
+                    victim = self._gangs[bound.gang].gang
+                    by_queue.setdefault(victim.queue if victim is not None else "", []).append(bound)
+            yield Leaving(
+                state.gang.queue if state.gang is not None else "",
+                _used_by(state.holds.values()),
+                not state.pods,
+                tuple(
+                    (queue, _used_by(pods), len(self.whole.keys() & {pod.gang for pod in pods}))
+                    for queue, pods in by_queue.items()
+                ),
+            )
+
+    # -- what they charge
+
+    def charged(self, victim: Victim) -> Iterator[Charged]:
+        """What the ledger is charged with for a gang, or for some pods of it, that could be a victim."""
+        state = self._gangs[victim.gang]
+        for pod in sorted(victim.pods or state.pods):
+            yield _charged(self._pods[pod])
+        if not victim.pods:
+            for _, hold in sorted(state.holds.items()):
+                yield Charged(hold.node, hold.requests, hold.device, hold.presence)
+
+    def lift_victims(self, victims: Iterable[Victim]) -> None:
+        """Charge the ledger as if these had left, for a trial."""
+        for victim in victims:
+            for charged in self.charged(victim):
+                self._ledger.lift(victim.gang, charged)
+
+    def lift(self, beneficiary: GangId) -> None:
+        """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""
+        eviction = self._pending.get(beneficiary)
+        if eviction is not None:
+            for gang, charged in self._all(eviction):
+                if gang is None:
+                    self._ledger.give(*charged)
+                else:
+                    self._ledger.lift(gang, charged)
+            for node, row_amounts in eviction.shared.items():
+                self._ledger.charge(node, row_amounts)
+
+    def lower(self, beneficiary: GangId) -> None:
+        """Charge it again, less what it has in common with the places that are held now."""
+        eviction = self._pending.get(beneficiary)
+        if eviction is not None:
+            for _, charged in self._all(eviction):
+                self._ledger.take(*charged)
+            eviction.shared = {}
+            self._share(beneficiary, eviction)
+
+    def _all(self, eviction: PendingEviction) -> Iterator[tuple[GangId | None, Charged]]:
+        """On whose record it is, if on any gang's, and what."""
+        for pod in sorted(eviction.pods):
+            bound = self._pods[pod]
+            yield bound.gang, _charged(bound)
+        for promised in eviction.promised:
+            yield None, promised
+
+    def _share(self, beneficiary: GangId, eviction: PendingEviction) -> None:
         """Take off what its victims and its own places have in common now.
 
         Shares of a GPU are counted twice, on the safe side: what they have in common depends on devices.
         """
-        nodes = self._ledger.nodes
-
-        def whole(node: NodeName, requests: Amounts) -> tuple[NodeName, RowAmounts]:
-            row_amounts = nodes.row_amounts(requests)
-            return node, () if nodes.share(row_amounts) else row_amounts
-
-        held = _by_node(whole(hold.node, hold.requests) for hold in self._gangs[beneficiary].holds.values())
-        left = _by_node(whole(node, requests) for _, (node, requests, _, _) in self._charged(departure))
+        held = self._by_node(self._gangs[beneficiary].holds.values())
+        left = self._by_node(charged for _, charged in self._all(eviction))
         common = {
             node: tuple(
                 (row, least)
@@ -279,19 +295,30 @@ class Departures:
             for node, amounts in held.items()
             if node in left
         }
-        if common == departure.shared:
+        if common == eviction.shared:
             return
-        for node, shared in departure.shared.items():
+        for node, shared in eviction.shared.items():
             self._ledger.charge(node, shared)
         for node, shared in common.items():
             self._ledger.charge(node, shared, -1)
-        departure.shared = common
+        eviction.shared = common
+
+    def _by_node(self, some: Iterable[Hold | Charged]) -> dict[NodeName, dict[int, int]]:
+        """What these take by node and row of the ledger, without those that share a GPU."""
+        nodes, sums = self._ledger.nodes, dict[NodeName, dict[int, int]]()
+        for each in some:
+            row_amounts, amounts = nodes.row_amounts(each.requests), sums.setdefault(each.node, {})
+            for row, amount in () if nodes.share(row_amounts) else row_amounts:
+                amounts[row] = amounts.get(row, 0) + amount
+        return sums
 
 
-def _by_node(charged: Iterable[tuple[NodeName, RowAmounts]]) -> dict[NodeName, dict[int, int]]:
-    sums: dict[NodeName, dict[int, int]] = {}
-    for node, row_amounts in charged:
-        amounts = sums.setdefault(node, {})
-        for row, amount in row_amounts:
-            amounts[row] = amounts.get(row, 0) + amount
-    return sums
+def _charged(bound: PodsBound) -> Charged:
+    return Charged(bound.node, bound.requests, bound.presence.device, bound.presence)
+
+
+def _used_by(some: Iterable[PodsBound | Hold]) -> Amounts:
+    sums = Counter[str]()
+    for each in some:
+        add(sums, (*each.requests, (PODS, 1)), 1)
+    return tuple(sorted(sums.items()))

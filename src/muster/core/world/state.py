@@ -13,7 +13,7 @@ from muster.core.world.gangs import Gangs
 from muster.core.world.lacking import Demands
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Nodes
-from muster.core.world.pending_evictions import Departures
+from muster.core.world.pending_evictions import PendingEvictions
 from muster.core.world.queues import Queues
 from muster.core.world.quotas import Quotas
 from muster.core.world.topology import Topology
@@ -32,6 +32,6 @@ class State:
         self.topology = Topology(nodes)
         self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods)
         self.queues, self.quotas, self.budgets = Queues(nodes, eligibility), Quotas(), Budgets()
-        self.departures = Departures(self.ledger, self.pods, self.gangs)
+        self.pending_evictions = PendingEvictions(self.ledger, self.pods, self.gangs)
         self.ends = Ends(self.pods, self.ledger, duration)
         self.demands = Demands(self.ledger.presences)

@@ -14,8 +14,7 @@ from typing import Final, Protocol
 from muster.core.demand import Demand, Part, Request
 from muster.core.explain.case import Case
 from muster.core.explain.remedies.rehearsal import Outlook, Rehearsal
-from muster.core.preemption import Preemption
-from muster.core.preemption.victims import Found
+from muster.core.preemption import Preemption, Victims
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Gang, GangId
@@ -137,7 +136,7 @@ class Question:
                 known |= self.rehearsal.starts_without(other, asked, MOST * self.patience * len(asked))
         return known[self.state.id]
 
-    def victims(self) -> Found | None:
+    def victims(self) -> Victims | None:
         """Return the victims that the gang would preempt if it might (`Rehearsal.victims`)."""
         self.trials += VICTIMS
         return self.rehearsal.victims(self.state, MOST * self.patience)

@@ -23,8 +23,7 @@ from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.placement.greedy import short_of_slots
-from muster.core.preemption import Preemption
-from muster.core.preemption.victims import Found
+from muster.core.preemption import Preemption, Victims
 from muster.core.queueing.admission import Admission, CapExceeded
 from muster.core.queueing.attempts import Attempt, Attempts, Tier
 from muster.core.queueing.pending import PendingQueues
@@ -79,7 +78,7 @@ class Rehearsal:
         self._ledger, self._slots, self._pods = world.ledger, fit.slots, world.pods
         self._fit, self._ends, self._queues = fit, world.ends, world.queues
         self._quotas = world.quotas
-        self._demands = world.demands
+        self._demands, self._pending_evictions = world.demands, world.pending_evictions
         self._admission, self._pending = admission, lines
         self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
         self._starts, self._accounting, self._in_order = starts, world.accounting, in_order
@@ -91,7 +90,7 @@ class Rehearsal:
         self._wanted: set[Demand | None] = set()
         #: whether the gang in question may preempt, and the victims it would preempt
         self._preempts = False
-        self._found: Found | None = None
+        self._found: Victims | None = None
         #: wants that did not fit in this dry run
         self._tried: set[Demand] = set()
         #: whether room was freed: what did not fit in the last cycle may fit
@@ -147,9 +146,9 @@ class Rehearsal:
             return self.starts_without(other, asked[:1], most)
         return {gang: gang in starting for gang in left}
 
-    def victims(self, state: GangState, most: int) -> Found | None:
+    def victims(self, state: GangState, most: int) -> Victims | None:
         """Return the victims with which the gang would start now if it might preempt; None if none."""
-        if self._preemption.departures or state.gang is None:
+        if self._pending_evictions or state.gang is None:
             return None
         self._found, self._preempts = None, True
         try:
@@ -222,8 +221,8 @@ class Rehearsal:
 
     def _leaves(self, state: GangState) -> bool:
         """Whether room of its pods is promised to another gang already, or room of other gangs to it."""
-        departures = self._preemption.departures
-        return state.id in departures or not departures.leaving.keys().isdisjoint(state.pods)
+        pending = self._pending_evictions
+        return state.id in pending or not pending.leaving.keys().isdisjoint(state.pods)
 
     # -- changes, and how they are undone
 
@@ -343,7 +342,7 @@ class Rehearsal:
     def _may_end_others(self, state: GangState, demand: Demand) -> bool:
         if self._anew:
             return self._strict and self._preemption.conceivable(state, demand)
-        return self._preemption.helps(state, demand)
+        return self._preemption.may_help(state, demand)
 
     def _place(self, attempt: Attempt, *, mine: bool, last: bool, keep: bool) -> Columns | None:
         """Place the gang as `Starts.place` does, less what a dry run omits; return its columns if it starts.
@@ -352,14 +351,14 @@ class Rehearsal:
         behind.
         """
         state, demand = attempt.state, attempt.grant.demand
-        departures = self._preemption.departures
+        pending = self._pending_evictions
         if not demand.parts:
             return None
-        if state.back_off is not None or state.id in departures.whole:
+        if state.back_off is not None or state.id in pending.whole:
             return None
         if self._reservations.refusal(state, demand) is not None:
             return None
-        if state.id in departures or any(not promise.told for promise in state.holds.values()):
+        if state.id in pending or any(not promise.told for promise in state.holds.values()):
             self._unsure()
             return None
         if self._demands.newly_concerned(state):
