@@ -25,6 +25,7 @@ from muster.api.base import Kind, Object, Resource
 from muster.kube.client import WatchEvent
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
+from muster.kube.informers import Informers
 from muster.local import credentials
 
 GANGS: Final = (20, 500, 10_000)
@@ -115,8 +116,12 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
         profiler = cProfile.Profile() if profile else None
         client = _Measured(_connection(Path(directory), port), size, profiler)
         leading = asyncio.Event()
+        informers = Informers(client)
+        watching = asyncio.create_task(informers.run())
         running = asyncio.create_task(
-            loop.run(client, SystemClock(), Term(1), schedulers=frozenset({"muster"}), leading=leading)
+            loop.run(
+                client, informers, SystemClock(), Term(1), schedulers=frozenset({"muster"}), leading=leading
+            )
         )
         await leading.wait()
         pipe.send("leading")
@@ -126,7 +131,8 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
             profiler.disable()
             profiler.dump_stats(profile)
         running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        watching.cancel()
+        await asyncio.gather(running, watching, return_exceptions=True)
         await client.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -114,7 +114,8 @@ async def _watch(job: Object) -> tuple[float, float, float]:
                 event.set()
 
     async with acting(Target(), endpoint) as client, asyncio.TaskGroup() as group:
-        pods = Reflector(client, kinds.POD, seen)
+        pods = Reflector(client, kinds.POD)
+        pods.subscribe(seen)
         watching = group.create_task(pods.run())
         await pods.synced.wait()
         begin = time.perf_counter()

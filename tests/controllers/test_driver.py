@@ -19,6 +19,7 @@ from muster.controllers.driver import Controller, Watch, controlled_by, itself, 
 from muster.controllers.effects import Create, Delete, Effect, Patch, Record, Requeue
 from muster.kube.errors import Conflict, Forbidden, Unanswered
 from tests.controllers.memory import START, Memory, MemoryClient
+from tests.informed import informed
 
 pytestmark = pytest.mark.looptime
 
@@ -77,7 +78,7 @@ async def running(
         "test", (Watch(JOB, itself), Watch(POD, controlled_by(JOB))), observe, recorded, settle=settle
     )
     synced = asyncio.Event()
-    task = asyncio.create_task(run(world.client, [controller], clock or LoopClock(), synced=synced))
+    task = asyncio.create_task(informed(run, world.client, [controller], clock or LoopClock(), synced=synced))
     await synced.wait()
     try:
         yield world

@@ -17,6 +17,7 @@ from muster.kube.client import Propagation
 from muster.kube.errors import Conflict, NotFound
 from tests.controllers.memory import Memory, MemoryClient
 from tests.controllers.test_driver import LoopClock
+from tests.informed import informed
 
 CONTROLLER = garbage.controller()
 
@@ -189,7 +190,7 @@ def test_who_remains_has_an_owner_or_never_had_one(data: st.DataObject) -> None:
 async def test_an_owner_that_the_cache_does_not_show_yet_saves_its_dependent() -> None:
     client = MemoryClient(Memory(LoopClock().now))
     synced = asyncio.Event()
-    task = asyncio.create_task(run(client, [CONTROLLER], LoopClock(), synced=synced))
+    task = asyncio.create_task(informed(run, client, [CONTROLLER], LoopClock(), synced=synced))
     await synced.wait()
     client.blind = JOB
     job = make(client.memory, JOB, "job")

@@ -12,6 +12,7 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers import gang, podgroup
 from muster.controllers.driver import Controller, run
 from tests.controllers.memory import START, Memory, MemoryClient
+from tests.informed import informed
 
 pytestmark = pytest.mark.looptime
 
@@ -37,7 +38,7 @@ async def test_status_follows_the_pods() -> None:
         podgroup.controller(POD_GROUP_X),
         podgroup.controller(POD_GROUP_SIGS),
     ]
-    task = asyncio.create_task(run(client, controllers, LoopClock()))
+    task = asyncio.create_task(informed(run, client, controllers, LoopClock()))
     created = memory.create(POD_GROUP_X, "ns", {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
     source = {
         "apiVersion": POD_GROUP_X.api_version,

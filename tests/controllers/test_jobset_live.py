@@ -24,6 +24,7 @@ from muster.controllers.effects import AnyKind, Create, Delete, Effect, Patch
 from muster.kube.errors import Conflict, Unanswered
 from tests.controllers.memory import Memory, MemoryClient
 from tests.controllers.test_driver import LoopClock
+from tests.informed import informed
 
 pytestmark = pytest.mark.looptime
 
@@ -61,7 +62,7 @@ async def cluster() -> AsyncIterator[MemoryClient]:
     client = MemoryClient(Memory(LoopClock().now))
     synced = asyncio.Event()
     controllers: list[Controller[Any]] = [jobsets.controller(), garbage.controller(), PLAYED]
-    task = asyncio.create_task(run(client, controllers, LoopClock(), synced=synced))
+    task = asyncio.create_task(informed(run, client, controllers, LoopClock(), synced=synced))
     await synced.wait()
     yield client
     task.cancel()
@@ -145,7 +146,7 @@ async def test_a_new_driver_goes_on_where_the_last_one_stopped() -> None:
         client = MemoryClient(Memory(LoopClock().now))
         submit(client, 3, failurePolicy={"maxRestarts": 1})
         for limit in (requests, None):
-            task = asyncio.create_task(run(client, [jobsets.controller(), PLAYED], LoopClock()))
+            task = asyncio.create_task(informed(run, client, [jobsets.controller(), PLAYED], LoopClock()))
             before = len(client.calls)
             while limit is None or len(client.calls) - before < limit:
                 if limit is None and len(client.calls) - before > 2000:

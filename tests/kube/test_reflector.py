@@ -12,7 +12,7 @@ import pytest
 from muster.api.core_v1 import ConfigMap
 from muster.api.kinds import CONFIG_MAP
 from muster.kube.client import EventType, Page, WatchEvent
-from muster.kube.errors import Expired, Forbidden, NotFound, ServerError, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Expired, Forbidden, NotFound, ServerError, Unanswered, Unreachable
 from muster.kube.reflector import BACK_OFF, Reflector
 
 Told = tuple[str | None, str | None]
@@ -78,7 +78,7 @@ class Instant:
 
 
 class Run:
-    optional = False
+    tolerated: tuple[type[ApiError], ...] = ()
 
     def __init__(self, script: Script) -> None:
         self.script, self.clock = script, Instant()
@@ -88,11 +88,10 @@ class Run:
         self.reflector = Reflector(
             client,
             CONFIG_MAP,
-            self._note,
-            on_progress=self.progress.append,
             clock=self.clock,
-            optional=self.optional,
+            tolerated=self.tolerated,
         )
+        self.reflector.subscribe(self._note, self.progress.append)
 
     def _note(self, old: ConfigMap | None, new: ConfigMap | None) -> None:
         self.told.append((_version(old), _version(new)))
@@ -204,7 +203,7 @@ async def test_what_goes_on_failing_is_tried_less_and_less_often(failure: Except
 
 
 class Optional(Run):
-    optional = True
+    tolerated = (Forbidden, NotFound)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.core.words.gang import GangId
+from muster.kube.informers import Informers
 from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED
@@ -281,6 +282,7 @@ class Running:
     cluster: Cluster
     epoch: int
     client: ServerClient = field(init=False)
+    informers: Informers = field(init=False)
     mirror: WatchedMirror = field(init=False)
     leader: Leader = field(init=False)
     writes: int = 0
@@ -299,12 +301,13 @@ class Running:
         server = self.cluster.server
         self.client = self.wrap(ServerClient(server))
         clock = ServerClock(server)
-        self.mirror = WatchedMirror(self.client, clock)
+        self.informers = Informers(self.client, clock)
+        self.mirror = WatchedMirror(self.informers)
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, fresh=lambda: self.fresh)
         self.leader = Leader(self.client, clock, term, self.mirror, core)
         for (kind, key), _ in list(server.objects.items()):
-            self.mirror.reflectors[kind]._change(key, server.read(kind, key))
+            self.informers[kind]._change(key, server.read(kind, key))
         self.seen = len(server.log)
         self._life: Coroutine[Any, Any, None] = _life(self)
 
@@ -334,8 +337,8 @@ class Running:
         log = self.cluster.server.log
         if self.sees:
             for kind, key, obj in log[self.seen :]:
-                if kind in self.mirror.reflectors:
-                    self.mirror.reflectors[kind]._change(key, obj)
+                if kind in WATCHED:
+                    self.informers[kind]._change(key, obj)
             self.seen = len(log)
 
     def stop(self) -> None:

@@ -21,6 +21,7 @@ from muster.local.store import Store
 from muster.names import ADMISSION, EPOCH, GANG, PLAN, QUEUE
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.loop import run
+from tests.informed import informed
 
 pytestmark = pytest.mark.looptime
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,10 +81,10 @@ class Cluster:
 async def scheduler(cluster: Cluster, epoch: int = 1, *, controllers: bool = True) -> AsyncIterator[None]:
     leading = asyncio.Event()
     term = Term(epoch, sole=True)
-    tasks = [asyncio.create_task(run(cluster.client, cluster.clock, term, leading=leading))]
+    tasks = [asyncio.create_task(informed(run, cluster.client, cluster.clock, term, leading=leading))]
     if controllers:
         both: list[driver.Controller[Any]] = [JOBS, jobset_controller()]
-        tasks.append(asyncio.create_task(driver.run(cluster.client, both, cluster.clock)))
+        tasks.append(asyncio.create_task(informed(driver.run, cluster.client, both, cluster.clock)))
     try:
         await asyncio.wait([asyncio.create_task(leading.wait()), *tasks], return_when=asyncio.FIRST_COMPLETED)
         yield
@@ -322,10 +323,11 @@ async def test_a_leader_that_loses_its_lease_stops_and_the_next_one_leads(cluste
     cluster.node("node-0")
     cluster.create(kinds.POD, pod("waits", "9"))
     holder = 1
-    first = asyncio.create_task(run(cluster.client, cluster.clock, Term(1, fresh=lambda: holder == 1)))
+    term = Term(1, fresh=lambda: holder == 1)
+    first = asyncio.create_task(informed(run, cluster.client, cluster.clock, term))
     await asyncio.sleep(1)
     leading, holder = asyncio.Event(), 2
-    second = asyncio.create_task(run(cluster.client, cluster.clock, Term(2), leading=leading))
+    second = asyncio.create_task(informed(run, cluster.client, cluster.clock, Term(2), leading=leading))
     with pytest.raises(Deposed, match="the term of epoch 1 cannot be proven any more"):
         await first
     await leading.wait()
@@ -354,7 +356,7 @@ async def test_what_objects_say_of_epochs_deposes_no_leader(cluster: Cluster, so
         name = f"fits-{epoch}"
         leading = asyncio.Event()
         term = Term(epoch, sole=sole)
-        leader = asyncio.create_task(run(cluster.client, cluster.clock, term, leading=leading))
+        leader = asyncio.create_task(informed(run, cluster.client, cluster.clock, term, leading=leading))
         await asyncio.wait([leader, asyncio.create_task(leading.wait())], return_when=asyncio.FIRST_COMPLETED)
         cluster.create(kinds.POD, pod(name))
 
@@ -399,7 +401,7 @@ async def test_a_gang_whose_touch_is_refused_waits_alone(
         cluster.create(kinds.POD, pod(name, labels={"scheduling.x-k8s.io/pod-group": "g"}))
     client = Refusing(cluster.registry, "bad-1", answer)
     leading = asyncio.Event()
-    leader = asyncio.create_task(run(client, cluster.clock, Term(2), leading=leading))
+    leader = asyncio.create_task(informed(run, client, cluster.clock, Term(2), leading=leading))
     async with asyncio.timeout(10):
         await leading.wait()
     cluster.create(kinds.POD, pod("fits"))
@@ -431,7 +433,7 @@ async def test_a_leader_that_cannot_prove_its_lease_writes_nothing(cluster: Clus
     cluster.node("node-0")
     cluster.create(kinds.POD, pod("fits"))
     with pytest.raises(Deposed):
-        await run(cluster.client, cluster.clock, Term(1, fresh=lambda: False))
+        await informed(run, cluster.client, cluster.clock, Term(1, fresh=lambda: False))
     assert not await cluster.bound()
 
 

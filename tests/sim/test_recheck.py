@@ -20,6 +20,7 @@ from muster.runtime.leader import Term
 from muster.runtime.loop import run
 from muster.sim.recheck import recheck
 from muster.sim.trace import TraceError
+from tests.informed import informed
 from tests.runtime.test_loop import Cluster, jobset, pod
 
 
@@ -32,8 +33,10 @@ async def live(cluster: Cluster, epoch: int, path: Path, play: Callable[[], None
     """A scheduler and controllers, in virtual time, for a while."""
     journal = Journal(path)
     tasks = [
-        asyncio.create_task(run(cluster.client, cluster.clock, Term(epoch, sole=True), journal=journal)),
-        asyncio.create_task(driver.run(cluster.client, [JOBS, jobset_controller()], cluster.clock)),
+        asyncio.create_task(
+            informed(run, cluster.client, cluster.clock, Term(epoch, sole=True), journal=journal)
+        ),
+        asyncio.create_task(informed(driver.run, cluster.client, [JOBS, jobset_controller()], cluster.clock)),
     ]
     await asyncio.sleep(1)
     play()

@@ -98,6 +98,18 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     GANG_PLAN,
 )
 
+#: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
+OPTIONAL: Final[tuple[Kind[Any], ...]] = (
+    JOBSET,
+    POD_GROUP_X,
+    POD_GROUP_SIGS,
+    CLUSTER_NETWORK_TOPOLOGY,
+    LIMIT_RANGE,
+    RUNTIME_CLASS,
+)
+#: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
+HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS)
+
 #: Kinds by (apiVersion, kind), the fields in which an object states its kind.
 BY_NAME: Final[dict[tuple[str, str], Kind[Any]]] = {(k.api_version, k.kind): k for k in ALL}
 #: Kinds by (group, version, plural), the parts of a URL.

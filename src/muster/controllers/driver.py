@@ -1,6 +1,6 @@
 """Runs controllers: watches, observes, calls their reconcile functions and carries out the effects.
 
-One reflector per kind feeds caches that all controllers share. A change puts the keys that it concerns
+The process's informers feed caches that all controllers share. A change puts the keys that it concerns
 into one queue. A worker takes a key, lets its controller observe and reconcile, and carries out the
 effects. A key is never with two workers, and many changes cause one reconcile.
 
@@ -38,7 +38,7 @@ from muster.controllers.writes import Written, carry_out
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
-from muster.kube.reflector import Reflector
+from muster.kube.informers import Informers
 
 Observed = TypeVar("Observed")
 log = logging.getLogger(__name__)
@@ -105,19 +105,20 @@ class Controller(Generic[Observed]):
 
 async def run(
     client: Client,
+    informers: Informers,
     controllers: Sequence[Controller[Any]],  # Any: each has its own type of observation
     clock: Clock,
     *,
     concurrency: int = 16,
     synced: asyncio.Event | None = None,
 ) -> None:
-    """Runs the controllers until cancelled. `synced` is set once all caches are filled and work starts."""
+    """Runs the controllers until cancelled; the caller runs the informers.
+
+    `synced` is set once all caches are filled and work starts.
+    """
     async with asyncio.TaskGroup() as group:
-        driver = _Driver(client, controllers, clock, group)
-        for reflector in driver.reflectors:
-            group.create_task(reflector.run(), name=f"watch {reflector.kind.plural}")
-        for reflector in driver.reflectors:
-            await reflector.synced.wait()
+        driver = _Driver(client, informers, controllers, clock, group)
+        await informers.synced(driver.kinds)
         if synced is not None:
             synced.set()
         for number in range(concurrency):
@@ -146,6 +147,7 @@ class _Driver:
     def __init__(
         self,
         client: Client,
+        informers: Informers,
         controllers: Sequence[Controller[Any]],
         clock: Clock,
         group: asyncio.TaskGroup,
@@ -162,16 +164,10 @@ class _Driver:
         self._caches = Caches(watched, indexes)
         #: keys that wait for a kind's cache, by the revision they wait for
         self._parked: dict[AnyKind, list[tuple[int, _Key]]] = {cache.kind: [] for cache in self._caches}
-        self.reflectors = [
-            Reflector(
-                client,
-                cache.kind,
-                self._takes_in(cache, watched.get(cache.kind, [])),
-                on_progress=self._advances(cache),
-                clock=clock,
-            )
-            for cache in self._caches
-        ]
+        self.kinds = [cache.kind for cache in self._caches]
+        for cache in self._caches:
+            takes_in = self._takes_in(cache, watched.get(cache.kind, []))
+            informers[cache.kind].subscribe(takes_in, self._advances(cache))
 
     async def work(self) -> None:
         """Runs one worker: processes one key after the other, until cancelled."""

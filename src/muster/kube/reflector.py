@@ -1,4 +1,4 @@
-"""A cache of the objects of one kind, kept up to date by list and watch.
+"""A cache of the objects of one kind, kept up to date by list and watch, for all that read the kind.
 
 The reflector lists once and watches from that revision. When the watch ends, it resumes from the last
 revision seen. When that revision has expired, it lists again and reports the differences. `items` therefore
@@ -15,39 +15,36 @@ from muster.api.base import Kind, Resource
 from muster.api.fields import UNREADABLE
 from muster.kube.client import Client, EventType
 from muster.kube.clock import Clock, SystemClock
-from muster.kube.errors import ApiError, Expired, Forbidden, NotFound, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
 from muster.kube.listing import everything
 
 R = TypeVar("R", bound=Resource)
+OnChange = Callable[[R | None, R | None], None]
+OnProgress = Callable[[str], None]
 log = logging.getLogger(__name__)
 
 BACK_OFF = (0.2, 30.0)  # seconds between retries, first and largest
 
 
 class Reflector(Generic[R]):
-    """Caches the objects of one kind and reports changes.
+    """Caches the objects of one kind and reports changes to its subscribers.
 
-    `on_change(old, new)` is called for each change: old is None for a new object, new is None for a removed
-    object. If `on_change` fails because of the object's content (`UNREADABLE`), the failure is logged and the
-    watch continues. An object that could be decoded only in part is logged, too.
-
-    `on_progress(resource_version)` is called afterwards, once `items` is up to date with that revision.
+    An object that could be decoded only in part is logged. If a subscriber fails because of an object's
+    content (`UNREADABLE`), the failure is logged; the other subscribers and the watch continue.
     """
 
     def __init__(
         self,
         client: Client,
         kind: Kind[R],
-        on_change: Callable[[R | None, R | None], None] = lambda old, new: None,
         *,
-        on_progress: Callable[[str], None] = lambda resource_version: None,
         namespace: str = "",
         labels: str = "",
         fields: str = "",
         clock: Clock | None = None,
-        optional: bool = False,
+        tolerated: tuple[type[ApiError], ...] = (),
     ) -> None:
-        """`optional`: a kind that the cluster does not know, or forbids to list, counts as an empty list."""
+        """`tolerated`: answers to a list that count as an empty list until the server has another answer."""
         self.kind = kind
         #: objects by `namespace/name`; read only
         self.items: dict[str, R] = {}
@@ -56,11 +53,26 @@ class Reflector(Generic[R]):
         #: the revision up to which `items` is up to date
         self.resource_version = ""
         self._client = client
-        self._on_change, self._on_progress = on_change, on_progress
+        self._subscribers: list[tuple[OnChange[R], OnProgress]] = []
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
-        self._optional = optional
+        self._tolerated = tolerated
+        self._off = False  # whether the last answer was a tolerated one
         self._heard = False  # whether this watch has sent anything
+
+    def subscribe(
+        self, on_change: OnChange[R], on_progress: OnProgress = lambda resource_version: None
+    ) -> None:
+        """Reports the objects that are known, as new ones, and each later change.
+
+        `on_change(old, new)`: old is None for a new object, new is None for a removed object.
+        `on_progress(resource_version)` is called afterwards, once `items` is up to date with that revision.
+        """
+        for key, item in self.items.items():
+            self._report(on_change, key, None, item)
+        if self.resource_version:
+            on_progress(self.resource_version)
+        self._subscribers.append((on_change, on_progress))
 
     async def run(self) -> None:
         """Runs until cancelled.
@@ -83,20 +95,24 @@ class Reflector(Generic[R]):
                 self.resource_version, why = "", error.message
             except (ApiError, Unanswered, Unreachable) as error:
                 why = str(error)
-                if self._optional and isinstance(error, Forbidden | NotFound):
-                    self.synced.set()
+                if isinstance(error, self._tolerated):
+                    self._turn_off(why)
             if self._heard:
                 failures = 0
                 continue
             failures += 1
             delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10))
-            log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
+            if not self._off:
+                log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
             await self._clock.sleep(delay * (0.5 + random.random() / 2))  # spread the retries
 
     async def _list(self) -> None:
         listed = await everything(
             self._client, self.kind, self._namespace, labels=self._labels, fields=self._fields
         )
+        if self._off:
+            self._off = False
+            log.info("%s can be read now", self.kind.plural)
         found = {item.key: item for item in listed.items}
         for key in [key for key in self.items if key not in found]:
             self._change(key, None)
@@ -104,8 +120,14 @@ class Reflector(Generic[R]):
             old = self.items.get(key)
             if old is None or old.metadata.resource_version != item.metadata.resource_version:
                 self._change(key, item)
-        self.resource_version = listed.resource_version
-        self._on_progress(listed.resource_version)
+        self._progress(listed.resource_version)
+        self.synced.set()
+
+    def _turn_off(self, why: str) -> None:
+        """Goes on without the kind: nothing waits for it, and it is read as soon as the server has it."""
+        if not self._off:
+            self._off = True
+            log.info("%s are off, as the cluster does not show them: %s", self.kind.plural, why)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -121,8 +143,7 @@ class Reflector(Generic[R]):
                 self._change(event.object.key, None)
             elif event.type is not EventType.BOOKMARK:
                 self._change(event.object.key, event.object)
-            self.resource_version = event.object.metadata.resource_version
-            self._on_progress(self.resource_version)
+            self._progress(event.object.metadata.resource_version)
 
     def _change(self, key: str, new: R | None) -> None:
         old = self.items.get(key)
@@ -139,7 +160,16 @@ class Reflector(Generic[R]):
             self._tell(key, old, new)
 
     def _tell(self, key: str, old: R | None, new: R | None) -> None:
+        for on_change, _ in self._subscribers:
+            self._report(on_change, key, old, new)
+
+    def _report(self, on_change: OnChange[R], key: str, old: R | None, new: R | None) -> None:
         try:
-            self._on_change(old, new)
+            on_change(old, new)
         except UNREADABLE:
             log.exception("%s %s cannot be read, and is set aside", self.kind.kind, key)
+
+    def _progress(self, resource_version: str) -> None:
+        self.resource_version = resource_version
+        for _, on_progress in self._subscribers:
+            on_progress(resource_version)

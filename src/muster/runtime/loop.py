@@ -16,6 +16,7 @@ from muster.core.words.gang import GangId
 from muster.journal import Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
+from muster.kube.informers import Informers
 from muster.runtime.commit.view import Limits
 from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
@@ -31,6 +32,7 @@ PACE = 0.005
 
 async def run(
     client: Client,
+    informers: Informers,
     clock: Clock,
     term: Term,
     *,
@@ -40,22 +42,18 @@ async def run(
     journal: Journal | None = None,
     leading: asyncio.Event | None = None,
 ) -> None:
-    """Runs the scheduler until cancelled, or until `Deposed` is raised.
+    """Runs the scheduler until cancelled, or until `Deposed` is raised; the caller runs the informers.
 
     `schedulers`: the values of `spec.schedulerName` that make a pod muster's; None = all. `leading` is set
     once this leader has recovered and decides.
     """
-    mirror = WatchedMirror(client, clock, schedulers)
+    mirror = WatchedMirror(informers, schedulers)
     core = scheduler or Scheduler()
     leader = Leader(client, clock, term, mirror, core, limits, journal)
     reports = (QueueReports(core.queues, mirror), TopologyReports(core, mirror))
     try:
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(mirror.run(), name="mirror")
-            try:
-                await _lead(leader, reports, tasks, leading)
-            finally:
-                watching.cancel()
+            await _lead(leader, reports, tasks, leading)
     except ExceptionGroup as errors:
         deposed, others = errors.split(Deposed)
         if deposed is None or others is not None:

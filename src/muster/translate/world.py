@@ -77,8 +77,6 @@ _READ_BY_PODS: Final[tuple[Kind[Any], ...]] = (  # Any: as above
     PERSISTENT_VOLUME,
     STORAGE_CLASS,
 )
-#: Those of them that a cluster may not show, or not know: then muster assumes that none exist.
-OPTIONAL: tuple[Kind[Any], ...] = (LIMIT_RANGE, RUNTIME_CLASS)
 
 
 class World:

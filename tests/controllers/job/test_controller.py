@@ -18,6 +18,7 @@ from muster.controllers.job import CONTROLLER
 from muster.kube.errors import Unanswered
 from tests.controllers.job.cluster import job_object
 from tests.controllers.memory import START, Memory, MemoryClient
+from tests.informed import informed
 
 pytestmark = pytest.mark.looptime
 
@@ -39,7 +40,7 @@ class LoopClock:
 async def controlled() -> AsyncIterator[MemoryClient]:
     client = MemoryClient(Memory(LoopClock().now))
     synced = asyncio.Event()
-    task = asyncio.create_task(run(client, [CONTROLLER], LoopClock(), synced=synced))
+    task = asyncio.create_task(informed(run, client, [CONTROLLER], LoopClock(), synced=synced))
     await synced.wait()
     try:
         yield client

@@ -17,6 +17,7 @@ from muster.api.kinds import POD
 from muster.kube.client import LogOptions
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
+from muster.kube.informers import Informers
 from muster.local.client import LocalClient
 from muster.local.node.agent import NodeAgent
 from muster.local.node.isolation import Isolation, detect
@@ -49,14 +50,17 @@ class Cluster:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeAgent]:
         """An agent; at the end it is cancelled, as by a crash."""
+        informers = Informers(self.client, self.clock)
         agent = NodeAgent(
             self.client,
+            informers,
             root=self.root,
             nodes=self.nodes,
             clock=self.clock,
             isolation=self.isolation,
             logs=self.logs,
         )
+        watching = asyncio.create_task(informers.run())
         task = asyncio.create_task(agent.run())
         ready = asyncio.create_task(agent.ready.wait())
         try:
@@ -67,6 +71,8 @@ class Cluster:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def submit(self, name: str, command: list[str] | None = None, **spec: Any) -> Pod:
         """Creates a pod that is bound already. `spec` overrides the pod's; `container` its container's."""

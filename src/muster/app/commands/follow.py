@@ -27,7 +27,7 @@ from muster.app.views.pods import label, pod_order
 from muster.app.views.restarts import Restarts
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, Unanswered, Unreachable
-from muster.kube.reflector import Reflector
+from muster.kube.informers import Informers
 from muster.local.node.logs import Logs
 
 #: containers whose output is read at the same time; the others' stays in their logs until one of these ends
@@ -119,6 +119,17 @@ class _Reading:
     archive: Logs | None
 
 
+#: The kinds that a follower reads.
+WATCHED: Final[tuple[Kind[Any], ...]] = (  # Any: of many kinds
+    kinds.JOBSET,
+    kinds.JOB,
+    kinds.POD_GROUP_X,
+    kinds.POD_GROUP_SIGS,
+    kinds.POD,
+    kinds.GANG,
+)
+
+
 class _Follower:
     def __init__(
         self,
@@ -143,11 +154,9 @@ class _Follower:
         self._fed = 0  # chunks
         self._slots = asyncio.Semaphore(READERS)
         self._unread = 0
-        watched = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD, kinds.GANG)
-        self._caches: dict[Kind[Any], Reflector[Any]] = {
-            watched_kind: Reflector(client, watched_kind, self._note, namespace=namespace)
-            for watched_kind in watched
-        }
+        self._informers = Informers(client, namespace=namespace)
+        for kind in WATCHED:
+            self._informers[kind].subscribe(self._note)
 
     async def next(self, work: "asyncio.Task[None]") -> Update:
         """The next news. Raises the error with which the work ended."""
@@ -173,9 +182,8 @@ class _Follower:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                beside = [group.create_task(cache.run()) for cache in self._caches.values()]
-                beside.append(group.create_task(self._while_alive()))
-                await asyncio.gather(*(cache.synced.wait() for cache in self._caches.values()))
+                beside = [group.create_task(self._informers.run()), group.create_task(self._while_alive())]
+                await self._informers.synced(WATCHED)
                 await self._until_ended(group)
                 for task in beside:
                     task.cancel()
@@ -212,7 +220,7 @@ class _Follower:
             pace = min(pace * 2, longest)
 
     def _tell_restarts(self, view: JobView) -> None:
-        notes = self._restarts.look(view, self._seen.values(), self._caches[kinds.JOB].items)
+        notes = self._restarts.look(view, self._seen.values(), self._informers[kinds.JOB].items)
         self._notes += map(Note, notes)
         if notes:
             self._news.set()
@@ -232,7 +240,7 @@ class _Follower:
         """The views of the jobs that exist; a deleted job has none."""
 
         def items(kind: Kind[Any]) -> list[Any]:
-            return list(self._caches[kind].items.values())
+            return list(self._informers[kind].items.values())
 
         groups = [
             (kind, group) for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS) for group in items(kind)
@@ -244,7 +252,7 @@ class _Follower:
 
     def _leaving(self, left: int) -> bool:
         """Whether pods of deleted jobs still exist: they may use their grace period."""
-        there = {pod.metadata.uid for pod in self._caches[kinds.POD].items.values()}
+        there = {pod.metadata.uid for pod in self._informers[kinds.POD].items.values()}
         return left < len(self._jobs) and not there.isdisjoint(self._seen)
 
     def _note(self, old: Resource | None, new: Resource | None) -> None:

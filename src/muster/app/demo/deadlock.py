@@ -50,7 +50,8 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
     """Submits both jobs in a namespace of their own and waits until both have ended."""
     await client.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
     changed = asyncio.Event()
-    pods = Reflector(client, kinds.POD, lambda old, new: changed.set(), namespace=namespace)
+    pods = Reflector(client, kinds.POD, namespace=namespace)
+    pods.subscribe(lambda old, new: changed.set())
     watching = asyncio.create_task(pods.run())
     try:
         for job in JOBS if gangs else ():

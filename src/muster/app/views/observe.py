@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
+from muster.api.kinds import HIDDEN
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import everything
 from muster.runtime.mirror import WATCHED
-from muster.translate.world import OPTIONAL
 from muster.workloads.snapshot import AnyKind, Objects
 
 
@@ -20,7 +20,7 @@ async def observe(client: Client, kinds: Sequence[AnyKind] = WATCHED) -> Objects
         match page:
             case NotFound():  # the cluster lacks muster's kinds, or another project's
                 found.absent.append(kind)
-            case Forbidden() if kind in OPTIONAL:
+            case Forbidden() if kind in HIDDEN:
                 found.hidden.append(kind)
             case Forbidden():
                 denied[f"{kind.plural}.{kind.group}".rstrip(".")] = page

@@ -25,6 +25,7 @@ from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
 from muster.journal import Journal
 from muster.kube.clock import Clock, SystemClock
+from muster.kube.informers import Informers
 from muster.local import credentials, machine, nodespec
 from muster.local.client import LocalClient
 from muster.local.door import door
@@ -110,13 +111,16 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         registry = Registry(store, clock=clock)
         logs = Logs(home.logs, clock)
         client = LocalClient(registry, logs)
-        agent = NodeAgent(client, root=home.root, nodes=nodes, clock=clock, logs=logs)
+        informers = Informers(client, clock)
+        agent = NodeAgent(client, informers, root=home.root, nodes=nodes, clock=clock, logs=logs)
+        term = Term(store.epoch, sole=True)
         token = credentials.token_file(home.root).read_text()
         async with (
             serving(door(registry, logs, token), home.root, home.last_port()) as server,
             _together(
-                driver.run(client, controllers(), clock),
-                loop.run(client, clock, Term(store.epoch, sole=True), scheduler=Scheduler(), journal=journal),
+                informers.run(),
+                driver.run(client, informers, controllers(), clock),
+                loop.run(client, informers, clock, term, scheduler=Scheduler(), journal=journal),
                 agent.run(),
             ),
         ):

@@ -30,7 +30,7 @@ from muster.kube.apply import apply, merge
 from muster.kube.client import Client
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import NotFound
-from muster.kube.reflector import Reflector
+from muster.kube.informers import Informers
 from muster.local.node import isolation as isolations
 from muster.local.node import processes
 from muster.local.node.dns import Names
@@ -64,6 +64,7 @@ class NodeAgent:
     def __init__(
         self,
         client: Client,
+        informers: Informers,
         *,
         root: Path,
         nodes: Sequence[NodeSpec],
@@ -71,7 +72,10 @@ class NodeAgent:
         isolation: Isolation | None = None,
         logs: Logs | None = None,
     ) -> None:
-        """`root` is MUSTER_HOME; only one agent may use it at a time. Without `isolation`, it is detected."""
+        """`root` is MUSTER_HOME; only one agent may use it at a time. Without `isolation`, it is detected.
+
+        The caller runs the informers.
+        """
         self._client = client
         self._clock = clock or SystemClock()
         self._nodes = {node.name: node for node in nodes}
@@ -98,11 +102,9 @@ class NodeAgent:
             open_files=_raise_open_files(),
         )
         self._fake_runtime = FakeRuntime(client, self._clock)
-        self._pods = Reflector(client, POD, self._pod_changed, clock=self._clock)
-        self._jobsets = Reflector(client, JOBSET, self._jobset_changed, clock=self._clock)
-        self._services = Reflector(client, SERVICE, self._names.service_changed, clock=self._clock)
-        self._config_maps = Reflector(client, CONFIG_MAP, clock=self._clock)
-        self._secrets = Reflector(client, SECRET, clock=self._clock)
+        self._informers = informers
+        self._pods, self._jobsets, self._services = informers[POD], informers[JOBSET], informers[SERVICE]
+        self._config_maps, self._secrets = informers[CONFIG_MAP], informers[SECRET]
         self._workers: dict[str, PodSupervisor] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
@@ -123,15 +125,10 @@ class NodeAgent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._write_nodes()
-                for reflector in (
-                    self._config_maps,
-                    self._secrets,
-                    self._services,
-                    self._jobsets,
-                    self._pods,
-                ):
-                    tasks.create_task(reflector.run())
-                    await reflector.synced.wait()
+                await self._informers.synced((CONFIG_MAP, SECRET, SERVICE, JOBSET, POD))
+                self._services.subscribe(self._names.service_changed)
+                self._jobsets.subscribe(self._jobset_changed)
+                self._pods.subscribe(self._pod_changed)
                 await self._settle()
                 tasks.create_task(self._fake_runtime.run())
                 tasks.create_task(self._prune())

@@ -1,0 +1,58 @@
+"""The informers of one process: one reflector per kind, shared by all parts that read the kind.
+
+Each change is therefore received, decoded and kept in memory once, whether the scheduler, the controllers or
+the node agent need it, and all of them see it at the same moment.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from muster.api.base import Kind
+from muster.api.kinds import HIDDEN, OPTIONAL
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, Forbidden, NotFound
+from muster.kube.reflector import R, Reflector
+
+
+class Informers:
+    def __init__(self, client: Client, clock: Clock | None = None, *, namespace: str = "") -> None:
+        """`namespace`: only objects in it are shown; "" for all."""
+        self._client, self._clock, self._namespace = client, clock, namespace
+        self._reflectors: dict[Kind[Any], Reflector[Any]] = {}  # Any: one mapping over many kinds
+        self._group: asyncio.TaskGroup | None = None
+
+    def __getitem__(self, kind: Kind[R]) -> Reflector[R]:
+        """The reflector of this kind; it is started when it is first asked for."""
+        found = self._reflectors.get(kind)
+        if found is None:
+            found = self._reflectors[kind] = Reflector(
+                self._client,
+                kind,
+                namespace=self._namespace,
+                clock=self._clock,
+                tolerated=_tolerated(kind),
+            )
+            self._start(found)
+        return found
+
+    async def synced(self, kinds: Iterable[Kind[Any]]) -> None:
+        """Waits until the first list of each of these kinds has been read."""
+        for kind in kinds:
+            await self[kind].synced.wait()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with asyncio.TaskGroup() as self._group:
+            for reflector in self._reflectors.values():
+                self._start(reflector)
+            await asyncio.Event().wait()
+
+    def _start(self, reflector: Reflector[Any]) -> None:
+        if self._group is not None:
+            self._group.create_task(reflector.run(), name=f"watch {reflector.kind.plural}")
+
+
+def _tolerated(kind: Kind[Any]) -> tuple[type[ApiError], ...]:
+    return (NotFound, Forbidden) if kind in HIDDEN else (NotFound,) if kind in OPTIONAL else ()
