@@ -78,8 +78,8 @@ FAULTS: Final = (
         "a slot too many on each node",
         "oversubscription",
         "core/placement/slots.py",
-        "        np.maximum(slots, 0, out=slots)",
-        "        np.maximum(slots + (slots > 0), 0, out=slots)",
+        "        slots = np.maximum(fit, 0).astype(np.int32, copy=False)",
+        "        slots = np.maximum(fit + (fit > 0), 0).astype(np.int32, copy=False)",
         _EVENTS,
     ),
     Fault(

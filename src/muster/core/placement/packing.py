@@ -174,8 +174,8 @@ class Pack(Order):
             return None
         some = slice(None) if columns is None else columns
         gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
-        cores = np.clip(nodes.capacity(self._cpu)[some], 1, UNLIMITED).astype(np.int64)
-        open_ = nodes.devices.thousandths(columns) - nodes.free(self._gpu)[some].astype(np.int64) * WHOLE
+        cores = np.maximum(np.minimum(nodes.capacity(self._cpu)[some], UNLIMITED), 1).astype(np.int64)
+        open_ = nodes.devices.left(columns).sum(axis=0, dtype=np.int64)
         contended = None if contention is None else contention[some]
         return Ground(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_, contended)
 
@@ -183,7 +183,9 @@ class Pack(Order):
         self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
     ) -> Ints:
         scarce = free(vector.scarce)
-        left = scarce - slots * scarce.dtype.type(min(vector.amount, np.iinfo(scarce.dtype).max))
+        # an amount that is too large for its row fits nowhere: all slots are zero
+        amount = vector.amount if scarce.itemsize > 4 else min(vector.amount, UNLIMITED)
+        left = scarce - np.multiply(slots, amount, dtype=scarce.dtype)
         if coarse := _coarse(vector.amount):
             left >>= coarse
         key: Ints = np.minimum(left, _LEFT_MAX, out=left).astype(np.int32, copy=False)
@@ -193,7 +195,9 @@ class Pack(Order):
             assert ground is not None
             strands = ground.strands(vector, self._cpu, self._gpu, free)
             capacity = np.maximum(ground.gpus, WHOLE)
-            parts = (strands * (2 * _PARTS) + capacity) // (capacity * 2) + _PARTS
+            strands *= 2 * _PARTS
+            strands += (2 * _PARTS + 1) * capacity
+            parts = strands // (capacity * 2)
             if ground.contended is not None and self._takes(vector):
                 parts += ground.contended
             parts = np.minimum(np.maximum(parts, 0), _STRANDS_MAX)
@@ -298,12 +302,13 @@ class Ground:
         `cpu`, `gpu`: the rows of the two resources.
         """
         asked = dict(vector.row_amounts)
-        idle = np.clip(free(cpu), 0, UNLIMITED).astype(np.int64)
-        left = self.open + free(gpu).astype(np.int64) * WHOLE
+        idle = np.maximum(np.minimum(free(cpu), UNLIMITED), 0)
+        left = self.open + np.maximum(free(gpu), 0) * np.int64(WHOLE)
         before = np.maximum(left - idle * self.serves // self.cpu, 0)
         idle = np.maximum(idle - min(asked.get(cpu, 0), UNLIMITED), 0)
         left -= vector.share or WHOLE * asked.get(gpu, 0)
-        strands: Longs = np.maximum(left - idle * self.serves // self.cpu, 0) - before
+        strands: Longs = np.maximum(left - idle * self.serves // self.cpu, 0)
+        strands -= before
         return strands
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from muster.core.placement.packing import NO_SLOT, Order, Pack
 from muster.core.words.gang import Shape
 from muster.core.world.eligibility import Eligibility
-from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, RowAmounts, quotient
+from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, Row, RowAmounts, quotient
 
 __all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
 
@@ -62,6 +62,8 @@ class Slots:
         #: the shape that was read last, and its vector
         self._asked: Shape | None = None
         self._last: Vector | None = None
+        #: the columns that have changed, as of a position of the log, and what is free there by row
+        self._gathered: tuple[int, Columns | None, dict[int, Row]] = (-1, None, {})
 
     def of(self, shape: Shape) -> Vector:
         """The current vector of this shape. Read it before the ledger changes again."""
@@ -146,22 +148,31 @@ class Slots:
 
     def _compute(self, vector: Vector, columns: Columns | None = None) -> None:
         """Compute the slots of all columns, or only of these."""
-        nodes = self._nodes
-        some = slice(None) if columns is None else columns
-        eligible = vector.eligible[some]
-        slots = np.empty(len(eligible), np.int32)
-        slots.fill(UNLIMITED)
-        for row, amount in vector.row_amounts:
-            np.minimum(slots, quotient(nodes.free(row)[some], amount), out=slots)
+        pods, *others = vector.row_amounts
+        fit = self._free(pods[0], columns)
+        for row, amount in others:
+            fit = np.minimum(fit, quotient(self._free(row, columns), amount))
         if vector.share:
-            np.minimum(slots, nodes.devices.slots(vector.share, columns), out=slots)
-        np.maximum(slots, 0, out=slots)
-        np.multiply(slots, eligible, out=slots)
+            fit = np.minimum(fit, self._nodes.devices.slots(vector.share, columns))
+        slots = np.maximum(fit, 0).astype(np.int32, copy=False)
+        slots *= vector.eligible if columns is None else vector.eligible[columns]
         if columns is None:
             vector.slots, vector.total = slots, int(slots.sum(dtype=np.int64))
         else:
             vector.total += int((slots - vector.slots[columns]).sum(dtype=np.int64))
             vector.slots[columns] = slots
+
+    def _free(self, row: int, columns: Columns | None) -> Row:
+        """What is free on these columns, kept until nodes change: the shapes of a gang need the same."""
+        if columns is None:
+            return self._nodes.free(row)
+        as_of = self._nodes.changes.end
+        if self._gathered[0] != as_of or self._gathered[1] is not columns:
+            self._gathered = as_of, columns, {}
+        free = self._gathered[2].get(row)
+        if free is None:
+            free = self._gathered[2][row] = self._nodes.free(row)[columns]
+        return free
 
     def _update(self, vector: Vector, column: int) -> None:
         """Compute the slots of one column, without the fixed cost of array operations."""

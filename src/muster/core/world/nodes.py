@@ -311,6 +311,8 @@ class Nodes:
 
 def quotient(amounts: Row, amount: int) -> Row:
     """Each of these amounts divided by one above zero, which may exceed what their type holds."""
+    if amount == 1:
+        return amounts
     if amount > UNLIMITED and amounts.dtype == np.int32:
         return np.zeros_like(amounts)
     return amounts // amount

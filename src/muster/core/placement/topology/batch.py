@@ -20,7 +20,7 @@ from muster.core.demand import Part
 from muster.core.placement.greedy import Filled
 from muster.core.placement.packing import Order
 from muster.core.placement.slots import Vector
-from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, Row
+from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 
 
 class Bays:
@@ -39,16 +39,18 @@ class Bays:
             {row for v in vectors for row in (*dict(v.row_amounts), *v.devices, *order.looks_at)}
         )
         #: resources × domains × nodes
-        self._free: Row = np.array([nodes.free(row)[self._columns] for row in self._kept])
+        self._free: Longs = np.array([nodes.free(row).take(self._columns) for row in self._kept], np.int64)
         #: by part: which resources its pods take, and amounts of all that are kept
         self._takes = [_positions(vector, self._kept) for vector in vectors]
-        self._amounts = _amounts(vectors, self._kept, self._free)
+        self._amounts = _amounts(vectors, self._kept)
         #: by part: slots if the other parts took nothing, so the most there can be
-        self._most: list[Ints] = [vector.slots[self._columns] * there for vector in vectors]
-        #: by part: pods for each node
-        self._given: list[Ints] = [np.zeros(self._columns.shape, np.int32)] * len(vectors)
+        self._most: list[Ints] = [vector.slots.take(self._columns) * there for vector in vectors]
+        #: parts × domains × nodes: pods for each node
+        self._given: Longs = np.zeros((len(vectors), *self._columns.shape), np.int64)
         #: parts × domains
         self._placed: Longs = np.zeros((len(vectors), len(domains)), np.int64)
+        #: of each domain's first node, in a flat array of domains × nodes
+        self._starts = (np.arange(len(domains)) * self._columns.shape[1])[:, None]
 
     def fill(self, parts: Sequence[Part], need: int, order: Sequence[int]) -> tuple[int, list[Filled]] | None:
         """Return the first row that holds the minimum, and by part what was put where; None if no row does.
@@ -74,34 +76,33 @@ class Bays:
         columns, filled = self._columns[first], []
         for given in self._given:
             used = given[first].nonzero()[0]
-            filled.append((columns[used], given[first][used].astype(np.int64)))
+            filled.append((columns[used], given[first][used]))
         return first, filled
 
     def _put(self, p: int, count: int | Longs) -> None:
         """Put up to so many more pods of a part into each domain, as far as they fit."""
         vector = self._vectors[p]
         takes, amounts = self._takes[p], self._amounts[p]
-        free = (self._free[takes] // amounts[takes]).min(axis=0)
-        slots: Ints = np.minimum(free, self._most[p]).astype(np.int32, copy=False)
-        np.maximum(slots, 0, out=slots)
+        fit = np.minimum.reduce(self._free[takes] // amounts[takes])
+        slots = np.maximum(np.minimum(fit, self._most[p]), 0)
         key = self._order.keys_of(vector, self._ground, slots, self._free_of)
         if vector.rank is None:
             order = key.argsort(axis=1, kind="stable")
         else:
             order = np.lexsort((key, vector.rank[self._columns]))
-        domains = np.arange(len(order))[:, None]
+        order += self._starts
         if not isinstance(count, int):
             count = np.maximum(count, 0)[:, None]
-        filled = np.minimum(slots[domains, order].cumsum(axis=1, dtype=np.int64), count).astype(np.int32)
+        filled = np.minimum(slots.take(order).cumsum(axis=1), count)
         self._placed[p] += filled[:, -1]
-        filled[:, 1:] -= filled[:, :-1].copy()
+        filled[:, 1:] -= filled[:, :-1]
         times = np.empty_like(slots)
-        times[domains, order] = filled
-        self._given[p] = self._given[p] + times
+        times.put(order, filled)
+        self._given[p] += times
         self._free -= times * amounts
 
-    def _free_of(self, row: int) -> Row:
-        free: Row = self._free[self._kept.index(row)]
+    def _free_of(self, row: int) -> Longs:
+        free: Longs = self._free[self._kept.index(row)]
         return free
 
 
@@ -122,12 +123,10 @@ def _positions(vector: Vector, kept: Sequence[int]) -> slice | list[int]:
     return slice(first, end) if end - first == len(found) else found
 
 
-def _amounts(vectors: Sequence[Vector], kept: Sequence[int], like: Row) -> Row:
+def _amounts(vectors: Sequence[Vector], kept: Sequence[int]) -> Longs:
     """Return by part and row what a pod takes, to be broadcast over domains and nodes."""
-    most = np.iinfo(like.dtype).max
-    row_amounts_of = [{row: min(amount, most) for row, amount in vector.row_amounts} for vector in vectors]
-    amounts = np.array(
+    row_amounts_of = [dict(vector.row_amounts) for vector in vectors]
+    amounts: Longs = np.array(
         [[row_amounts.get(row, 0) for row in kept] for row_amounts in row_amounts_of], np.int64
     )
-    wide = like.dtype == np.int64
-    return (amounts if wide else amounts.astype(np.int32))[:, :, None, None]
+    return amounts[:, :, None, None]
