@@ -152,12 +152,12 @@ def whole_placement(scheduler: Scheduler) -> float:
     demand = Demand((Part("main", SHAPE, GROUP, GROUP),), GROUP)
     times = []
     for _ in range(200):
-        mark = scheduler.ledger.mark()
+        tried = scheduler.ledger.trial()
         started = time.perf_counter()
         placed = place(demand, [range(GROUP)], {}, None, scheduler.ledger, scheduler.slots)
         times.append(time.perf_counter() - started)
         assert placed is not None
-        scheduler.ledger.rollback(mark)
+        tried.undo()
     return 1e6 * statistics.median(times)
 
 
@@ -195,9 +195,9 @@ def domain_choice(scheduler: Scheduler, request: Request) -> float:
         found = search.choose() if search is not None else None
         times.append(time.perf_counter() - started)
         assert isinstance(found, Choice)
-        mark = scheduler.ledger.mark()
+        tried = scheduler.ledger.trial()
         scheduler.fit.fit(request)
-        scheduler.ledger.rollback(mark)
+        tried.undo()
     return 1e6 * statistics.median(times)
 
 
@@ -205,12 +205,12 @@ def whole_fit(scheduler: Scheduler, request: Request) -> float:
     """From a request to places and columns, charged; all nodes that it used have changed since the last."""
     times = []
     for _ in range(200):
-        mark = scheduler.ledger.mark()
+        tried = scheduler.ledger.trial()
         started = time.perf_counter()
         placed = scheduler.fit.fit(request)
         times.append(time.perf_counter() - started)
         assert placed
-        scheduler.ledger.rollback(mark)
+        tried.undo()
     return 1e6 * statistics.median(times)
 
 
@@ -255,12 +255,12 @@ def refusal(scheduler: Scheduler) -> float:
 def one_by_one(scheduler: Scheduler) -> float:
     """Gangs of one, each placed and charged before the next."""
     demand = Demand((Part("main", SHAPE, 1, 1),), 1)
-    mark = scheduler.ledger.mark()
+    tried = scheduler.ledger.trial()
     started = time.perf_counter()
     for _ in range(GANGS):
         assert place(demand, [range(1)], {}, None, scheduler.ledger, scheduler.slots)
     took = time.perf_counter() - started
-    scheduler.ledger.rollback(mark)
+    tried.undo()
     return GANGS / took
 
 

@@ -143,20 +143,20 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
 
 def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed | Infeasible, float]:
     """The answer and its seconds; the ledger is as before."""
-    mark = scheduler.ledger.mark()
+    tried = scheduler.ledger.trial()
     started = time.process_time()
     answer = exact.place(demand, [range(part.count) for part in demand.parts], {}, None)
     took = time.process_time() - started
-    scheduler.ledger.rollback(mark)
+    tried.undo()
     return answer, took
 
 
 def greedy(scheduler: Scheduler, demand: Demand) -> float:
-    mark = scheduler.ledger.mark()
+    tried = scheduler.ledger.trial()
     started = time.process_time()
     place(demand, [range(part.count) for part in demand.parts], {}, None, scheduler.ledger, scheduler.slots)
     took = time.process_time() - started
-    scheduler.ledger.rollback(mark)
+    tried.undo()
     return took
 
 

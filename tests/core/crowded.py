@@ -331,18 +331,16 @@ def _freed(freed: Sequence[tuple[str, int]]) -> Counter[str]:
 def _fits(case: Case, chosen: _Chosen) -> bool:
     made, state = case.made, case.made.gangs[case.preemptor.id]
     assert state.demand is not None
-    mark = made.ledger.mark()
+    tried = made.ledger.trial()
     for candidate, some in chosen:
         pods = frozenset(pod for n in some for pod in candidate.cuts[n].pods)
         made.world.pending_evictions.lift_victims([Victim(candidate.gang.id, pods)])
     made.fit.exact.next_cycle()
-    with made.fit.exclusive_domains.without(
-        map(Victim, made.gangs)
-    ):  # who keeps it off is said here once more
-        placed = made.fit.fit(
-            Request(state.demand, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
-        )
-    made.ledger.rollback(mark)
+    made.fit.exclusive_domains.leave(map(Victim, made.gangs))  # what keeps it off is computed here once more
+    placed = made.fit.fit(
+        Request(state.demand, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
+    )
+    tried.undo()
     return bool(placed)
 
 

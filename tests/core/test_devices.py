@@ -17,8 +17,9 @@ from muster.core.words.events import (
     Presence,
 )
 from muster.core.words.gang import Code, GangId, NodeName, Place, PodId, PodSet
-from muster.core.world.ledger import Ledger, Mark
+from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Nodes
+from muster.core.world.trial import Trial
 from tests.core.words import assigns, bind, gang, node, scheduler, shape, waits, where
 
 
@@ -77,7 +78,7 @@ def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -
         nodes.change(node(name, gpu=2))
     nodes.settle()
     pods: list[tuple[int, int, int, int | None]] = []
-    marks: list[tuple[Mark, list[tuple[int, dict[int, int]]], list[tuple[int, int, int, int | None]]]] = []
+    marks: list[tuple[Trial, list[tuple[int, dict[int, int]]], list[tuple[int, int, int, int | None]]]] = []
     extra = 0
     for what, which, amount in told:
         if what == "whole":
@@ -104,14 +105,14 @@ def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -
             nodes.settle()
             extra += 1
         elif what == "mark":
-            marks.append((ledger.mark(), [(m.whole, dict(m.shared)) for m in models], list(pods)))
+            marks.append((ledger.trial(), [(m.whole, dict(m.shared)) for m in models], list(pods)))
         elif what == "rollback" and marks:
-            mark, before, pods = marks.pop()
-            ledger.rollback(mark)
+            trial, before, pods = marks.pop()
+            trial.undo()
             for model, (whole, shared) in zip(models, before, strict=True):
                 model.whole, model.shared = whole, shared
         elif what == "commit" and marks:
-            ledger.commit(marks.pop()[0])
+            marks.pop()[0].keep()
         for name, model in zip(names, models, strict=True):
             column = nodes.column[name]
             used = nodes.devices.used(name)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import GangId, PodSet
+from muster.core.world.trial import Trial
 from tests.core.words import assigns, bind, gang, node, scheduler, shape
 
 #: Pods that share GPUs, pods that have some to themselves, and places that are held without a pod.
@@ -35,30 +36,30 @@ def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> 
     made, runs = running()
     state, before = made.gangs[runs], amounts(made)
     pods = frozenset(sorted(state.pods)[i] for i in some)
-    outer = made.ledger.mark()
+    outer = made.ledger.trial()
     if whole or pods:
         made.world.pending_evictions.lift_victims([Victim(runs, frozenset() if whole else pods)])
-    inner = made.ledger.mark()
+    inner = made.ledger.trial()
     made.ends.give([state])
     assert not np.any(made.nodes.used)
     assert not any(made.nodes.devices.used(name) for name in made.nodes.names)
-    made.ledger.rollback(inner)
-    inner = made.ledger.mark()
+    inner.undo()
+    inner = made.ledger.trial()
     used = made.nodes.used.copy()
     made.ends.leave(state, used)
     assert not used.any()
-    made.ledger.rollback(inner)
-    made.ledger.rollback(outer)
+    inner.undo()
+    outer.undo()
     assert amounts(made) == before
 
 
 def test_a_lift_ends_when_its_trial_is_kept_or_not() -> None:
     made, runs = running()
-    outer = made.ledger.mark()
-    for end in (made.ledger.rollback, made.ledger.commit):
-        inner = made.ledger.mark()
+    outer = made.ledger.trial()
+    for end in (Trial.undo, Trial.keep):
+        inner = made.ledger.trial()
         made.world.pending_evictions.lift_victims([Victim(runs)])
         assert runs in made.ledger.lifted
         end(inner)
         assert runs not in made.ledger.lifted
-    made.ledger.rollback(outer)
+    outer.undo()

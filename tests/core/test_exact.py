@@ -226,9 +226,9 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     problems = [drawn(seed) for seed in range(150)]
 
     def asked(one: Exact, cluster: Cluster, demand: Demand) -> Placed | Infeasible:
-        mark = cluster.ledger.mark()
+        tried = cluster.ledger.trial()
         answer = one.place(demand, [range(part.count) for part in demand.parts], {}, None)
-        cluster.ledger.rollback(mark)
+        tried.undo()
         one.next_cycle()
         return answer
 

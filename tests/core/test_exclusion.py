@@ -198,11 +198,11 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     state = made.gangs[GangId("two")]
     assert state.demand is not None
     request = Request(state.demand, state.vacant)
-    mark = made.ledger.mark()
+    tried = made.ledger.trial()
     for promise in made.gangs[GangId("one")].holds.values():
         made.ledger.give(promise.node, promise.requests)
     assert made.fit.fit(request) == Placed({Place("main", 0): 0})
-    made.ledger.rollback(mark)
+    tried.undo()
     assert not made.fit.fit(request)
 
 

@@ -233,7 +233,7 @@ def test_multiples_that_are_spread() -> None:
         "TopologyUnsatisfied: 4 pods must be in multiples of 2 per Block; no such placement was found; "
         "without that they fit"
     )
-    assert made.ledger._marks == 0
+    assert made.ledger.log.depth == 0
 
 
 # Against an oracle that tries everything

@@ -677,7 +677,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def ledger_equals_pods_and_holds(self) -> None:
-        assert self.muster.ledger._marks == 0  # every trial has ended, once
+        assert self.muster.ledger.log.depth == 0  # every trial has ended
         expected: Counter[tuple[str, str]] = Counter()
         devices: Counter[tuple[str, int | None]] = Counter()
         taken = [(pod.node, pod.requests, pod.presence.device) for pod in self.muster.pods.values()]

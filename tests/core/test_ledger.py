@@ -24,26 +24,26 @@ def free(nodes: Nodes) -> list[int]:
 def test_rollback_undoes_all_since_its_mark_and_nothing_before() -> None:
     nodes, ledger = made()
     two = nodes.row_amounts(amounts({GPU: 2}))
-    outer = ledger.mark()
+    outer = ledger.trial()
     ledger.take(NodeName("a"), amounts({GPU: 1}))
-    inner = ledger.mark()
+    inner = ledger.trial()
     ledger.take_at(np.array([0, 2]), two, np.array([1, 3]))
     ledger.give(NodeName("a"), amounts({GPU: 1}))
     assert free(nodes) == [6, 8, 2]
-    ledger.rollback(inner)
+    inner.undo()
     assert free(nodes) == [7, 8, 8]
-    ledger.rollback(outer)
+    outer.undo()
     assert free(nodes) == [8, 8, 8]
 
 
 def test_an_inner_commit_is_undone_by_the_outer_rollback() -> None:
     nodes, ledger = made()
-    outer = ledger.mark()
-    inner = ledger.mark()
+    outer = ledger.trial()
+    inner = ledger.trial()
     ledger.take(NodeName("b"), amounts({GPU: 4}))
-    ledger.commit(inner)
+    inner.keep()
     assert free(nodes) == [8, 4, 8]
-    ledger.rollback(outer)
+    outer.undo()
     assert free(nodes) == [8, 8, 8]
 
 
@@ -52,53 +52,66 @@ def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
     alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), ("ns",))
     lone, other = Presence("ns", apart=(alike,)), Presence("ns", (("app", "x"),))
     before = ledger.presences.carried, ledger.presences.carriers
-    mark = ledger.mark()
+    tried = ledger.trial()
     ledger.take(NodeName("a"), (), presence=lone)
     ledger.take(NodeName("b"), (), presence=lone)
     assert ledger.presences.keeping_off(other) == {alike}
-    tried = ledger.presences.carried
-    ledger.rollback(mark)
+    carried = ledger.presences.carried
+    tried.undo()
     assert (ledger.presences.carried, ledger.presences.carriers) == before
     assert ledger.presences.keeping_off(other) == set()
     ledger.take(NodeName("a"), (), presence=lone)
     assert ledger.presences.keeping_off(other) == {alike}
-    assert ledger.presences.carried not in (before[0], tried)
+    assert ledger.presences.carried not in (before[0], carried)
 
 
 def test_what_is_committed_lasts() -> None:
     nodes, ledger = made()
-    mark = ledger.mark()
+    tried = ledger.trial()
     ledger.take(NodeName("b"), amounts({GPU: 4}))
-    ledger.commit(mark)
-    later = ledger.mark()
-    ledger.rollback(later)
+    tried.keep()
+    later = ledger.trial()
+    later.undo()
     assert free(nodes) == [8, 4, 8]
 
 
-@pytest.mark.parametrize(("gives", "noticed"), [(True, 1), (False, 0)])
-def test_what_a_kept_trial_gives_back_is_noticed(gives: bool, noticed: int) -> None:
+@pytest.mark.parametrize("gives", [True, False])
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_trial_gives_back_is_noticed_in_it_and_lasts_if_it_is_kept(gives: bool, kept: bool) -> None:
     _, ledger = made()
     ledger.take(NodeName("a"), amounts({GPU: 4}))
     before = ledger.given
-    outer = ledger.mark()
-    inner = ledger.mark()
+    outer = ledger.trial()
+    inner = ledger.trial()
     if gives:
         ledger.give(NodeName("a"), amounts({GPU: 4}))
     ledger.take(NodeName("b"), amounts({GPU: 4}))
-    ledger.commit(inner)
-    assert ledger.given == before  # it may still be taken back
-    ledger.commit(outer)
-    assert ledger.given == before + noticed
+    inner.keep()
+    within = ledger.given
+    assert (within != before) is gives
+    if kept:
+        outer.keep()
+        assert ledger.given == within
+    else:
+        outer.undo()
+        assert ledger.given == before
+    ledger.give(NodeName("a"), amounts({GPU: 1}))
+    assert ledger.given not in (before, within)
 
 
-def test_what_a_trial_gives_back_that_is_rolled_back_is_not_noticed() -> None:
-    _, ledger = made()
-    ledger.take(NodeName("a"), amounts({GPU: 4}))
-    before = ledger.given
-    mark = ledger.mark()
-    ledger.give(NodeName("a"), amounts({GPU: 4}))
-    ledger.rollback(mark)
-    assert ledger.given == before
+def test_an_error_undoes_all_trials_around_it() -> None:
+    nodes, ledger = made()
+
+    def fails() -> None:
+        with ledger.trial():
+            ledger.trial()
+            ledger.take(NodeName("b"), amounts({GPU: 4}))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert free(nodes) == [8, 8, 8]
+    assert not ledger.log.depth
 
 
 def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:

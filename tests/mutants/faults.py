@@ -62,8 +62,8 @@ FAULTS: Final = (
         "what a kept trial gives back is not noticed",
         "work conservation",
         "core/world/ledger.py",
-        "self.given += any(isinstance(entry, Charge) and _gives(entry.times) for entry in self._trial)",
-        "pass",
+        "        if times < 0 if isinstance(times, int) else (times < 0).any():",
+        "        if not self.log.depth and (times < 0 if isinstance(times, int) else (times < 0).any()):",
         ("tests/core/test_ledger.py",),
     ),
     Fault(
@@ -517,9 +517,9 @@ FAULTS: Final = (
     Fault(
         "a lift outlasts its trial",
         "waiting bound",
-        "core/world/ledger.py",
-        "        while self._lifts and self._lifts[-1][0] >= mark:",
-        "        while not self._marks and self._lifts:",
+        "core/world/trial.py",
+        "        while log._brief and log._brief[-1][0] >= self.start:",
+        "        while not self._depth and log._brief:",
         ("tests/core/test_ends.py",),
     ),
     Fault(
@@ -702,8 +702,8 @@ FAULTS: Final = (
         "a remedy's trial is charged for good",
         "oversubscription",
         "core/explain/remedies/question.py",
-        "        ledger.rollback(mark)\n        return bool(placed)",
-        "        return bool(placed)",
+        "        with ledger.trial():\n            return bool(",
+        "        if ledger:\n            return bool(",
         _REMEDIES,
     ),
     Fault(

@@ -147,10 +147,10 @@ class SearchedAgain(Scheduler):
 
     def left_beside(self, head: Reservation) -> Longs:
         """By resource and node of the head's: what is left once it has begun, counted from nothing."""
-        mark = self.ledger.mark()
+        tried = self.ledger.trial()
         self.ends.give(state for end, state in self.ends.after(-inf) if end <= head.at)
         left: Longs = self.nodes.capacities(head.columns) - self.nodes.used[:, head.columns] - head.use
-        self.ledger.rollback(mark)
+        tried.undo()
         return left
 
 

@@ -1,10 +1,10 @@
 """One gang's attempt: from what it may have to its Assign, or to a note of why there is none.
 
 Cheap tests come before any trial: a gang that backs off or is being evicted, a gang that a reservation holds
-up, and a demand that is known not to fit are refused at once. Then the ledger gets a mark. The gang's untold
+up, and a demand that is known not to fit are refused at once. Then a trial begins. The gang's untold
 holds, and the pods that leave for it, are lifted off the ledger, and the gang is fitted. If it does not fit
 and victims might help, it is fitted without them. Either all of this lasts (the places are held, the victims
-are evicted) or the ledger is rolled back to the mark.
+are evicted) or the trial is undone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Starts:
         self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
         self._gangs, self._pods = world.gangs, world.pods
         self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
-        self._accounting, self._exclusive_domains = world.accounting, world.exclusive_domains
+        self._accounting = world.accounting
         self._preemption, self._reservations = preemption, reservations
         self._pending_evictions = world.pending_evictions
 
@@ -80,11 +80,12 @@ class Starts:
             if reserves and self._reservations.wanted(demand):
                 self._reservations.wait(state, request)
             return []
-        mark = self._ledger.mark()
+        tried = self._ledger.trial()
         for promise in untold.values():
             lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
             self._ledger.lift(state.id, lifted)
             occupy(state, promise.node, promise.requests, -1)
+            self._ledger.log.push(occupy, state, promise.node, promise.requests, 1)
         self._pending_evictions.lift(state.id)
         found = placed = None
         if not full:
@@ -94,9 +95,7 @@ class Starts:
             if found is not None:
                 placed = self.fit_without(state, found, request)
         if not placed or not (placed.columns or untold):
-            self._ledger.rollback(mark)
-            for promise in untold.values():
-                occupy(state, promise.node, promise.requests, 1)
+            tried.undo()
             if full:
                 return []  # its queue's refusal is recorded already
             if isinstance(placed, WouldDelay):
@@ -106,8 +105,8 @@ class Starts:
             if reserves and self._reservations.wanted(demand):
                 self._reservations.wait(state, request)
             return []
-        devices = self._fit.devices(demand, placed.columns, mark)
-        self._ledger.commit(mark)
+        devices = self._fit.devices(demand, placed.columns, tried)
+        tried.keep()
         evict = self._evict(state, found) if found is not None and found.gangs else None
         assign = self._assign(state, placed.columns, devices, untold, now)
         self._pending_evictions.lower(state.id)
@@ -125,11 +124,10 @@ class Starts:
     ) -> Placed | Infeasible | WouldDelay:
         """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
         self._pending_evictions.lift_victims(found.gangs)
-        with self._exclusive_domains.without(found.gangs):
-            placed = self._reservations.fit(state, request._replace(search=False))
-            if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
-                preferred = {**request.preferred, **found.placed}
-                placed = self._reservations.fit(state, request._replace(preferred=preferred))
+        placed = self._reservations.fit(state, request._replace(search=False))
+        if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
+            preferred = {**request.preferred, **found.placed}
+            placed = self._reservations.fit(state, request._replace(preferred=preferred))
         return placed
 
     def promise(

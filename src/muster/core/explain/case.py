@@ -59,16 +59,21 @@ class Case:
         if len(self.demand.parts) == 1 and not self.demand.constrained:
             return (self._alone(),)
         demand, ledger, slots = self.demand, self.world.ledger, self.fit.slots
-        mark = ledger.mark()
-        trial = Trial(demand.parts, None, ledger, slots)
-        trial.fill_minimum(demand.need)
+        with ledger.trial():
+            trial = Trial(demand.parts, None, ledger, slots)
+            trial.fill_minimum(demand.need)
+            return self._short(trial)
+
+    def _short(self, trial: Trial) -> tuple[PodSetExplanation, ...]:
+        """What a placement of as much as fits has placed, and what limits the rest."""
+        demand, slots = self.demand, self.fit.slots
         wanted = [max(part.need, n) for part, n in zip(demand.parts, trial.placed, strict=True)]
         missing = demand.need - sum(wanted)
         for p, part in enumerate(demand.parts):
             more = min(max(missing, 0), part.count - wanted[p])
             wanted[p] += more
             missing -= more
-        sets = tuple(
+        return tuple(
             PodSetExplanation(
                 part.pod_set,
                 wanted[p],
@@ -78,8 +83,6 @@ class Case:
             for p, part in enumerate(demand.parts)
             if wanted[p]
         )
-        ledger.rollback(mark)
-        return sets
 
     def _alone(self) -> PodSetExplanation:
         """Explain a single unconstrained part from its slots alone, without a placement."""
@@ -119,10 +122,8 @@ class Case:
         fit, ledger = self.fit, self.world.ledger
         demand = self.world.demands.of(parts, self.demand.need, rules)
         request = Request(demand, [range(part.count) for part in parts], search=fit.exact.lent > 0)
-        mark = ledger.mark()
-        found = fit.anywhere(request) if rules is None else fit.fit(request)
-        ledger.rollback(mark)
-        return bool(found)
+        with ledger.trial():
+            return bool(fit.anywhere(request) if rules is None else fit.fit(request))
 
     def limits(
         self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0

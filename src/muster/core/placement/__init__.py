@@ -1,7 +1,7 @@
 """Does a gang fit, and where: `Fit.fit` answers a `Request` with `Placed` or `Infeasible`.
 
 A cycle that starts gangs, a search for victims, a reservation and a remedy all use `Fit`, on the one
-ledger. A caller that must not change the ledger takes a mark first and rolls back to it.
+ledger. A caller that must not change the ledger asks within a trial.
 """
 
 from collections.abc import Mapping
@@ -10,17 +10,18 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Request
+from muster.core.placement import greedy
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
-from muster.core.placement.greedy import Trial, place, short_of_slots
+from muster.core.placement.greedy import place, short_of_slots
 from muster.core.placement.packing import Order
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.search import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
 from muster.core.world import World
-from muster.core.world.ledger import Mark
 from muster.core.world.nodes import Ints
+from muster.core.world.trial import Trial
 
 __all__ = ["Fit", "Infeasible", "Placed", "Reason"]
 
@@ -109,9 +110,9 @@ class Fit:
             return _TOO_FEW
         return self.exact.refutes(demand)
 
-    def devices(self, demand: Demand, placed: Mapping[Place, int], mark: Mark) -> dict[Place, int]:
-        """The device of each of these places that shares a GPU, as charged since the mark."""
-        taken, names = self._ledger.devices(mark), self._nodes.names
+    def devices(self, demand: Demand, placed: Mapping[Place, int], trial: Trial) -> dict[Place, int]:
+        """The device of each of these places that shares a GPU, as charged in the trial."""
+        taken, names = self._ledger.devices(trial), self._nodes.names
         if not taken:
             return {}
         shares = {part.pod_set: part.shape.gpu_share for part in demand.parts}
@@ -128,7 +129,7 @@ class Fit:
         proof = self.exact.lacks_room(request.demand, request.excluded)
         if proof is not None:
             return proof
-        trial = Trial(
+        trial = greedy.Trial(
             request.demand.parts, request.excluded, self._ledger, self.slots, presences=request.presences
         )
         failure = search(trial, request.demand)

@@ -28,7 +28,8 @@ from muster.core.placement.constraints import Constraints
 from muster.core.placement.slots import NO_SLOT, Slots, Vector
 from muster.core.words.events import Presence
 from muster.core.words.gang import Place, places
-from muster.core.world.ledger import Ledger, Mark
+from muster.core.world import trial as log
+from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Bools, Columns
 
 #: Ways in which a demand with constraints is tried greedily.
@@ -74,14 +75,14 @@ def place(
 
 def _fill(trial: "Trial", demand: Demand, preferred: Mapping[Place, int], ledger: Ledger) -> bool:
     """Place the minimum of a demand without constraints, and as many more as fit. False: nothing placed."""
-    mark = ledger.mark()
+    tried = ledger.trial()
     for place_, column in sorted(preferred.items()):
         trial.prefer(place_, column)
     if not trial.fill_minimum(demand.need):
-        ledger.rollback(mark)
+        tried.undo()
         return False
     trial.fill_up()
-    ledger.commit(mark)
+    tried.keep()
     return True
 
 
@@ -325,19 +326,19 @@ class Trial:
     def begin(self) -> "Begin":
         """The state now, for `undo` or `keep` of what is placed from here on. One of the two must follow."""
         return Begin(
-            self._ledger.mark(),
+            self._ledger.trial(),
             list(self.placed),
             [len(columns) for columns in self._columns],
             dict(self._fixed),
         )
 
     def undo(self, begin: "Begin") -> None:
-        self._ledger.rollback(begin.mark)
+        begin.charges.undo()
         self.placed, self._fixed = list(begin.placed), dict(begin.fixed)
         self._columns = [columns[:n] for columns, n in zip(self._columns, begin.columns, strict=True)]
 
     def keep(self, begin: "Begin") -> None:
-        self._ledger.commit(begin.mark)
+        begin.charges.keep()
 
     def _charge(self, p: int, columns: int | Columns, times: int | npt.NDArray[np.int64]) -> None:
         self._ledger.take_at(columns, self._row_amounts[p], times, self._presences[p])
@@ -358,7 +359,7 @@ class Trial:
 class Begin:
     """The state of a trial at `Trial.begin`."""
 
-    mark: Mark
+    charges: log.Trial
     placed: list[int]
     columns: list[int]
     fixed: dict[Place, int]

@@ -185,16 +185,14 @@ class Preemption:
     def _fits_soon(self, state: GangState, request: Request, coming: Set[PodId]) -> bool:
         """Whether it would fit once all victims of other gangs, and the `coming` pods, have left."""
         ledger, pending = self._world.ledger, self._world.pending_evictions
-        mark = ledger.mark()
-        for pod in sorted(coming - pending.leaving.keys()):
-            bound = self._world.pods[pod]
-            ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence)
-        for beneficiary in pending.beneficiaries:
-            if beneficiary != state.id:
-                pending.lift(beneficiary)
-        placed = self._fit.fit(request._replace(search=False))
-        ledger.rollback(mark)
-        return bool(placed)
+        with ledger.trial():
+            for pod in sorted(coming - pending.leaving.keys()):
+                bound = self._world.pods[pod]
+                ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence)
+            for beneficiary in pending.beneficiaries:
+                if beneficiary != state.id:
+                    pending.lift(beneficiary)
+            return bool(self._fit.fit(request._replace(search=False)))
 
     def _search_for(self, state: GangState, request: Request) -> tuple[Victims | None, float]:
         """Victims, and when the next minimum run time ends."""

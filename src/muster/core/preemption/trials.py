@@ -1,7 +1,7 @@
 """Trials of a search for victims: does the gang fit once these cuts are gone?
 
 Slots are checked first, which is arithmetic (`counting.py`). For pods of one shape that need nothing but
-capacity they are sufficient. Otherwise `Fit` decides, on the ledger, between a mark and its rollback. Answers
+capacity they are sufficient. Otherwise `Fit` decides, on the ledger, in a trial that is undone. Answers
 are cached, and one search makes at most `TRIALS` trials.
 """
 
@@ -63,11 +63,10 @@ class Trials:
         if not self._left:
             return None
         self._left -= 1
-        mark = self._ledger.mark()
-        self._lift(request, taken)
-        with self.fit.exclusive_domains.without(self.victims(taken)):
+        with self._ledger.trial():
+            self._lift(request, taken)
+            self.fit.exclusive_domains.leave(self.victims(taken))
             placed = self.fit.fit(request)
-        self._ledger.rollback(mark)
         return placed.columns if placed else None
 
     def victims(self, taken: Bools) -> Iterator[Victim]:

@@ -38,8 +38,8 @@ from muster.core.words.gang import GangId
 from muster.core.world import World
 from muster.core.world.devices import NO_SHARES, WHOLE
 from muster.core.world.gangs import GangState
-from muster.core.world.ledger import Mark
 from muster.core.world.nodes import Columns
+from muster.core.world.trial import Trial
 
 _Answer = Placed | Infeasible
 
@@ -311,20 +311,20 @@ class Reservations:
         ]
         saved = self._timetable.save() if own is not None or minding else None
         self._timetable.drop(state.id)  # its own reservation does not block it
-        mark, before = self._ledger.mark(), self._nodes.used.copy()
+        trial, before = self._ledger.trial(), self._nodes.used.copy()
         placed, delayed = fit(request), None
         if placed:
             until = self._until(state)
             used = self._nodes.used[: len(before)]
             columns = np.flatnonzero((used > before).any(axis=0)) if minding else None
-            shares = self._ledger.shared(mark) if request.demand.sharing else NO_SHARES
+            shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
             delayed = self._timetable.start_unless(before, shares, until)
             if delayed is None and columns is not None:
                 delayed = self._spoiled(minding, request, columns, until)
         if delayed is None:
-            self._ledger.commit(mark)
+            trial.keep()
         else:
-            self._ledger.rollback(mark)
+            trial.undo()
         if saved is not None and (delayed is not None or not placed):
             self._timetable.restore(saved)
         elif minding:
@@ -347,15 +347,15 @@ class Reservations:
 
     def _beside(self, state: GangState, request: Request) -> _Answer:
         """Place it on what reservations leave."""
-        mark = self._ledger.mark()
+        trial = self._ledger.trial()
         standing = self._timetable.standing(self._now, self._until(state))
         charged = self._timetable.withhold(standing, self._now, sharing=request.demand.sharing)
         placed = self._fit.fit(request)
         if placed:
             self._timetable.return_(charged)
-            self._ledger.commit(mark)
+            trial.keep()
         else:
-            self._ledger.rollback(mark)
+            trial.undo()
         return placed
 
     def _in_its_places(self, state: GangState, request: Request) -> Placed | None:
@@ -364,21 +364,21 @@ class Reservations:
         if own is None or own.at > self._now or not own.demand.same_but_for_company(request.demand):
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
-        mark = self._ledger.mark()
+        trial = self._ledger.trial()
         with self._ledger.on(own.devices):
             placed = self._fit.fit(self._demands.only(request, there)._replace(preferred=there))
-        if not placed or placed.columns != there or self._over(own, mark):
-            self._ledger.rollback(mark)
+        if not placed or placed.columns != there or self._over(own, trial):
+            trial.undo()
             return None
-        self._ledger.commit(mark)
+        trial.keep()
         self._timetable.drop(state.id)
         self._timetable.start(own.columns, own.use, own.shares, self._until(state))
         return placed
 
-    def _over(self, own: Reservation, mark: Mark) -> bool:
+    def _over(self, own: Reservation, trial: Trial) -> bool:
         """Whether it is not on its devices, or overcommits them or a node."""
         gpus, used = self._nodes.devices.row, self._nodes.devices.shared(own.columns)
-        if self._ledger.shared(mark) != own.shares or any(used[device] > WHOLE for device in own.shares):
+        if self._ledger.shared(trial) != own.shares or any(used[device] > WHOLE for device in own.shares):
             return True
         return any(self._nodes.free_at(gpus, column) < 0 for column in own.columns.tolist())
 

@@ -342,7 +342,7 @@ class Timetable:
                 each.request = Request(each.demand, each.request.vacant, presences=each.request.presences)
             if not self._is_there(each):
                 del self._reservations[each.gang]
-        mark, ends, gone = self._ledger.mark(), [*self._ends.after(now)], 0
+        trial, ends, gone = self._ledger.trial(), [*self._ends.after(now)], 0
         then, there = self._nodes.used.copy(), list[Reservation]()
         coming = [(max(each.at, now), number, each) for number, each in enumerate(self)]
         heapify(coming)
@@ -376,7 +376,7 @@ class Timetable:
                 self._reservations[each.gang] = each
                 if len(beginning) > 1:
                     self._spare_of(each, then, there)
-        self._ledger.rollback(mark)
+        trial.undo()
         return {gang for gang, at in before.items() if (new := self.of(gang)) is None or new.at != at}
 
     def _spare_of(self, each: Reservation, then: Amounts, there: Iterable[Reservation]) -> None:

@@ -83,7 +83,7 @@ class Earliest:
         short = self._shortage(request.demand)
         ended: list[GangState] = []
         i, given, tried, next_trial, known, found = 0, 0, 0, 0, now, None
-        mark = self._ledger.mark()
+        trial = self._ledger.trial()
         instants = self._instants(gang, now, endless)
         coming = next(instants, None)
         while coming is not None:
@@ -110,7 +110,7 @@ class Earliest:
                 break
             tried += 1
             next_trial = i + max(0, tried - TRIALS)
-        self._ledger.rollback(mark)
+        trial.undo()
         return found
 
     def at(self, gang: GangId, request: Request, time: float, until: float, now: float) -> Start | None:
@@ -118,13 +118,13 @@ class Earliest:
 
         A delayed reservation counts as over when it was first to be over: it will delay this one as well.
         """
-        mark = self._ledger.mark()
+        trial = self._ledger.trial()
         ends = self._ends.after(now, but=gang)
         ended = [state for _, state in takewhile(lambda end: end[0] <= time, ends)]
         self._ends.give(ended)
         standing = self._timetable.standing(time, until, as_promised=True)
         found = self._at(request, time, time, standing, ended)
-        self._ledger.rollback(mark)
+        trial.undo()
         return found
 
     def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[tuple[float, GangState | None]]:
@@ -144,23 +144,23 @@ class Earliest:
         ended: Sequence[GangState],
     ) -> Start | None:
         """Where it fits on the ledger as it is at this instant, beside these reservations; None: nowhere."""
-        mark = self._ledger.mark()
+        trial = self._ledger.trial()
         charged = self._timetable.withhold(standing, known, sharing=request.demand.sharing)
         beside = self._meet(request, standing, known)._replace(search=request.search and self._problems > 0)
-        gone = (Victim(state.id) for state in ended)
-        with self._fit.exclusive_domains.without(gone), self._fit.exact.lending(self._problems):
+        self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
+        with self._fit.exact.lending(self._problems):
             placed = self._fit.fit(beside)
             self._problems = self._fit.exact.lent
         if not placed or not placed.columns:
-            self._ledger.rollback(mark)
+            trial.undo()
             return None
         self._timetable.return_(charged)
         columns = np.array(sorted({*placed.columns.values()}), np.intp)
         together = self._nodes.used.take(columns, axis=1)
-        gpus, taken = self._nodes.devices, self._ledger.devices(mark)
-        shares = self._ledger.shared(mark) if request.demand.sharing else NO_SHARES
+        gpus, taken = self._nodes.devices, self._ledger.devices(trial)
+        shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
         shared, opened = gpus.shared(columns), gpus.opened(shares)
-        self._ledger.rollback(mark)
+        trial.undo()
         use = together - self._nodes.used.take(columns, axis=1)
         for column in opened:
             use[gpus.row, columns.searchsorted(column)] -= 1

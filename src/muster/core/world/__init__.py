@@ -19,6 +19,7 @@ from muster.core.world.gangs import GangState
 from muster.core.world.handlers import Handlers
 from muster.core.world.nodes import Nodes
 from muster.core.world.state import State
+from muster.core.world.trial import Trial
 
 
 class Settled(NamedTuple):
@@ -56,6 +57,10 @@ class World(State):
         """Update the accounts of all gangs that have changed, and return these gangs."""
         self.nodes.settle()
         return self.accounting.settle()
+
+    def trial(self) -> Trial:
+        """Begin a trial: what is changed in it can be undone (`trial.py`)."""
+        return Trial(self.log)
 
     def end_forsaken(self) -> bool:
         """End pending evictions whose beneficiary gave up. Returns whether there were any."""

@@ -7,15 +7,14 @@ per domain. It may use several domains; another rule is needed to restrict it to
 on its own beside another gang, that gang may stay, but does not grow there.
 
 The occupancy of a node also depends on the ledger: what a trial has removed (a victim, a pod that will have
-ended) occupies nothing, and bars no gang from a domain in which it was alone, or which `without` declares it
-to leave. So the gangs' pods on each node are recounted each time: the pods that the ledger knows, less those
+ended) occupies nothing, and bars no gang from a domain in which it was alone, or which `leave` declares it to
+leave. So the gangs' pods on each node are recounted each time: the pods that the ledger knows, less those
 of no gang. Only two things are remembered: the nodes that have pods of no gang, and the nodes of each
 exclusive gang as of its last change. Clusters without exclusive gangs pay one comparison.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from muster.core.words.gang import GangId, NodeName, PodId
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology, named
+from muster.core.world.trial import Log
 
 
 class ExclusiveDomains:
@@ -36,8 +36,9 @@ class ExclusiveDomains:
         topology: Topology,
         gangs: Mapping[GangId, GangState],
         pods: Mapping[PodId, PodsBound],
+        log: Log,
     ) -> None:
-        self._nodes = nodes
+        self._nodes, self._log = nodes, log
         self._topology = topology
         self._gangs = gangs
         self._pods = pods
@@ -71,17 +72,15 @@ class ExclusiveDomains:
             self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
         self.released += before not in ("", layer)
 
-    @contextmanager
-    def without(self, victims: Iterable[Victim]) -> Iterator[None]:
-        """Run a trial as if these victims were gone: where a gang has no pods left, it bars no other gang."""
-        before = self._left
+    def leave(self, victims: Iterable[Victim]) -> None:
+        """Let these victims be gone, for a trial: where a gang has no pods left, it bars no other gang."""
         if self._holders:
+            self._log.push_brief(self._return, self._left)
             left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
-            self._left = {**before, **left}
-        try:
-            yield
-        finally:
-            self._left = before
+            self._left = {**self._left, **left}
+
+    def _return(self, before: Mapping[GangId, Collection[NodeName]]) -> None:
+        self._left = before
 
     def barred(self, demand: Demand) -> Columns | None:
         """Return the columns that this demand must not use; None if no exclusive gang is involved."""

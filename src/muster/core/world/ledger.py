@@ -1,22 +1,22 @@
-"""The one ledger of resource use: charges by node name, and speculation with marks.
+"""The one ledger of resource use: charges by node name.
 
 Facts (a bound pod, a held place) and trials (would this gang fit?) use the same two calls, so there is no
 second account that could differ. One call charges both a pod's amounts and what other pods see of it
-(`presences.py`). A trial takes a mark first; `rollback` undoes everything after the mark, newest first, and
-`commit` makes it permanent. Marks do not nest across a change of columns.
+(`presences.py`). Within a trial (`trial.py`) each
+charge is logged, so that it can be undone. Trials do not nest across a change of columns.
 
 What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are placed
 again). A look ahead within that trial gives back what ending gangs use (`Ends.give`). The ledger knows what
 is lifted, and so what is left to give back. A lift ends when its trial does.
 
 A share of a GPU is charged to one device of its node. `take` returns the device, and `devices` returns those
-taken since a mark; the caller names the device when the share is given back.
+taken in a trial; the caller names the device when the share is given back.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,21 +26,8 @@ from muster.core.words.gang import Amounts, GangId, NodeName
 from muster.core.world.devices import Choose, Device
 from muster.core.world.footprints import Presences, Terms, seen
 from muster.core.world.nodes import Columns, Nodes, RowAmounts
+from muster.core.world.trial import Log, Trial
 from muster.names import GPU_SHARE
-
-#: A position in the log of a trial.
-Mark = NewType("Mark", int)
-
-
-class Charge(NamedTuple):
-    """`times` pods on one node, or `times[i]` on each of several distinct columns."""
-
-    where: NodeName | int | Columns
-    row_amounts: RowAmounts
-    times: int | npt.NDArray[np.int64]
-    presence: Presence
-    #: anti-affinity that no pod was known to carry before
-    carried: Terms
 
 
 class Share(NamedTuple):
@@ -64,44 +51,28 @@ class Charged(NamedTuple):
 
 
 class Ledger:
-    def __init__(self, nodes: Nodes, device: Choose | None = None) -> None:
-        """`device` chooses the device of a share; without it, shares go where they fit best."""
+    def __init__(self, nodes: Nodes, device: Choose | None = None, log: Log | None = None) -> None:
+        """`device` chooses the device of a share; without it, shares go where they fit best.
+
+        `log`: that of the world; without it, the ledger has its own.
+        """
         self.nodes = nodes
         self.presences = Presences(nodes)
         self._device = device
         #: devices to be used first for shares, by node and thousandths
         self._reserved: dict[tuple[NodeName, int], list[int]] = {}
-        #: how often something was given back permanently; while it stays the same, free room only shrinks
+        #: a version: while it stays the same, free room only shrinks. A trial that is undone restores it, and
+        #: no value is used twice
         self.given = 0
-        self._trial: list[Charge | Share] = []
+        self._gifts = 0
+        self.log = Log() if log is None else log
+        self._uncharge, self._unshare = self._undo_charge, self._undo_share
         #: by gang, what it uses that a trial has lifted. Read-only for callers
         self.lifted: dict[GangId, Counter[Charged]] = {}
-        #: the same in order, each with the position in the log of the trial before it
-        self._lifts: list[tuple[int, GangId, Charged]] = []
-        self._marks = 0
 
-    def mark(self) -> Mark:
-        self._marks += 1
-        return Mark(len(self._trial))
-
-    def rollback(self, mark: Mark) -> None:
-        while len(self._trial) > mark:
-            match self._trial.pop():
-                case Charge(where, row_amounts, times, presence, carried):
-                    self._charge(where, row_amounts, -times, presence)
-                    self.presences.forget(carried)
-                case Share(node, share, device):
-                    self._share(node, -share, device)
-        self._end_lifts(mark)
-        self._marks -= 1
-
-    def commit(self, mark: Mark) -> None:
-        """Make what was tried since the mark permanent, unless an earlier mark is rolled back."""
-        self._end_lifts(mark)
-        self._marks -= 1
-        if not self._marks:
-            self.given += any(isinstance(entry, Charge) and _gives(entry.times) for entry in self._trial)
-            self._trial.clear()
+    def trial(self) -> Trial:
+        """Begin a trial: see `trial.py`."""
+        return Trial(self.log)
 
     def take(
         self,
@@ -142,8 +113,7 @@ class Ledger:
 
     def lift(self, gang: GangId, charged: Charged) -> None:
         """Give back something that this gang uses, for a trial. `Ends` does not give it back again."""
-        assert self._marks, "only a trial lifts"
-        self._lifts.append((len(self._trial), gang, charged))
+        self.log.push_brief(self._end_lift, gang, charged)
         self.lifted.setdefault(gang, Counter())[charged] += 1
         self.give(*charged)
 
@@ -159,7 +129,7 @@ class Ledger:
         for sign, presence in ((-1, old), (1, new)):
             if presence is not NOTHING:
                 self.presences.note(where, sign * times, presence)
-        self.given += 1
+        self._note_given()
 
     def take_at(
         self,
@@ -189,17 +159,15 @@ class Ledger:
         self._note_share(share.node, times * share.share, share.device)
         self.charge(share.node, ((self.nodes.row(GPU_SHARE), share.share),), times)
 
-    def devices(self, mark: Mark) -> dict[tuple[NodeName, int], list[int]]:
-        """Devices taken since the mark and not given back, in order, by node and thousandths."""
+    def devices(self, trial: Trial) -> dict[tuple[NodeName, int], list[int]]:
+        """Devices taken in a trial and not given back, in order, by node and thousandths."""
         taken: dict[tuple[NodeName, int], list[int]] = {}
-        for entry in self._trial[mark:]:
-            if not isinstance(entry, Share):
-                continue
-            devices = taken.setdefault((entry.node, abs(entry.share)), [])
-            if entry.share > 0:
-                devices.append(entry.device)
-            elif entry.device in devices:
-                devices.remove(entry.device)
+        for node, share, device in self._shares(trial):
+            devices = taken.setdefault((node, abs(share)), [])
+            if share > 0:
+                devices.append(device)
+            elif device in devices:
+                devices.remove(device)
         return taken
 
     @contextmanager
@@ -212,20 +180,22 @@ class Ledger:
         finally:
             self._reserved = before
 
-    def shared(self, mark: Mark) -> Counter[Device]:
-        """The sum of thousandths taken of each device since the mark, of devices where it is positive."""
+    def shared(self, trial: Trial) -> Counter[Device]:
+        """The sum of thousandths taken of each device in a trial, of devices where it is positive."""
         taken = Counter[Device]()
-        for entry in self._trial[mark:]:
-            if isinstance(entry, Share):
-                taken[entry.node, entry.device] += entry.share
+        for node, share, device in self._shares(trial):
+            taken[node, device] += share
         return +taken
 
-    def _end_lifts(self, mark: Mark) -> None:
-        while self._lifts and self._lifts[-1][0] >= mark:
-            _, gang, charged = self._lifts.pop()
-            self.lifted[gang][charged] -= 1
-            if not +self.lifted[gang]:
-                del self.lifted[gang]
+    def _shares(self, trial: Trial) -> Iterator[Share]:
+        for undo, *arguments in self.log.entries[trial.start :]:
+            if undo is self._unshare:
+                yield Share(*arguments)
+
+    def _end_lift(self, gang: GangId, charged: Charged) -> None:
+        self.lifted[gang][charged] -= 1
+        if not +self.lifted[gang]:
+            del self.lifted[gang]
 
     def _choose(self, node: NodeName, row_amounts: RowAmounts, share: int) -> int:
         if numbers := self._reserved.get((node, share)):
@@ -237,8 +207,8 @@ class Ledger:
 
     def _note_share(self, node: NodeName, share: int, device: int) -> None:
         self._share(node, share, device)
-        if self._marks:
-            self._trial.append(Share(node, share, device))
+        if self.log.depth:
+            self.log.entries.append((self._unshare, node, share, device))
 
     def _note(
         self,
@@ -248,10 +218,31 @@ class Ledger:
         presence: Presence,
     ) -> None:
         carried = self._charge(where, row_amounts, times, presence)
-        if self._marks:
-            self._trial.append(Charge(where, row_amounts, times, presence, carried))
-        else:
-            self.given += _gives(times)
+        if self.log.depth:
+            entry = self._uncharge, where, row_amounts, times, presence, carried, self.given
+            self.log.entries.append(entry)
+        if times < 0 if isinstance(times, int) else (times < 0).any():
+            self._note_given()
+
+    def _note_given(self) -> None:
+        self._gifts += 1
+        self.given = self._gifts
+
+    def _undo_charge(
+        self,
+        where: NodeName | int | Columns,
+        row_amounts: RowAmounts,
+        times: int | npt.NDArray[np.int64],
+        presence: Presence,
+        carried: Terms,
+        given: int,
+    ) -> None:
+        self._charge(where, row_amounts, -times, presence)
+        self.presences.forget(carried)
+        self.given = given
+
+    def _undo_share(self, node: NodeName, share: int, device: int) -> None:
+        self._share(node, -share, device)
 
     def _share(self, node: NodeName, share: int, device: int) -> None:
         if share > 0:
@@ -277,7 +268,3 @@ class Ledger:
             assert isinstance(where, str)
             self.nodes.charge_elsewhere(where, row_amounts, times)
         return carried
-
-
-def _gives(times: int | npt.NDArray[np.int64]) -> bool:
-    return times < 0 if isinstance(times, int) else bool((times < 0).any())

@@ -15,13 +15,14 @@ deleted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from muster.core.words.amounts import PODS, add
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
+from muster.core.world.exclusive_domains import ExclusiveDomains
 from muster.core.world.gangs import Gangs, GangState, Hold, occupy
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
@@ -46,8 +47,15 @@ class PendingEviction:
 class PendingEvictions:
     """The pending evictions by beneficiary. What leaves stays charged to the ledger until it has gone."""
 
-    def __init__(self, ledger: Ledger, pods: Mapping[PodId, PodsBound], gangs: Gangs) -> None:
-        self._ledger, self._pods, self._gangs = ledger, pods, gangs
+    def __init__(
+        self,
+        ledger: Ledger,
+        exclusive_domains: ExclusiveDomains,
+        pods: Mapping[PodId, PodsBound],
+        gangs: Gangs,
+    ) -> None:
+        self._ledger, self._exclusive_domains = ledger, exclusive_domains
+        self._pods, self._gangs = pods, gangs
         self._pending: dict[GangId, PendingEviction] = {}
         #: by gang that is evicted as a whole, its beneficiary
         self.whole: dict[GangId, GangId] = {}
@@ -244,14 +252,15 @@ class PendingEvictions:
             for _, hold in sorted(state.holds.items()):
                 yield Charged(hold.node, hold.requests, hold.device, hold.presence)
 
-    def lift_victims(self, victims: Iterable[Victim]) -> None:
-        """Charge the ledger as if these had left, for a trial."""
+    def lift_victims(self, victims: Sequence[Victim]) -> None:
+        """Let these be gone from the ledger, and from their exclusive domains, for a trial."""
+        self._exclusive_domains.leave(victims)
         for victim in victims:
             for charged in self.charged(victim):
                 self._ledger.lift(victim.gang, charged)
 
     def lift(self, beneficiary: GangId) -> None:
-        """Charge the ledger as if all that leaves for it had left. Undo it by rollback, or by `lower`."""
+        """Let all that leaves for it be gone from the ledger: for a trial, or until `lower`."""
         eviction = self._pending.get(beneficiary)
         if eviction is not None:
             for gang, charged in self._all(eviction):

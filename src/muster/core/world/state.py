@@ -17,6 +17,7 @@ from muster.core.world.pending_evictions import PendingEvictions
 from muster.core.world.queues import Queues
 from muster.core.world.quotas import Quotas
 from muster.core.world.topology import Topology
+from muster.core.world.trial import Log
 
 
 class State:
@@ -28,10 +29,11 @@ class State:
         """Empty, but for `nodes`. `device` and `duration`: as in `Ledger` and `Ends`."""
         self.nodes, self.eligibility = nodes, eligibility
         self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
-        self.ledger = Ledger(nodes, device)
+        self.log = Log()
+        self.ledger = Ledger(nodes, device, self.log)
         self.topology = Topology(nodes)
-        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods)
+        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
         self.queues, self.quotas, self.budgets = Queues(nodes, eligibility), Quotas(), Budgets()
-        self.pending_evictions = PendingEvictions(self.ledger, self.pods, self.gangs)
+        self.pending_evictions = PendingEvictions(self.ledger, self.exclusive_domains, self.pods, self.gangs)
         self.ends = Ends(self.pods, self.ledger, duration)
         self.demands = Demands(self.ledger.presences)

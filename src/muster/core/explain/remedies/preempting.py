@@ -59,11 +59,9 @@ def _no_victims(question: Question) -> str | None:
         return f"{_gangs(len(staying))} of lower rank {_are(len(staying))} {protected}"
     if pending.deleted:  # perhaps no victims are searched because the room of these pods is enough
         return None
-    mark, victims = world.ledger.mark(), [Victim(other) for other in sorted(able)]
-    pending.lift_victims(victims)
-    with question.case.fit.exclusive_domains.without(victims):
+    with world.trial():
+        pending.lift_victims([Victim(other) for other in sorted(able)])
         fits = bool(question.case.fit.fit(question.request._replace(search=False)))
-    world.ledger.rollback(mark)
     if fits:
         return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
     if demand.sociable:  # it may need some of them to stay

@@ -114,10 +114,8 @@ class Question:
         ledger = self.case.world.ledger
         # No vacant places: which pod would be placed where is not needed, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(demand.parts)
-        mark = ledger.mark()
-        placed = fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False))
-        ledger.rollback(mark)
-        return bool(placed)
+        with ledger.trial():
+            return bool(fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False)))
 
     def starts(self, gang: Gang) -> bool:
         """Whether the gang, edited to `gang`, starts in the next cycle (`Rehearsal.starts`)."""
@@ -162,11 +160,7 @@ class Question:
     @contextmanager
     def _gone(self, other: GangState | None) -> Iterator[None]:
         """Run the block with no pod of the other gang on any node."""
-        ledger = self.case.world.ledger
-        mark = ledger.mark()
-        if other is not None:
-            self.case.world.ends.give([other])
-        try:
+        with self.case.world.trial():
+            if other is not None:
+                self.case.world.ends.give([other])
             yield
-        finally:
-            ledger.rollback(mark)

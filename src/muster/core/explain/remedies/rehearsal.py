@@ -230,12 +230,12 @@ class Rehearsal:
     def _undone(self, most: int, *, strict: bool, freed: bool) -> Iterator[None]:
         """Undo on exit all changes made inside the block."""
         self._last, self._strict, self._freed = self.trials + most, strict, freed
-        now, mark = self._accounting.now, self._ledger.mark()
+        now, tried = self._accounting.now, self._ledger.trial()
         with self._reservations.set_aside(), self._queues.set_aside(), self._quotas.set_aside():
             try:
                 yield
             finally:
-                self._ledger.rollback(mark)
+                tried.undo()
                 self._accounting.now = now
                 for state, values in self._saved.values():
                     if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
@@ -369,19 +369,19 @@ class Rehearsal:
                 demand.parts
             )  # only whether it starts matters, not which place is on which node
         request = self._starts.request(state, demand)._replace(vacant=vacant, search=False)
-        mark, before = self._ledger.mark(), self._ledger.nodes.used.copy()
+        tried, before = self._ledger.trial(), self._ledger.nodes.used.copy()
         try:
             placed = self._placed(attempt, request, mine=mine, last=last)
         except _Unsure:
-            self._ledger.rollback(mark)
+            tried.undo()
             raise
         if placed and (mine or placed.columns):
             where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
             if not keep:
-                self._ledger.rollback(mark)
+                tried.undo()
                 return where
-            devices = self._fit.devices(demand, placed.columns, mark) if not last else {}
-            self._ledger.commit(mark)
+            devices = self._fit.devices(demand, placed.columns, tried) if not last else {}
+            tried.keep()
             if not last:
                 self.trials += len(placed.columns) // PLACES
                 self._save(state)
@@ -389,7 +389,7 @@ class Rehearsal:
                 self._accounting.account(state)
                 self._started.append(state)
             return where
-        self._ledger.rollback(mark)
+        tried.undo()
         waits = state.waits and attempt.tier is not Tier.BORROWING and not attempt.grant.cap_exceeded
         if waits and self._reservations.wanted(demand) and not last:
             self.trials += 1

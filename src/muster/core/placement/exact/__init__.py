@@ -145,14 +145,14 @@ class Exact:
         excluded: Columns | None,
     ) -> Placed | None:
         """Place the demand with every place on its preferred node that fits there; None if that fails."""
-        mark = self._ledger.mark()
+        tried = self._ledger.trial()
         trial = Trial(demand.parts, excluded, self._ledger, self._slots)
         for place, column in sorted(preferred.items()):
             trial.prefer(place, column)
         problem = Problem.of(demand, trial.placed, self._slots)
         if not problem.groups:  # the preferred nodes hold the whole minimum
             trial.fill_up()
-            self._ledger.commit(mark)
+            tried.keep()
             return trial.places(vacant)
         caps = problem.caps(self._slots, excluded)
         placed = None
@@ -161,9 +161,9 @@ class Exact:
             if not isinstance(counts, Infeasible):
                 placed = self._carry_out(trial, problem, counts, vacant, {})
         if placed is None:
-            self._ledger.rollback(mark)
+            tried.undo()
         else:
-            self._ledger.commit(mark)
+            tried.keep()
         return placed
 
     def _solve(self, problem: Problem, caps: Ints, remember: Demand | None) -> Longs | Infeasible:
@@ -219,7 +219,7 @@ class Exact:
         targets = problem.targets(counts.sum(axis=1).tolist())
         if targets is None:
             return None
-        mark = self._ledger.mark()
+        tried = self._ledger.trial()
         later = []
         for place, column in sorted(preferred.items()):
             p = next(p for p, part in enumerate(trial.parts) if part.pod_set == place.pod_set)
@@ -235,13 +235,13 @@ class Exact:
                 for p in group.parts:
                     mine, columns = columns[: targets[p]], columns[targets[p] :]
                     if len(mine) < targets[p] or not trial.put(p, mine):
-                        self._ledger.rollback(mark)
+                        tried.undo()
                         return None
         for place, column in later:
             trial.prefer(place, column)
         for p in trial.order:
             trial.fill(p, trial.parts[p].count)
-        self._ledger.commit(mark)
+        tried.keep()
         return trial.places(vacant)
 
     def _devices(self, problem: Problem, counts: Longs) -> dict[tuple[NodeName, int], list[int]]:

@@ -126,12 +126,12 @@ class TopologyPlacement:
         search = self.search(request)
         if search is None:
             return Infeasible(Reason.TOTALS)
-        mark = self.ledger.mark()
+        tried = self.ledger.trial()
         placed = search.place()
         if not placed:
-            self.ledger.rollback(mark)
+            tried.undo()
             return placed
-        self.ledger.commit(mark)
+        tried.keep()
         parts = request.demand.parts
         if self.topology.by_name and not request.ranks and len({part.shape for part in parts}) == len(parts):
             return placed  # it is in the order of the tree already
@@ -253,12 +253,12 @@ class Search:
                 continue
             inside = set(self._topology.columns(level, number).tolist())
             if level == self._limit or inside.issuperset(preferred.values()):
-                mark = self._of.ledger.mark()
+                tried = self._of.ledger.trial()
                 placed = self._attempt(level, number, self._asked, preferred)
                 if placed is not None and any(placed.columns.get(p) == c for p, c in preferred.items()):
-                    self._of.ledger.commit(mark)
+                    tried.keep()
                     return placed
-                self._of.ledger.rollback(mark)
+                tried.undo()
                 return None
         return None
 
@@ -408,13 +408,13 @@ class Search:
         if self._multiples and asked.demand.constrained and len(asked.groups) == 1:
             ways.append(lambda trial: self._count_out(trial, level, number, asked))
         for fill in ways:
-            mark = ledger.mark()
+            tried = ledger.trial()
             trial = self._trial(asked.demand, self._columns(level, number))
             if fill(trial) and self._in_multiples(trial):
                 self._widen(trial, level, number)
-                ledger.commit(mark)
+                tried.keep()
                 return trial.places(self._request.vacant)
-            ledger.rollback(mark)
+            tried.undo()
         return None
 
     def _fill(self, trial: Trial, level: int, number: int, asked: Asked, own: Mapping[Place, int]) -> bool:
@@ -554,9 +554,9 @@ class Search:
         if not len(numbers):
             return None
         number = int(numbers[self._shortlist.useful(level)[numbers].argmax()])
-        mark = self._of.ledger.mark()
+        tried = self._of.ledger.trial()
         trial = self._trial(self._asked.demand, self._columns(level, number))
         trial.fill_minimum(self._asked.demand.need)
         fits = tuple(trial.placed)
-        self._of.ledger.rollback(mark)
+        tried.undo()
         return Nearest(topology.title(level, number), fits, len(numbers), topology.columns(level, number))
