@@ -87,6 +87,17 @@ _EXAMPLES: Final = {
         muster topology
         muster topology -o json
     """,
+    "scheduler": """
+        muster scheduler
+        muster scheduler --context prod --scheduler-name muster --listen :8080
+    """,
+    "controllers": """
+        muster controllers
+        muster controllers --only gang,podgroup,jobset
+    """,
+    "crds": """
+        muster crds | kubectl apply -f -
+    """,
     "up": """
         muster up
         muster up --detach --nodes "8 x cpu=64,memory=512Gi,nvidia.com/gpu=8,runtime=none"

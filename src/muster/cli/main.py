@@ -17,6 +17,7 @@ from muster import __version__
 from muster.cli import (
     cancel,
     check,
+    daemons,
     demo,
     down,
     examples,
@@ -71,6 +72,9 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "topology": (topology.command, "The network topology, and what is free in each domain."),
     "up": (up.command, "Start the embedded cluster."),
     "down": (down.command, "Stop the embedded cluster."),
+    "scheduler": (daemons.scheduler, "Schedule a real cluster: the daemon."),
+    "controllers": (daemons.controllers, "Keep the records of a real cluster's gangs: the daemon."),
+    "crds": (daemons.crds, "The definitions of muster's kinds, for kubectl apply."),
     "demo": (demo.command, "A demonstration that takes a minute."),
 }
 for _verb, (_command, _help) in _VERBS.items():

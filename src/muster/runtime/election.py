@@ -1,0 +1,197 @@
+"""Leader election by a Lease (`coordination.k8s.io/v1`): one leader at a time, and a number for each term.
+
+A candidate takes the Lease once its holder has released it, or has not renewed it for the Lease's whole
+duration. The candidate measures that on its own monotonic clock, from when it last saw the Lease change;
+clocks of different machines are never compared. A leader acts only while less than `deadline` has passed
+since it asked for its last renewal that succeeded. The deadline is shorter than the duration, so the leader
+stops before a candidate can take the Lease, however late an answer arrives. (client-go's `leaderelection`
+does the same.)
+
+The epoch of a term is `leaseTransitions`, which each new holder raises. A Lease that does not exist may have
+been deleted under a leader. So it is created with a count that no earlier term can have reached, the seconds
+since `BEGIN`, and its creator leads only once such a leader's deadline has passed.
+
+All writes carry the resourceVersion that was read. A write whose answer is lost is resolved by reading.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from muster.api.base import Object
+from muster.api.kinds import LEASE
+from muster.api.scheduling import Lease
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.runtime.leader import Term
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: No Lease of muster is older.
+BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+#: Seconds that a candidate waits at most for a holder that is gone, whatever the Lease says.
+LONGEST: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, with the values that Kubernetes' own components use."""
+
+    #: without a renewal, after which a candidate takes the Lease
+    duration: float = 15.0
+    #: without a renewal, after which the leader stops
+    deadline: float = 10.0
+    #: between two attempts to take or to renew the Lease; no attempt may take longer
+    retry: float = 2.0
+
+
+class Election:
+    """One candidate. `identity` must be new for each process: a restarted process is another candidate."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        identity: str,
+        namespace: str,
+        name: str,
+        timing: Timing | None = None,
+    ) -> None:
+        """`client`: its requests must not wait for the connections of others."""
+        self._client, self._clock, self._identity = client, clock, identity
+        self._namespace, self._name = namespace, name
+        self.timing = timing or Timing()
+        self._seen: Lease | None = None
+        self._seen_at = 0.0
+        self._renewed_at = self._not_before = float("-inf")
+        self._told = ""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this candidate leads now, and no other candidate can."""
+        return self._clock.monotonic() < self._renewed_at + self.timing.deadline
+
+    @property
+    def holder(self) -> str:
+        """The holder as last seen; "" if there is none."""
+        return self._seen.spec.holder_identity if self._seen is not None else ""
+
+    async def win(self) -> Term:
+        """Wait until this candidate leads. Return its term."""
+        while not await self._try(self._take()):
+            await self._clock.sleep(self.timing.retry)
+        assert self._seen is not None
+        epoch = self._seen.spec.lease_transitions
+        log.info("%s leads, epoch %d", self._identity, epoch)
+        return Term(epoch, fresh=lambda: self.fresh)
+
+    async def keep(self) -> None:
+        """Renew the Lease until it is lost."""
+        while self.fresh:
+            await self._clock.sleep(self.timing.retry)
+            if await self._try(self._renew()) is False:
+                break
+        self._renewed_at = float("-inf")
+        log.warning("%s no longer leads", self._identity)
+
+    async def release(self) -> None:
+        """Give up the Lease, so that no candidate has to wait. Call it once nothing more is written."""
+        if self.fresh and self._seen is not None:
+            self._renewed_at = float("-inf")
+            await self._try(self._write(self._seen, {"holderIdentity": "", "leaseDurationSeconds": 1}))
+
+    async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
+        """The result of the attempt; None if it failed or took too long."""
+        task = asyncio.ensure_future(attempt)
+        timer = asyncio.ensure_future(self._clock.sleep(self.timing.retry))
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            self._tell("the API server does not answer")
+        except (ApiError, Unanswered, Unreachable) as error:
+            self._tell(str(error))
+        finally:
+            task.cancel()
+            timer.cancel()
+        return None
+
+    async def _take(self) -> bool:
+        """Take the Lease if it is free. Return whether this candidate holds it."""
+        try:
+            lease = await self._client.get(LEASE, self._namespace, self._name)
+        except NotFound:
+            return await self._create()
+        if self._seen is None or lease.metadata.resource_version != self._seen.metadata.resource_version:
+            self._seen, self._seen_at = lease, self._clock.monotonic()
+        spec = lease.spec
+        if self._clock.monotonic() < self._not_before:
+            return False
+        if spec.holder_identity not in ("", self._identity):
+            patience = min(max(spec.lease_duration_seconds, 1), LONGEST)
+            if self._clock.monotonic() < self._seen_at + patience:
+                self._tell(f"{spec.holder_identity} leads")
+                return False
+        new = {} if spec.holder_identity == self._identity else self._new(spec.lease_transitions + 1)
+        return await self._write(lease, new)
+
+    async def _create(self) -> bool:
+        """Create the Lease, as this candidate's. It does not lead yet."""
+        count = max(1, int((self._clock.now() - BEGIN).total_seconds()))
+        body = {"metadata": {"name": self._name}, "spec": {**self._held(), **self._new(count)}}
+        with suppress(AlreadyExists):
+            await self._client.create(LEASE, self._namespace, body)
+            self._not_before = self._clock.monotonic() + self.timing.deadline
+        return False
+
+    async def _renew(self) -> bool:
+        """Renew the Lease. False: another candidate has it."""
+        assert self._seen is not None
+        if await self._write(self._seen, {}):
+            return True
+        lease = await self._client.get(LEASE, self._namespace, self._name)
+        if lease.spec.holder_identity != self._identity:
+            return False
+        self._seen = lease
+        return await self._write(lease, {})
+
+    async def _write(self, lease: Lease, more: Object) -> bool:
+        """Write the Lease as held since now, with `more`. False: it has changed since it was read."""
+        asked = self._clock.monotonic()
+        version = {"resourceVersion": lease.metadata.resource_version}
+        patch = {"metadata": version, "spec": {**self._held(), **more}}
+        try:
+            written = await self._client.patch(LEASE, self._namespace, self._name, patch)
+        except (Conflict, NotFound):
+            return False
+        self._seen, self._seen_at = written, self._clock.monotonic()
+        if written.spec.holder_identity == self._identity:
+            self._renewed_at = max(self._renewed_at, asked)
+        return True
+
+    def _held(self) -> Object:
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(self.timing.duration),
+            "renewTime": _micro(self._clock.now()),
+        }
+
+    def _new(self, count: int) -> Object:
+        return {"leaseTransitions": count, "acquireTime": _micro(self._clock.now())}
+
+    def _tell(self, why: str) -> None:
+        if why != self._told:
+            self._told = why
+            log.info("%s waits for lease %s/%s: %s", self._identity, self._namespace, self._name, why)
+
+
+def _micro(time: datetime) -> str:
+    """Kubernetes' MicroTime, which needs its six digits."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

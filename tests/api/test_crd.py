@@ -1,0 +1,55 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Kind
+from muster.api.crd import COLUMNS, definitions
+
+MINE: tuple[Kind[Any], ...] = (kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
+
+
+def schema(kind: Kind[Any]) -> dict[str, Any]:
+    (found,) = [each for each in definitions() if each["spec"]["names"]["kind"] == kind.kind]
+    whole: dict[str, Any] = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return whole
+
+
+@pytest.mark.parametrize("kind", MINE, ids=lambda kind: kind.kind)
+def test_every_field_of_the_struct_is_in_the_schema(kind: Kind[Any]) -> None:
+    """The server drops a field that the schema does not have."""
+    for part in ("spec", "status"):
+        struct = {f.encode_name: f.type for f in msgspec.structs.fields(kind.type)}.get(part)
+        if struct is not None:
+            fields = {field.encode_name for field in msgspec.structs.fields(struct)}
+            assert set(schema(kind)["properties"][part]["properties"]) == fields
+
+
+def test_the_schemas_are_structural() -> None:
+    """Each part has a type, or says that it is open or a number or a string; no references."""
+
+    def check(part: dict[str, Any], at: str) -> None:
+        assert "type" in part or part.get("x-kubernetes-int-or-string"), at
+        assert "$ref" not in part, at
+        assert not ({"properties", "additionalProperties"} <= part.keys()), at
+        for name, each in part.get("properties", {}).items():
+            check(each, f"{at}.{name}")
+        for name in ("items", "additionalProperties"):
+            if name in part:
+                check(part[name], f"{at}.{name}")
+
+    for kind in MINE:
+        check(schema(kind), kind.kind)
+
+
+@pytest.mark.parametrize("kind", MINE, ids=lambda kind: kind.kind)
+def test_columns_show_fields_that_exist(kind: Kind[Any]) -> None:
+    for _, type_, path in COLUMNS[kind.kind]:
+        found = {**schema(kind)}
+        names = path.removeprefix(".").split(".")
+        if names[0] == "metadata":
+            continue
+        for name in names:
+            found = found["properties"][name]
+        assert found["type"] == type_, path

@@ -1,0 +1,176 @@
+"""Elections on the embedded store, in virtual time."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Kind, Object
+from muster.api.scheduling import Lease
+from muster.kube.errors import ServerError, Unanswered, Unreachable
+from muster.local.client import LocalClient
+from muster.runtime.election import Election, Timing
+from tests.runtime.test_loop import Cluster
+
+pytestmark = pytest.mark.looptime
+WHERE = ("muster-system", "scheduler")
+TIMING = Timing()
+
+
+class Faulty:
+    """A client of the Lease alone, whose requests can fail before or after they have their effect."""
+
+    def __init__(self, client: LocalClient) -> None:
+        self._client = client
+        #: called with "get", "create", "patch" before (True) and after (False) the request
+        self.fault: Callable[[str, bool], None] = lambda verb, before: None
+        #: no request is answered any more
+        self.hangs = False
+
+    async def get(self, kind: Kind[Any], namespace: str, name: str) -> Any:
+        return await self._with("get", lambda: self._client.get(kind, namespace, name))
+
+    async def create(self, kind: Kind[Any], namespace: str, obj: Object) -> Any:
+        return await self._with("create", lambda: self._client.create(kind, namespace, obj))
+
+    async def patch(self, kind: Kind[Any], namespace: str, name: str, patch: Any) -> Any:
+        return await self._with("patch", lambda: self._client.patch(kind, namespace, name, patch))
+
+    async def _with(self, verb: str, request: Callable[[], Any]) -> Any:
+        self.fault(verb, True)
+        if self.hangs:
+            await asyncio.Event().wait()
+        answer = await request()
+        self.fault(verb, False)
+        return answer
+
+
+def ready() -> Cluster:
+    """Call it in the running loop, whose time it takes."""
+    made = Cluster()
+    made.create(kinds.NAMESPACE, {"metadata": {"name": WHERE[0]}})
+    return made
+
+
+def candidate(cluster: Cluster, identity: str) -> tuple[Election, Faulty]:
+    client = Faulty(cluster.client)
+    return Election(client, cluster.clock, identity, *WHERE), client  # type: ignore[arg-type]
+
+
+async def lease(cluster: Cluster) -> Lease:
+    return await cluster.client.get(kinds.LEASE, *WHERE)
+
+
+def down(verb: str, before: bool) -> None:
+    raise Unreachable("no route")
+
+
+async def test_the_first_candidate_leads_once_a_leader_of_a_deleted_lease_would_have_stopped() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    began = cluster.clock.monotonic()
+    term = await one.win()
+    assert TIMING.deadline <= cluster.clock.monotonic() - began <= TIMING.deadline + 2 * TIMING.retry
+    assert term.fresh()
+    assert one.fresh
+    assert not term.sole
+    assert term.epoch == (await lease(cluster)).spec.lease_transitions >= 1
+
+
+async def test_a_candidate_waits_while_the_lease_is_renewed_and_takes_it_when_it_is_not() -> None:
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    first = await one.win()
+    keeping = asyncio.create_task(one.keep())
+    two, _ = candidate(cluster, "two")
+    winning = asyncio.create_task(two.win())
+    await asyncio.sleep(120)
+    assert one.fresh
+    assert not winning.done()
+    client.fault = down
+    lost = cluster.clock.monotonic()
+    while not winning.done():
+        await asyncio.sleep(0.1)
+        assert not (one.fresh and two.fresh), "two leaders"
+    took = cluster.clock.monotonic() - lost
+    assert TIMING.deadline < took <= TIMING.duration + 2 * TIMING.retry + 0.2
+    assert (await winning).epoch == first.epoch + 1
+    await keeping
+    assert not first.fresh()
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    two, _ = candidate(cluster, "two")
+    winning = asyncio.create_task(two.win())
+    await asyncio.sleep(1)
+    await one.release()
+    assert not one.fresh
+    await asyncio.sleep(TIMING.retry + 0.1)
+    assert winning.done()
+    assert two.fresh
+
+
+async def test_a_leader_whose_lease_is_deleted_stops_before_another_leads() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    first = await one.win()
+    keeping = asyncio.create_task(one.keep())
+    await asyncio.sleep(3600)
+    await cluster.client.delete(kinds.LEASE, *WHERE)
+    two, _ = candidate(cluster, "two")
+    winning = asyncio.create_task(two.win())
+    while not winning.done():
+        await asyncio.sleep(0.1)
+        assert not (one.fresh and two.fresh), "two leaders"
+    assert (await winning).epoch > first.epoch + 3600 - 60
+    await keeping
+
+
+@pytest.mark.parametrize("verb", ["get", "create", "patch"])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("error", [ServerError("500"), Unanswered("cut off"), Unreachable("down")])
+async def test_a_request_that_fails_once_changes_nothing(verb: str, before: bool, error: Exception) -> None:
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    failures = [error]
+
+    def fail(asked: str, when: bool) -> None:
+        if (asked, when) == (verb, before) and failures:
+            raise failures.pop()
+
+    client.fault = fail
+    term = await one.win()
+    assert (await lease(cluster)).spec.holder_identity == "one"
+    keeping = asyncio.create_task(one.keep())
+    failures.append(error)
+    await asyncio.sleep(60)
+    assert term.fresh()
+    assert not keeping.done()
+    assert (await lease(cluster)).spec.lease_transitions == term.epoch
+    keeping.cancel()
+
+
+async def test_an_attempt_that_hangs_is_given_up() -> None:
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    term = await one.win()
+
+    client.hangs = True
+    began = cluster.clock.monotonic()
+    await one.keep()
+    assert cluster.clock.monotonic() - began <= TIMING.deadline + 2 * TIMING.retry
+    assert not term.fresh()
+
+
+@pytest.mark.parametrize("seconds", [0, -5, 2**31 - 1])
+async def test_an_absurd_duration_in_the_lease_does_not_stop_the_candidates(seconds: int) -> None:
+    cluster = ready()
+    spec = {"holderIdentity": "gone", "leaseDurationSeconds": seconds, "leaseTransitions": 7}
+    await cluster.client.create(kinds.LEASE, WHERE[0], {"metadata": {"name": WHERE[1]}, "spec": spec})
+    one, _ = candidate(cluster, "one")
+    assert (await asyncio.wait_for(one.win(), 1200)).epoch == 8
