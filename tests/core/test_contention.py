@@ -134,6 +134,6 @@ def test_where_all_pods_may_use_the_same_nodes_keys_are_as_without_gangs() -> No
         muster.apply(GangSubmitted(gang(f"ns/{i}", of=of)))
         muster.decide(float(i))
     eligibility = Eligibility(muster.nodes)
-    fresh = Slots(muster.nodes, eligibility, Pack(muster.nodes, eligibility))
+    fresh = Slots(Pack(muster.nodes, eligibility))
     for of in shapes:
         assert muster.slots.of(of).key.tolist() == fresh.of(of).key.tolist()

@@ -717,7 +717,7 @@ class Machine(RuleBasedStateMachine):
         gangs = self.muster.gangs
         order.gangs_changed(gangs.values())
         order.settle()
-        fresh = Slots(self.muster.nodes, eligibility, order)
+        fresh = Slots(order)
         # The next cycle would tell it of these; of all other gangs it has been told.
         self.muster.slots.order.gangs_changed([gangs[gang] for gang in gangs.touched | gangs.kept])
         self.muster.slots.order.settle()

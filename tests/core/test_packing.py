@@ -3,7 +3,8 @@
 import pytest
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.packing import Order, Pack, Spread
+from muster.core.placement.order import Order
+from muster.core.placement.packing import Pack, Spread
 from muster.core.placement.slots import Slots
 from muster.core.words.events import GangSubmitted, PodsBound, Presence
 from muster.core.words.gang import NodeName, PodId, Shape
@@ -42,12 +43,12 @@ def test_a_spread_order_follows_changes(changes: int) -> None:
         nodes.change(node(f"n{i:02}", gpu=8))
     nodes.settle()
     ledger, eligibility = Ledger(nodes), Eligibility(nodes)
-    slots = Slots(nodes, eligibility, Spread(nodes, eligibility))
+    slots = Slots(Spread(nodes, eligibility))
     of = shape(gpu=1)
     assert set(slots.of(of).key.tolist()) == {0}
     for i in range(changes):
         ledger.take(NodeName(f"n{i:02}"), amounts({"nvidia.com/gpu": 1 + i % 8}))
-    fresh = Slots(nodes, eligibility, Spread(nodes, eligibility))
+    fresh = Slots(Spread(nodes, eligibility))
     assert slots.of(of).key.tolist() == fresh.of(of).key.tolist()
     assert slots.of(of).key.tolist()[0] == 1250
 
@@ -90,18 +91,18 @@ def test_a_share_goes_where_it_fits_best() -> None:
 def test_modest_pods_cost_no_look_at_what_is_stranded() -> None:
     muster = muster_of(("a", 8, 64))
     muster.decide(0.0)
-    assert not muster.slots.of(shape(gpu=1, cpu=6_400)).basis
-    assert muster.slots.of(shape(gpu=1, cpu=6_401)).basis
-    assert muster.slots.of(shape(cpu=1)).basis
-    assert not muster.slots.of(shape(gpu=1)).basis
+    assert not muster.slots.of(shape(gpu=1, cpu=6_400)).may_strand
+    assert muster.slots.of(shape(gpu=1, cpu=6_401)).may_strand
+    assert muster.slots.of(shape(cpu=1)).may_strand
+    assert not muster.slots.of(shape(gpu=1)).may_strand
 
 
 def test_one_node_with_little_cpu_makes_all_keys_new() -> None:
     muster = muster_of(("a", 8, 64), ("b", 8, 64), ("c", 8, 64))
     muster.decide(0.0)
     of = shape(gpu=1, cpu=6_000)
-    assert not muster.slots.of(of).basis
+    assert not muster.slots.of(of).may_strand
     muster.apply(node("c", gpu=8, cpu=8_000))
-    fresh = Slots(muster.nodes, Eligibility(muster.nodes))
-    assert muster.slots.of(of).basis
+    fresh = Slots(Pack(muster.nodes, Eligibility(muster.nodes)))
+    assert muster.slots.of(of).may_strand
     assert muster.slots.of(of).key.tolist() == fresh.of(of).key.tolist()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from muster.core.placement.exact import patterns
 from muster.core.placement.exact.patterns import Classes, Patterns, maximal
+from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Shape
 from muster.core.world.eligibility import Eligibility
@@ -68,7 +69,7 @@ def as_longs(rows: list[list[int]]) -> Longs:
 
 
 def classes(nodes: Nodes, shapes: list[Shape], count: int) -> Classes | None:
-    slots = Slots(nodes, Eligibility(nodes))
+    slots = Slots(Pack(nodes, Eligibility(nodes)))
     caps: Ints = np.array([np.minimum(slots.of(s).slots, count) for s in shapes], np.int32)
     return Patterns(nodes).classes([nodes.row_amounts(s.requests) for s in shapes], caps)
 
@@ -104,7 +105,7 @@ def test_what_is_remembered_is_bounded_and_not_mistaken(monkeypatch: pytest.Monk
     monkeypatch.setattr(patterns, "_KINDS", 2)
     monkeypatch.setattr(patterns, "_CATALOGUES", 2)
     nodes = cluster(*((gpu, 64_000) for gpu in range(6)))
-    slots, kept = Slots(nodes, Eligibility(nodes)), Patterns(nodes)
+    slots, kept = Slots(Pack(nodes, Eligibility(nodes))), Patterns(nodes)
     for large in (2, 3, 4, 2):
         shapes = [shape(gpu=large), shape(gpu=1)]
         caps = np.array([slots.of(s).slots for s in shapes], np.int32)
@@ -124,7 +125,7 @@ def test_patterns_of_shares_fit_the_devices_and_not_only_their_sum() -> None:
     nodes.settle()
     Ledger(nodes).take(NodeName("b"), shape(share=350).requests)
     shapes = [shape(share=600), shape(share=700), shape(gpu=1)]
-    slots = Slots(nodes, Eligibility(nodes))
+    slots = Slots(Pack(nodes, Eligibility(nodes)))
     caps = np.array([np.minimum(slots.of(s).slots, 2) for s in shapes], np.int32)
     found = Patterns(nodes).of([nodes.row_amounts(s.requests) for s in shapes], caps, np.arange(2))
     assert found is not None

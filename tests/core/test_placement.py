@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from muster.core.demand import Demand, Part
 from muster.core.placement.greedy import place, tightest, tightest_group
+from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import Place, PodSet, Shape
 from muster.core.world.eligibility import Eligibility
@@ -25,7 +26,7 @@ class Cluster:
         for i, (gpu, cpu) in enumerate(free):
             self.nodes.change(node(f"n{i}", gpu=gpu, cpu=1000 * cpu))
         self.nodes.settle()
-        self.slots = Slots(self.nodes, Eligibility(self.nodes))
+        self.slots = Slots(Pack(self.nodes, Eligibility(self.nodes)))
         self.ledger = Ledger(self.nodes)
 
     def place(self, *parts: Part, need: int | None = None) -> dict[Place, int] | None:

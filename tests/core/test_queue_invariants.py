@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
+from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.words.amounts import counted
 from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
@@ -119,7 +120,7 @@ class Life:
     def check_work_conservation(self) -> None:
         """Whoever waits and was not refused for a rule does not fit: nothing idles for the sake of shares."""
         muster = self.muster
-        fresh = Slots(muster.nodes, Eligibility(muster.nodes))
+        fresh = Slots(Pack(muster.nodes, Eligibility(muster.nodes)))
         for state in muster.gangs.values():
             if state.demand is None or not state.waits or state.back_off or state.holds:
                 continue

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.slots import NO_SLOT, Slots, scarcest
+from muster.core.placement.order import NO_SLOT
+from muster.core.placement.packing import Pack
+from muster.core.placement.slots import Slots, scarcest
 from muster.core.words.events import GangSubmitted, NodeChanged
 from muster.core.words.gang import NodeName, PodSet
 from muster.core.world.eligibility import Eligibility
@@ -32,7 +34,7 @@ def made(count: int) -> tuple[Nodes, Ledger, Slots]:
     for i in range(count):
         nodes.change(node(f"n{i:02}", gpu=i % 9, cpu=1000 * (i % 5), memory=10**9 * i + 99))
     nodes.settle()
-    return nodes, Ledger(nodes), Slots(nodes, Eligibility(nodes))
+    return nodes, Ledger(nodes), Slots(Pack(nodes, Eligibility(nodes)))
 
 
 #: (column, GPUs, CPUs, share) charged between two readings: few, many and more than there are nodes
@@ -53,7 +55,7 @@ def test_a_cached_vector_equals_a_fresh_one(
             ledger.take(nodes.names[column], shape(gpu=gpu, cpu=1000 * cpu, share=share).requests)
         for column, gpu in resized[i : i + 1]:
             nodes.change(node(nodes.names[column], gpu=gpu, ready=gpu > 2))
-        fresh = Slots(nodes, Eligibility(nodes))
+        fresh = Slots(Pack(nodes, Eligibility(nodes)))
         for of in SHAPES:
             cached, computed = slots.of(of), fresh.of(of)
             assert cached.slots.tolist() == computed.slots.tolist()
@@ -68,7 +70,7 @@ def test_bytes_are_counted_exactly(capacity: int, request: int) -> None:
     for name, memory in (("a", capacity), ("b", 2**20), ("c", 0)):
         nodes.change(node(name, memory=memory, pods=None))
     nodes.settle()
-    slots = Slots(nodes, Eligibility(nodes))
+    slots = Slots(Pack(nodes, Eligibility(nodes)))
     vector = slots.of(shape(memory=request))
     assert vector.slots.tolist() == [min(n // request, UNLIMITED) for n in (capacity, 2**20, 0)]
     assert vector.total == sum(vector.slots.tolist())
@@ -114,7 +116,7 @@ def test_slots_are_what_plain_arithmetic_says(free: list[tuple[int, int]], gpu: 
     for i, (g, c) in enumerate(free):
         nodes.change(node(f"n{i:02}", gpu=g, cpu=1000 * c, pods=3))
     nodes.settle()
-    vector = Slots(nodes, Eligibility(nodes)).of(shape(gpu=gpu, cpu=1000 * cpu))
+    vector = Slots(Pack(nodes, Eligibility(nodes))).of(shape(gpu=gpu, cpu=1000 * cpu))
     expected = [min(3, c // cpu, g // gpu if gpu else 3) for g, c in free]
     assert vector.slots.tolist() == expected
     assert [key == NO_SLOT for key in vector.key.tolist()] == [n == 0 for n in expected]

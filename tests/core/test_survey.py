@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.totals import Survey
 from muster.core.words.gang import Layer
@@ -31,7 +32,7 @@ def test_kept_sums_equal_fresh_ones(
     for i in range(40):
         nodes.change(node(f"n{i:02}", gpu=i % 9, cpu=1000 * (i % 5), labels={"rack": str(i // 6)}))
     nodes.settle()
-    ledger, slots, topology = Ledger(nodes), Slots(nodes, Eligibility(nodes)), Topology(nodes)
+    ledger, slots, topology = Ledger(nodes), Slots(Pack(nodes, Eligibility(nodes))), Topology(nodes)
     topology.change((Layer("Rack", ("rack",)),))
     survey = Survey(nodes, topology)
     for charged, changed, read_keys in rounds:
@@ -42,7 +43,7 @@ def test_kept_sums_equal_fresh_ones(
             nodes.change(node(f"n{number:02}", gpu=gpu, labels={"rack": rack}))
             nodes.settle()
         topology.refresh()
-        fresh = Slots(nodes, Eligibility(nodes))
+        fresh = Slots(Pack(nodes, Eligibility(nodes)))
         for of in SHAPES:
             vector, computed = slots.room(of), fresh.of(of)
             assert survey.slots(vector).tolist() == topology.sums(computed.slots).tolist()

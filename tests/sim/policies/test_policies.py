@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.packing import NO_SLOT
+from muster.core.placement.order import NO_SLOT
 from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound, PodsEnded, Presence
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.names import GPU_PRODUCT

@@ -27,7 +27,8 @@ from muster.core.explain.remedies import Remedies
 from muster.core.explain.remedies.rehearsal import Rehearsal
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
-from muster.core.placement.packing import Order, Pack
+from muster.core.placement.order import Order
+from muster.core.placement.packing import Pack
 from muster.core.preemption import Preemption
 from muster.core.queueing.admission import Admission
 from muster.core.queueing.attempts import Attempt, Attempts

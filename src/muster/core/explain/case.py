@@ -17,7 +17,7 @@ from muster.core.demand import Demand, Part, Request, Rules
 from muster.core.demand.affinity import NO_CONCERN
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Trial
-from muster.core.placement.slots import Vector
+from muster.core.placement.order import Vector
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import PodSetExplanation
 from muster.core.words.gang import GangId

@@ -15,7 +15,7 @@ from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import place, short_of_slots
-from muster.core.placement.packing import Order
+from muster.core.placement.order import Order
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.search import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
@@ -35,7 +35,7 @@ class Fit:
     def __init__(self, world: World, order: Order) -> None:
         """`order`: in which nodes are filled."""
         nodes, ledger, topology = world.nodes, world.ledger, world.topology
-        self.slots = Slots(nodes, world.eligibility, order)
+        self.slots = Slots(order)
         self.exact = Exact(nodes, ledger, self.slots)
         self.exclusive_domains = world.exclusive_domains
         self.topology_placement = TopologyPlacement(nodes, topology, ledger, self.slots, self.exact)

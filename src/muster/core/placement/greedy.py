@@ -25,7 +25,8 @@ import numpy.typing as npt
 from muster.core.demand import NOBODY, Demand, Part
 from muster.core.placement.answer import Placed
 from muster.core.placement.constraints import Constraints
-from muster.core.placement.slots import NO_SLOT, Slots, Vector
+from muster.core.placement.order import NO_SLOT, Vector
+from muster.core.placement.slots import Slots
 from muster.core.words.events import Presence
 from muster.core.words.gang import Place, places
 from muster.core.world import trial as log

@@ -1,10 +1,6 @@
-"""The order in which nodes are filled with pods of a shape: the one place where packing orders plug in.
+"""The scheduler's own packing orders (`order.py`): `Pack` and `Spread`.
 
-An order gives each node that takes the pod a key; the node of the lowest key is filled first, and of equal
-keys the smallest name. Keys are kept per shape and updated for the nodes that have changed (`slots.py`), so
-an order computes few keys at a time. An order also says which of a node's GPUs a share is put on.
-
-`Pack` is the scheduler's own:
+`Pack` fills
 
 1. nodes without free devices that the pod does not ask for: a CPU pod stays off free GPUs;
 2. then nodes on which the pod strands the least part of the GPUs, that is, leaves them without the CPU to use
@@ -27,27 +23,20 @@ may use; how much CPU they need is guessed from how the node was built. It is th
 and on the trace of FGD's own evaluation it leaves fewer GPUs idle (docs/performance.md).
 
 `Spread` is its opposite, least of the scarce resource in use first, for clusters where even load matters more
-than room for large pods. The published orders that muster is compared with are in `muster.sim.policies`.
+than room for large pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from muster.core.placement.contention import PARTS, Contention
+from muster.core.placement.order import Fixed, Order, Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState
-from muster.core.world.nodes import UNLIMITED, Columns, Ints, Longs, Nodes, Row, RowAmounts
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
-
-
-#: The key of a node without a slot.
-NO_SLOT: Final = UNLIMITED
+from muster.core.world.nodes import UNLIMITED, Columns, Ints, Longs, Nodes, Row
 
 #: Fields of a key, from the lowest bits: slots, what is left over, what is stranded, devices kept off.
 _SLOTS: Final = 11
@@ -55,8 +44,9 @@ _SLOTS_MAX: Final = 2**_SLOTS - 1
 _LEFT: Final = 13
 #: one less than the field holds, so that no key equals NO_SLOT
 _LEFT_MAX: Final = 2**_LEFT - 2
+_STRANDED: Final = _SLOTS + _LEFT
 _TOP: Final = 30
-_STRANDS_MAX: Final = 2 ** (_TOP - _SLOTS - _LEFT) - 1
+_STRANDED_MAX: Final = 2 ** (_TOP - _STRANDED) - 1
 #: What is stranded is counted in parts of a node's GPUs.
 _PARTS: Final = 32
 #: A GPU has enough CPU with 4/5 of the CPU per GPU that the node was built with.
@@ -72,75 +62,8 @@ _NOTHING: Final = 2**28
 _STEPS: Final = 10_000
 
 
-class Order:
-    """An order by keys; subclasses say what the keys are."""
-
-    #: Whether the first node is filled with as many pods of a group as it takes; else each pod of a group is
-    #: placed by the order as it is then.
-    fills = False
-    #: Whether the key of a node depends on that node alone; else all keys are computed at each reading.
-    local = True
-
-    def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
-        self.nodes = nodes
-        self.eligibility = eligibility
-
-    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
-        """The keys of these columns, or of all, in their order: int32 from 0 to below NO_SLOT.
-
-        `vector.slots` is up to date; keys of nodes without a slot do not count.
-        """
-        raise NotImplementedError
-
-    #: Whether `keys_of` is implemented, and the rows that it reads besides those of the demand.
-    free_alone = False
-    looks_at: tuple[int, ...] = ()
-
-    def gangs_changed(self, changed: Iterable[GangState]) -> None:
-        """Record gangs that have changed."""
-        return
-
-    def settle(self) -> None:
-        """Prepare for a new cycle, in which nodes and gangs stay as they are now."""
-        return
-
-    def ground(self, columns: Columns | None, vectors: "Sequence[Vector]") -> "Ground | None":
-        """The `Ground` of these columns, or of all, for `keys_of` these shapes; None if no shape needs it."""
-        raise NotImplementedError
-
-    def keys_of(
-        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
-    ) -> Ints:
-        """The keys that some nodes would have with these `slots`, and with `free(row)` of each resource free.
-
-        Not for shares of GPUs.
-        """
-        raise NotImplementedError
-
-    def basis(self, vector: "Vector") -> bool:
-        """What keys of this shape depend on besides their node; evaluated when capacities have changed.
-
-        When it changes, all keys are computed again. `vector.basis` has its last value.
-        """
-        return False
-
-    def update(self, vector: "Vector", columns: list[int]) -> None:
-        """Bring the keys of a few columns up to date; those without a slot are NO_SLOT already."""
-        some = np.array([column for column in columns if vector.slots.item(column)], np.intp)
-        if len(some):
-            vector.key[some] = self.keys(vector, some)
-
-    def device(self, column: int, row_amounts: RowAmounts, share: int) -> int:
-        """Which of a node's GPUs a share is put on: the one with least left that still fits.
-
-        The rest of the pod's demand is not charged to the node yet.
-        """
-        return self.nodes.devices.best_fit(self.nodes.names[column], share)
-
-
 class Pack(Order):
     fills = True
-    free_alone = True
 
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         super().__init__(nodes, eligibility)
@@ -153,34 +76,30 @@ class Pack(Order):
     def settle(self) -> None:
         self._contention.settle()
 
-    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
-        nodes = self.nodes
+    def keys(self, vector: Vector, columns: Columns | None) -> Ints:
         some = slice(None) if columns is None else columns
-        ground = self.ground(columns, (vector,))
+        fixed = self.fixed(columns, (vector,))
 
         def free(row: int) -> Row:
-            return nodes.free(row)[some]
+            return self.nodes.free(row)[some]
 
-        if not vector.share:
-            return self.keys_of(vector, ground, vector.slots[some], free)
-        key = self._of_share(vector, columns, ground, free)
-        for row in vector.devices:
-            key |= (free(row) > 0).astype(np.int32) << _TOP
-        return key
+        if vector.share:
+            return self._keep_off(vector, free, self._of_share(vector, columns, fixed, free))
+        return self.keys_of(vector, fixed, vector.slots[some], free)
 
-    def ground(self, columns: Columns | None, vectors: "Sequence[Vector]") -> "Ground | None":
+    def fixed(self, columns: Columns | None, vectors: Sequence[Vector]) -> Fixed | None:
         nodes, contention = self.nodes, self._contention.parts
-        if contention is None and not any(vector.basis for vector in vectors):
+        if contention is None and not any(vector.may_strand for vector in vectors):
             return None
         some = slice(None) if columns is None else columns
         gpus = np.minimum(nodes.capacity(self._gpu)[some], _MOST_GPUS).astype(np.int64) * WHOLE
         cores = np.maximum(np.minimum(nodes.capacity(self._cpu)[some], UNLIMITED), 1).astype(np.int64)
         open_ = nodes.devices.left(columns).sum(axis=0, dtype=np.int64)
         contended = None if contention is None else contention[some]
-        return Ground(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_, contended)
+        return Fixed(gpus, cores * _SERVES[1], gpus * _SERVES[0], open_, contended)
 
     def keys_of(
-        self, vector: "Vector", ground: "Ground | None", slots: Ints, free: Callable[[int], Row]
+        self, vector: Vector, fixed: Fixed | None, slots: Ints | Longs, free: Callable[[int], Row]
     ) -> Ints:
         scarce = free(vector.scarce)
         # an amount that is too large for its row fits nowhere: all slots are zero
@@ -191,29 +110,28 @@ class Pack(Order):
         key: Ints = np.minimum(left, _LEFT_MAX, out=left).astype(np.int32, copy=False)
         key <<= _SLOTS
         key |= np.minimum(slots, _SLOTS_MAX)
-        if vector.basis:
-            assert ground is not None
-            strands = ground.strands(vector, self._cpu, self._gpu, free)
-            capacity = np.maximum(ground.gpus, WHOLE)
+        if fixed is not None and vector.may_strand:
+            strands = self._strands(vector, fixed, free)
+            capacity = np.maximum(fixed.gpus, WHOLE)
             strands *= 2 * _PARTS
             strands += (2 * _PARTS + 1) * capacity
             parts = strands // (capacity * 2)
-            if ground.contended is not None and self._takes(vector):
-                parts += ground.contended
-            parts = np.minimum(np.maximum(parts, 0), _STRANDS_MAX)
-            key |= parts.astype(np.int32) << _SLOTS + _LEFT
-        elif ground is not None and ground.contended is not None and self._takes(vector):
-            key |= ground.contended << _SLOTS + _LEFT
-        for row in vector.devices:
-            key |= (free(row) > 0).astype(np.int32) << _TOP
-        return key
+            if fixed.contended is not None and self._takes(vector):
+                parts += fixed.contended
+            parts = np.minimum(np.maximum(parts, 0), _STRANDED_MAX)
+            key |= parts.astype(np.int32) << _STRANDED
+        elif fixed is not None and fixed.contended is not None and self._takes(vector):
+            key |= fixed.contended << _STRANDED
+        return self._keep_off(vector, free, key)
 
-    def update(self, vector: "Vector", columns: list[int]) -> None:
+    def update(self, vector: Vector, columns: list[int]) -> None:
         """Update keys one by one, without the fixed cost of array operations; shares still use arrays."""
         if vector.share:
             super().update(vector, columns)
             return
         nodes, scarce, amount = self.nodes, vector.scarce, vector.amount
+        asked = dict(vector.row_amounts) if vector.may_strand else {}
+        contention = self._contention.parts if self._takes(vector) else None
         coarse = _coarse(amount)
         for column in columns:
             slots = vector.slots.item(column)
@@ -221,44 +139,18 @@ class Pack(Order):
                 continue
             left = nodes.free_at(scarce, column) - slots * amount
             key = min(left >> coarse, _LEFT_MAX) << _SLOTS | min(slots, _SLOTS_MAX)
-            if vector.basis:
+            parts = 0 if contention is None else contention.item(column)
+            if vector.may_strand:
                 capacity = min(max(nodes.capacity_at(self._gpu, column), 1), _MOST_GPUS) * WHOLE
-                strands = self._strands_at(column, dict(vector.row_amounts))
-                parts = (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
-                key |= min(max(parts, 0), _STRANDS_MAX) << _SLOTS + _LEFT
-            for row in vector.devices:
-                if nodes.free_at(row, column) > 0:
-                    key |= 1 << _TOP
+                strands = self._strands_at(column, asked)
+                parts += (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
+            key |= min(max(parts, 0), _STRANDED_MAX) << _STRANDED
+            if any(nodes.free_at(row, column) > 0 for row in vector.devices):
+                key |= 1 << _TOP
             vector.key[column] = key
-        contention = self._contention.parts
-        if contention is not None and self._takes(vector):
-            for column in columns:
-                if vector.slots.item(column):
-                    key = vector.key.item(column)
-                    most = _STRANDS_MAX - (key >> _SLOTS + _LEFT & _STRANDS_MAX)
-                    vector.key[column] = key + (min(contention.item(column), most) << _SLOTS + _LEFT)
 
-    def _takes(self, vector: "Vector") -> bool:
-        """Whether the pod takes whole GPUs of its node."""
-        return any(row == self._gpu for row, _ in vector.row_amounts)
-
-    def _of_share(
-        self, vector: "Vector", columns: Columns | None, ground: "Ground | None", free: Callable[[int], Row]
-    ) -> Ints:
-        """Keys for a share of a GPU: its cost in thousandths of a GPU, as the module says."""
-        devices, share = self.nodes.devices, vector.share
-        left = devices.left(columns)
-        least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)
-        cost = np.where(least < UNLIMITED, least, WHOLE - share + _OPENING).astype(np.int64)
-        cost += np.maximum(devices.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
-        if ground is not None and vector.basis:
-            cost += ground.strands(vector, self._cpu, self._gpu, free)
-        if ground is not None and ground.contended is not None:
-            cost += ground.contended * share // PARTS
-        return np.clip(cost + _NOTHING, 0, 2 * _NOTHING).astype(np.int32)
-
-    def basis(self, vector: "Vector") -> bool:
-        """Whether a pod may strand GPUs: it asks for more than 4/5 of the CPU per GPU of some node.
+    def may_strand(self, vector: Vector) -> bool:
+        """Whether a pod asks for more than 4/5 of the CPU per GPU of some node.
 
         Other pods strand nothing. They may put stranded GPUs to use, but that counts only for pods that share
         a GPU, so the many other pods cost no computation here.
@@ -271,60 +163,66 @@ class Pack(Order):
             return False
         return vector.share > 0 or asked.get(self._cpu, 0) * served > asked.get(self._gpu, 0)
 
-    def _strands_at(self, column: int, asked: Mapping[int, int]) -> int:
-        nodes = self.nodes
-        cpu, taken = asked.get(self._cpu, 0), WHOLE * asked.get(self._gpu, 0)
-        cores = min(nodes.capacity_at(self._cpu, column), UNLIMITED) or 1
-        gpus = min(nodes.capacity_at(self._gpu, column), _MOST_GPUS) * WHOLE
-        free = nodes.devices.thousandths_at(column)
-        idle = min(max(nodes.free_at(self._cpu, column), 0), UNLIMITED)
-        before = max(free - _served(idle, gpus, cores), 0)
-        return max(free - taken - _served(max(idle - cpu, 0), gpus, cores), 0) - before
+    def _of_share(
+        self, vector: Vector, columns: Columns | None, fixed: Fixed | None, free: Callable[[int], Row]
+    ) -> Ints:
+        """Keys for a share of a GPU: its cost in thousandths of a GPU, as the module says."""
+        devices, share = self.nodes.devices, vector.share
+        left = devices.left(columns)
+        least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)
+        cost = np.where(least < UNLIMITED, least, WHOLE - share + _OPENING).astype(np.int64)
+        cost += np.maximum(devices.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
+        if fixed is not None and vector.may_strand:
+            cost += self._strands(vector, fixed, free)
+        if fixed is not None and fixed.contended is not None:
+            cost += fixed.contended * share // PARTS
+        return np.clip(cost + _NOTHING, 0, 2 * _NOTHING).astype(np.int32)
 
+    def _keep_off(self, vector: Vector, free: Callable[[int], Row], key: Ints) -> Ints:
+        """Put nodes with free devices that the pod does not ask for behind all others."""
+        for row in vector.devices:
+            key |= (free(row) > 0).astype(np.int32) << _TOP
+        return key
 
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """The values of some nodes that stay as they are while pods are put on them."""
+    def _takes(self, vector: Vector) -> bool:
+        """Whether the pod takes whole GPUs of its node."""
+        return any(row == self._gpu for row, _ in vector.row_amounts)
 
-    #: thousandths of GPUs that the nodes were built with
-    gpus: Longs
-    #: `cpu` milli-CPU are enough for `serves` thousandths of GPUs
-    cpu: Longs
-    serves: Longs
-    #: thousandths that are free on open GPUs, besides the GPUs that are free as a whole
-    open: Longs
-    #: as in `Contention.parts`
-    contended: Ints | None
-
-    def strands(self, vector: "Vector", cpu: int, gpu: int, free: Callable[[int], Row]) -> Longs:
-        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: puts to use.
-
-        `cpu`, `gpu`: the rows of the two resources.
-        """
+    def _strands(self, vector: Vector, fixed: Fixed, free: Callable[[int], Row]) -> Longs:
+        """Thousandths of GPUs that a pod leaves without CPU on each node; below zero: puts to use."""
         asked = dict(vector.row_amounts)
-        idle = np.maximum(np.minimum(free(cpu), UNLIMITED), 0)
-        left = self.open + np.maximum(free(gpu), 0) * np.int64(WHOLE)
-        before = np.maximum(left - idle * self.serves // self.cpu, 0)
-        idle = np.maximum(idle - min(asked.get(cpu, 0), UNLIMITED), 0)
-        left -= vector.share or WHOLE * asked.get(gpu, 0)
-        strands: Longs = np.maximum(left - idle * self.serves // self.cpu, 0)
+        idle = np.maximum(np.minimum(free(self._cpu), UNLIMITED), 0)
+        left = fixed.open + np.maximum(free(self._gpu), 0) * np.int64(WHOLE)
+        before = np.maximum(left - idle * fixed.serves // fixed.cpu, 0)
+        idle = np.maximum(idle - min(asked.get(self._cpu, 0), UNLIMITED), 0)
+        left -= vector.share or WHOLE * asked.get(self._gpu, 0)
+        strands: Longs = np.maximum(left - idle * fixed.serves // fixed.cpu, 0)
         strands -= before
         return strands
+
+    def _strands_at(self, column: int, asked: Mapping[int, int]) -> int:
+        """As `_strands`, for one node and a pod that takes `asked` by row, and no share."""
+        nodes = self.nodes
+        cores = min(nodes.capacity_at(self._cpu, column), UNLIMITED) or 1
+        gpus = min(nodes.capacity_at(self._gpu, column), _MOST_GPUS) * WHOLE
+
+        def stranded(free: int, idle: int) -> int:
+            return max(free - max(idle, 0) * gpus * _SERVES[0] // (cores * _SERVES[1]), 0)
+
+        free = nodes.devices.thousandths_at(column)
+        idle = min(max(nodes.free_at(self._cpu, column), 0), UNLIMITED)
+        taken = WHOLE * asked.get(self._gpu, 0)
+        return stranded(free - taken, idle - asked.get(self._cpu, 0)) - stranded(free, idle)
 
 
 class Spread(Order):
     """Least part of the scarce resource in use first, in steps of 1/10,000."""
 
-    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def keys(self, vector: Vector, columns: Columns | None) -> Ints:
         some = slice(None) if columns is None else columns
         free = self.nodes.free(vector.scarce)[some].astype(np.int64)
         capacity = np.maximum(self.nodes.capacity(vector.scarce)[some], 1)
         return (_STEPS - np.maximum(free, 0) * _STEPS // capacity).astype(np.int32)
-
-
-def _served(cpu: int, gpus: int, cores: int) -> int:
-    """Thousandths of GPUs that so much CPU is enough for, on a node that was built with these."""
-    return cpu * gpus * _SERVES[0] // (cores * _SERVES[1])
 
 
 def _coarse(amount: int) -> int:

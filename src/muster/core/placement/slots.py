@@ -3,61 +3,26 @@
 A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is
 next read, so the cost of a placement depends on the shapes in use, not on the number of nodes. At any time it
 equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one comparison.
-`packing.py` defines the order of nodes (`key`, lowest first, ties to the smallest name). A caller that only
+The order of nodes (`key`, lowest first, ties to the smallest name) is in `order.py`. A caller that only
 counts (`room`) does not update the keys; the next caller that needs them does (`of`).
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from muster.core.placement.packing import NO_SLOT, Order, Pack
+from muster.core.placement.order import NO_SLOT, Order, Vector
 from muster.core.words.gang import Shape
-from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, Row, RowAmounts, quotient
-
-__all__ = ["NO_SLOT", "Slots", "Vector", "scarcest"]
 
 #: Shapes kept; the least recently used is dropped first. At 10,000 nodes one takes 80 kB.
 _KEPT: Final = 1024
 
 
-@dataclass(slots=True)
-class Vector:
-    """Slots of one shape. `slots` and `key` have one int32 per node; `total` is the sum of slots."""
-
-    shape: Shape
-    row_amounts: RowAmounts
-    #: thousandths of one GPU
-    share: int
-    slots: Ints
-    key: Ints
-    #: nodes that the pod may use at all, as long as capacities and facts stay as they are
-    eligible: Bools
-    #: row of the scarce resource, how much of it one pod takes, and the part of all capacity that this is
-    scarce: int = -1
-    amount: int = 0
-    size: float = 0.0
-    #: orders nodes before the key; None if it is the same for all
-    rank: Ints | None = None
-    total: int = 0
-    layout: int = -1
-    #: positions in the log of changes up to which slots, and keys, are updated
-    position: int = -1
-    keyed: int = -1
-    capacity_revision: int = -1
-    devices: list[int] = field(default_factory=list)
-    #: what keys depend on besides the node (`Order.basis`)
-    basis: bool = False
-
-
 class Slots:
-    def __init__(self, nodes: Nodes, eligibility: Eligibility, order: Order | None = None) -> None:
-        """`order` is `Pack` if none is given."""
-        self.order = order or Pack(nodes, eligibility)
-        self._nodes = nodes
-        self.eligibility = eligibility
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self._nodes, self.eligibility = order.nodes, order.eligibility
         self._vectors: dict[Shape, Vector] = {}
         #: the shape that was read last, and its vector
         self._asked: Shape | None = None
@@ -107,11 +72,14 @@ class Slots:
         nodes = self._nodes
         mask = self.eligibility.of(vector.shape)
         vector.eligible, vector.rank = mask.eligible, mask.rank if mask.ranked else None
-        before = vector.scarce, vector.devices, vector.basis
+        before = vector.scarce, vector.devices, vector.may_strand
         vector.scarce, vector.amount, vector.size = scarcest(nodes, vector.row_amounts)
-        vector.devices, vector.basis = nodes.device_rows(vector.row_amounts), self.order.basis(vector)
+        vector.devices, vector.may_strand = (
+            nodes.device_rows(vector.row_amounts),
+            self.order.may_strand(vector),
+        )
         vector.capacity_revision = nodes.capacity_revision
-        return before != (vector.scarce, vector.devices, vector.basis)
+        return before != (vector.scarce, vector.devices, vector.may_strand)
 
     def _order_nodes(self, vector: Vector) -> None:
         """Update the keys to the position of the slots, which are current."""

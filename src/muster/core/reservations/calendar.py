@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.slots import Vector
+from muster.core.placement.order import Vector
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.world.completions import Ends

@@ -4,21 +4,17 @@
 0 and the best 100: nodes that are alike after rounding are a tie. As in Weng et al. (ATC'23).
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from muster.core.placement.order import Vector
 from muster.core.world.nodes import Columns, Ints
 from muster.sim.policies.score import HIGHEST, MOST_CPU, MOST_GPU, Score, floor
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
 
 
 class BestFit(Score):
     local = False  # a score depends on the best and the worst
 
-    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def scores(self, vector: Vector, columns: Columns | None) -> Ints:
         cpu, thousandths, count = self.asked(vector.row_amounts)
         left = (self.cpu(columns) - cpu) / MOST_CPU + (self.gpu(columns) - count * thousandths) / MOST_GPU
         scores = floor(HIGHEST * (1 - left / 2))

@@ -5,17 +5,13 @@ Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM'14), in 
 (ATC'23).
 """
 
-from typing import TYPE_CHECKING
-
+from muster.core.placement.order import Vector
 from muster.core.world.nodes import Columns, Ints
 from muster.sim.policies.score import HIGHEST, MOST_CPU, MOST_GPU, Score, floor
 
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
-
 
 class DotProduct(Score):
-    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def scores(self, vector: Vector, columns: Columns | None) -> Ints:
         cpu, thousandths, count = self.asked(vector.row_amounts)
         product = self.cpu(columns) / MOST_CPU * (cpu / MOST_CPU)
         product += self.gpu(columns) / MOST_GPU * (count * thousandths / MOST_GPU)

@@ -16,12 +16,13 @@ here: what is equal is rounded to a tie, which the smallest name wins.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.core.cycle import Config, Scheduler
+from muster.core.placement.order import Vector
 from muster.core.words.gang import Shape
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
@@ -29,9 +30,6 @@ from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, RowA
 from muster.names import GPU
 from muster.sim.policies.score import HIGHEST, Score
 from muster.sim.trace import Tally, Trace, TraceError
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
 
 Floats = npt.NDArray[np.float64]
 
@@ -102,7 +100,7 @@ class Fgd(Score):
         self._allowed: Bools = np.zeros((0, 0), np.bool_)
         self._as_of = (-1, -1)
 
-    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def scores(self, vector: Vector, columns: Columns | None) -> Ints:
         some = np.arange(len(self.nodes)) if columns is None else columns
         best: Ints = self._candidates(some, vector.row_amounts).max(axis=1)
         return np.maximum(best, 0)

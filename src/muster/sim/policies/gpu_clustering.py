@@ -8,11 +8,12 @@ et al., "Gandiva" (OSDI'18), in the form of Weng et al. (ATC'23).
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from muster.core.cycle import Config, Scheduler
+from muster.core.placement.order import Vector
 from muster.core.words.events import Event, PodsBound, PodsEnded
 from muster.core.words.gang import NodeName, PodId
 from muster.core.world.eligibility import Eligibility
@@ -20,9 +21,6 @@ from muster.core.world.nodes import Columns, Ints, Nodes
 from muster.names import GPU, GPU_SHARE
 from muster.sim.policies.score import HIGHEST, MOST_GPU, Score
 from muster.sim.trace import Trace
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
 
 #: The class of a pod: so many whole GPUs, a share of one, or none at all.
 Class = int
@@ -82,7 +80,7 @@ class GpuClustering(Score):
         super().__init__(nodes, eligibility)
         self._held = held
 
-    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def scores(self, vector: Vector, columns: Columns | None) -> Ints:
         _, _, count = self.asked(vector.row_amounts)
         kind = SHARE if vector.share else count
         some = range(len(self.nodes)) if columns is None else columns.tolist()

@@ -9,23 +9,21 @@ For a pod without GPUs all nodes are alike. Otherwise
 The baseline of that name in Weng et al. (ATC'23).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from muster.core.placement.order import Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.nodes import UNLIMITED, Columns, Ints
 from muster.sim.policies.score import HIGHEST, Score
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
 
 _IN_USE: Final = HIGHEST // 2
 _UNUSED: Final = HIGHEST // 3
 
 
 class GpuPacking(Score):
-    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def scores(self, vector: Vector, columns: Columns | None) -> Ints:
         _, thousandths, count = self.asked(vector.row_amounts)
         devices, row = self.nodes.devices, self.nodes.devices.row
         empty = self.nodes.free(row) if columns is None else self.nodes.free(row)[columns]

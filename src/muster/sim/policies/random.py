@@ -1,19 +1,15 @@
 """Random: any node that takes the pod, and any of its GPUs that fit; each as likely as any other."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.packing import NO_SLOT, Order
+from muster.core.placement.order import NO_SLOT, Order, Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import Columns, Ints, Nodes, RowAmounts
 from muster.sim.trace import Trace
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
 
 
 def make(config: Config, trace: Trace | None, seed: int) -> Scheduler:
@@ -27,7 +23,7 @@ class Random(Order):
         super().__init__(nodes, eligibility)
         self._generator = np.random.default_rng(seed)
 
-    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def keys(self, vector: Vector, columns: Columns | None) -> Ints:
         number = len(self.nodes) if columns is None else len(columns)
         return self._generator.integers(0, NO_SLOT, number, dtype=np.int32)
 

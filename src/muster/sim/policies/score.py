@@ -1,16 +1,13 @@
 """Orders by score, as Kubernetes' plugins have them: whole numbers from 0 to 100, the highest first."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from muster.core.placement.packing import Order
+from muster.core.placement.order import Order, Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import UNLIMITED, Columns, Ints, Nodes, RowAmounts
-
-if TYPE_CHECKING:
-    from muster.core.placement.slots import Vector
 
 HIGHEST: Final = 100
 #: What the largest node is taken to have: milli-CPU, thousandths of GPUs.
@@ -23,11 +20,11 @@ class Score(Order):
         super().__init__(nodes, eligibility)
         self._cpu = nodes.row("cpu")
 
-    def scores(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def scores(self, vector: Vector, columns: Columns | None) -> Ints:
         """Of these columns, or of all, in order; nodes without a slot do not count."""
         raise NotImplementedError
 
-    def keys(self, vector: "Vector", columns: Columns | None) -> Ints:
+    def keys(self, vector: Vector, columns: Columns | None) -> Ints:
         return HIGHEST - self.scores(vector, columns)
 
     def cpu(self, columns: Columns | None) -> Ints:

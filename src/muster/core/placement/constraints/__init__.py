@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from muster.core.demand.affinity import Concern
 from muster.core.placement.constraints.water_filling import Limit, fewest, level, pour, share
-from muster.core.placement.slots import Vector
+from muster.core.placement.order import Vector
 from muster.core.words.gang import PodTerm, Shape, Spread
 from muster.core.world.domains import Domain
 from muster.core.world.eligibility import Eligibility, Obstacle

@@ -18,8 +18,7 @@ import numpy as np
 
 from muster.core.demand import Part
 from muster.core.placement.greedy import Filled
-from muster.core.placement.packing import Order
-from muster.core.placement.slots import Vector
+from muster.core.placement.order import Order, Vector
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 
 
@@ -33,10 +32,10 @@ class Bays:
         self._vectors = vectors
         #: domains × nodes, as all arrays here
         self._columns, there = _side_by_side(domains)
-        self._ground = order.ground(self._columns, vectors)
+        self._fixed = order.fixed(self._columns, vectors)
         #: rows of resources that are kept
         self._kept = sorted(
-            {row for v in vectors for row in (*dict(v.row_amounts), *v.devices, *order.looks_at)}
+            {row for v in vectors for row in (*dict(v.row_amounts), *v.devices, *(order.looks_at or ()))}
         )
         #: resources × domains × nodes
         self._free: Longs = np.array([nodes.free(row).take(self._columns) for row in self._kept], np.int64)
@@ -85,7 +84,7 @@ class Bays:
         takes, amounts = self._takes[p], self._amounts[p]
         fit = np.minimum.reduce(self._free[takes] // amounts[takes])
         slots = np.maximum(np.minimum(fit, self._most[p]), 0)
-        key = self._order.keys_of(vector, self._ground, slots, self._free_of)
+        key = self._order.keys_of(vector, self._fixed, slots, self._free_of)
         if vector.rank is None:
             order = key.argsort(axis=1, kind="stable")
         else:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from muster.core.placement.greedy import Filled
-from muster.core.placement.slots import Vector
+from muster.core.placement.order import Vector
 from muster.core.world.nodes import Bools, Columns, Longs, Nodes
 from muster.core.world.topology import Topology
 

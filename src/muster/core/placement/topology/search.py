@@ -35,7 +35,8 @@ from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import Filled, Trial, fill_in_some_way
-from muster.core.placement.slots import Slots, Vector
+from muster.core.placement.order import Vector
+from muster.core.placement.slots import Slots
 from muster.core.placement.topology.batch import Bays
 from muster.core.placement.topology.fill import deal, descend
 from muster.core.placement.topology.multiples import Counting
@@ -189,7 +190,7 @@ class Search:
         self._apart = not (request.preferred or request.demand.constrained) and (
             len(groups) == 1
             or (
-                gathering.slots.order.free_alone
+                gathering.slots.order.looks_at is not None
                 and not self._multiples
                 and not any(group.shape.gpu_share for group in groups)
             )

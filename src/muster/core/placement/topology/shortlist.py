@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.core.demand import Demand
-from muster.core.placement.slots import Slots, Vector
+from muster.core.placement.order import Vector
+from muster.core.placement.slots import Slots
 from muster.core.placement.topology.totals import Survey
 from muster.core.words.gang import Shape
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes

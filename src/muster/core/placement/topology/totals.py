@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.placement.slots import Vector
+from muster.core.placement.order import Vector
 from muster.core.words.gang import Shape
 from muster.core.world.nodes import Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology
