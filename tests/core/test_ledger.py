@@ -80,23 +80,23 @@ def test_what_is_committed_lasts() -> None:
 def test_what_a_trial_gives_back_is_noticed_in_it_and_lasts_if_it_is_kept(gives: bool, kept: bool) -> None:
     _, ledger = made()
     ledger.take(NodeName("a"), amounts({GPU: 4}))
-    before = ledger.given
+    before = ledger.nodes.room.value
     outer = ledger.trial()
     inner = ledger.trial()
     if gives:
         ledger.give(NodeName("a"), amounts({GPU: 4}))
     ledger.take(NodeName("b"), amounts({GPU: 4}))
     inner.keep()
-    within = ledger.given
+    within = ledger.nodes.room.value
     assert (within != before) is gives
     if kept:
         outer.keep()
-        assert ledger.given == within
+        assert ledger.nodes.room.value == within
     else:
         outer.undo()
-        assert ledger.given == before
+        assert ledger.nodes.room.value == before
     ledger.give(NodeName("a"), amounts({GPU: 1}))
-    assert ledger.given not in (before, within)
+    assert ledger.nodes.room.value not in (before, within)
 
 
 def test_an_error_undoes_all_trials_around_it() -> None:
@@ -118,10 +118,10 @@ def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:
     nodes, ledger = made()
     old, new = Presence("ns", (("app", "old"),)), Presence("ns", (("app", "new"),))
     ledger.take_at(0, nodes.row_amounts(()), 3, old)
-    before = ledger.given
+    before = ledger.nodes.room.value
     ledger.rename(NodeName("a"), old, new, 2)
     assert [_seen(ledger, app) for app in ("old", "new")] == [[1, 0, 0], [2, 0, 0]]
-    assert ledger.given > before
+    assert ledger.nodes.room.value > before
     ledger.rename(NodeName("a"), old, new)
     assert [_seen(ledger, app) for app in ("old", "new")] == [[0, 0, 0], [3, 0, 0]]
 

@@ -838,8 +838,8 @@ FAULTS: Final = (
         "who gives up a domain is not noticed",
         "caches",
         "core/world/exclusive_domains.py",
-        '        self.released += before not in ("", layer)',
-        "        pass",
+        '        if before not in ("", layer):',
+        "        if False:",
         ("tests/core/test_exclusion.py",),
     ),
     Fault(

@@ -11,7 +11,7 @@ resources that ends, capacity, layers, exclusive domains. Some rest on more:
 - A search that was postponed is made in the next cycle.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.core.demand import Demand
 from muster.core.placement import Fit, Infeasible
@@ -21,28 +21,23 @@ from muster.core.world import World
 class _Entry(NamedTuple):
     #: None: known not to fit, without a verdict
     verdict: Infeasible | None
-    #: versions of what may give room
-    room: tuple[int, ...]
-    #: as of these counts of the table
-    changes: int
-    arrivals: int
-    postponed: int
+    #: `Nodes.room`
+    room: int
+    #: the counts of the table that it rests on besides, with zeros for the others
+    besides: tuple[int, int, int]
 
 
 class InfeasibleDemands:
     def __init__(self, world: World, fit: Fit) -> None:
-        self._ledger, self._nodes, self._fit = world.ledger, world.nodes, fit
-        self._topology, self._exclusive = world.topology, world.exclusive_domains
+        self._nodes, self._fit = world.nodes, fit
+        self._room = world.nodes.room
         self._known: dict[Demand, _Entry] = {}
-        #: how often nodes, or what they have free, had changed between two cycles
-        self._changes = 0
-        #: how often gangs had started that may help others by affinity or spread
-        self._arrivals = 0
-        #: how often searches had been postponed to the next cycle
-        self._postponed = 0
-        #: `_room` at the start of the last cycle, and `Nodes.revision` at its end
-        self._begun: tuple[int, ...] = ()
-        self._ended = -1
+        #: how often nodes, or what they have free, had changed between two cycles; how often gangs had
+        #: started that may help others by affinity or spread; how often searches had been postponed to the
+        #: next cycle
+        self._changes = self._arrivals = self._postponed = 0
+        #: `Nodes.room` at the start of the last cycle, and `Nodes.revision` at its end
+        self._begun = self._ended = -1
         #: the nodes have changed since the last cycle, or room was given back within that cycle
         self.changed = True
         #: all entries from before this cycle still count
@@ -52,7 +47,7 @@ class InfeasibleDemands:
 
     def begin(self) -> None:
         """Begin a cycle."""
-        room = self._room
+        room = self._room.value
         changed, postponed = self._ended != self._nodes.revision, self._fit.exact.behind
         self.changed = changed or room != self._begun
         self.unchanged = not (self.changed or postponed or self.helped)
@@ -62,19 +57,12 @@ class InfeasibleDemands:
         self._postponed += postponed
         self.helped = False
         if not self.unchanged:  # what no longer counts would only take memory
-            self._known = {
-                demand: known for demand, known in self._known.items() if self._counts(demand, known)
-            }
+            self._known = {demand: entry for demand, entry in self._known.items() if self.known(demand)}
 
     def end(self, *, started: bool) -> None:
         """End the cycle. `started`: some gang has been assigned places."""
         self._ended = self._nodes.revision
         self.helped |= started and any(demand.sociable for demand in self._known)
-
-    def known(self, demand: Demand) -> bool:
-        """Whether the table says that a demand does not fit."""
-        known = self._known.get(demand)
-        return known is not None and self._counts(demand, known)
 
     def __contains__(self, demand: Demand) -> bool:
         if self.known(demand):
@@ -84,33 +72,32 @@ class InfeasibleDemands:
             self.note(demand, verdict)
         return verdict is not None
 
+    def known(self, demand: Demand) -> bool:
+        """Whether the table says that a demand does not fit."""
+        entry = self._known.get(demand)
+        if entry is None or entry.room != self._room.value:
+            return False
+        return entry.besides is _NOTHING or entry.besides == self._besides(demand, entry.verdict)
+
     def note(self, demand: Demand, verdict: Infeasible | None) -> None:
-        self._known[demand] = _Entry(verdict, self._room, self._changes, self._arrivals, self._postponed)
+        self._known[demand] = _Entry(verdict, self._room.value, self._besides(demand, verdict))
 
     def verdict(self, demand: Demand) -> Infeasible | None:
         """The last verdict about a demand, even if room has been given back within this cycle."""
         known = self._known.get(demand)
         return None if known is None else known.verdict
 
-    @property
-    def _room(self) -> tuple[int, ...]:
-        """Versions of what may give room to a demand."""
+    def _besides(self, demand: Demand, verdict: Infeasible | None) -> tuple[int, int, int]:
+        """What such an entry rests on besides room, as it is now."""
+        open_ = verdict is not None and verdict.open
+        postponed = verdict is not None and verdict.postponed
+        if not (demand.sociable or open_ or postponed):
+            return _NOTHING
         return (
-            self._ledger.given,
-            self._nodes.capacity_revision,
-            self._topology.changes,
-            self._exclusive.released,
+            self._changes * (demand.sociable or open_),
+            self._arrivals * demand.sociable,
+            self._postponed * postponed,
         )
 
-    def _counts(self, demand: Demand, known: _Entry) -> bool:
-        verdict, room, changes, arrivals, postponed = known
-        if room != self._room:
-            return False
-        if demand.sociable and (changes, arrivals) != (self._changes, self._arrivals):
-            return False
-        if verdict is None:
-            return True
-        return not (
-            (verdict.open and changes != self._changes)
-            or (verdict.postponed and postponed != self._postponed)
-        )
+
+_NOTHING: Final = (0, 0, 0)

@@ -26,7 +26,7 @@ from muster.core.words.gang import GangId, NodeName, PodId
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology, named
-from muster.core.world.trial import Log
+from muster.core.world.trial import UndoLog
 
 
 class ExclusiveDomains:
@@ -36,7 +36,7 @@ class ExclusiveDomains:
         topology: Topology,
         gangs: Mapping[GangId, GangState],
         pods: Mapping[PodId, PodsBound],
-        log: Log,
+        log: UndoLog,
     ) -> None:
         self._nodes, self._log = nodes, log
         self._topology = topology
@@ -70,7 +70,9 @@ class ExclusiveDomains:
             nodes = tuple(state.nodes)
             self._holders[state.id] = layer, nodes
             self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
-        self.released += before not in ("", layer)
+        if before not in ("", layer):
+            self.released += 1
+            self._nodes.room.change()
 
     def leave(self, victims: Iterable[Victim]) -> None:
         """Let these victims be gone, for a trial: where a gang has no pods left, it bars no other gang."""

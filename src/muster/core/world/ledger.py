@@ -26,7 +26,7 @@ from muster.core.words.gang import Amounts, GangId, NodeName
 from muster.core.world.devices import Choose, Device
 from muster.core.world.footprints import Presences, Terms, seen
 from muster.core.world.nodes import Columns, Nodes, RowAmounts
-from muster.core.world.trial import Log, Trial
+from muster.core.world.trial import Trial, UndoLog
 from muster.names import GPU_SHARE
 
 
@@ -51,7 +51,7 @@ class Charged(NamedTuple):
 
 
 class Ledger:
-    def __init__(self, nodes: Nodes, device: Choose | None = None, log: Log | None = None) -> None:
+    def __init__(self, nodes: Nodes, device: Choose | None = None, log: UndoLog | None = None) -> None:
         """`device` chooses the device of a share; without it, shares go where they fit best.
 
         `log`: that of the world; without it, the ledger has its own.
@@ -61,11 +61,8 @@ class Ledger:
         self._device = device
         #: devices to be used first for shares, by node and thousandths
         self._reserved: dict[tuple[NodeName, int], list[int]] = {}
-        #: a version: while it stays the same, free room only shrinks. A trial that is undone restores it, and
-        #: no value is used twice
-        self.given = 0
-        self._gifts = 0
-        self.log = Log() if log is None else log
+        self._room = nodes.room
+        self.log = UndoLog() if log is None else log
         self._uncharge, self._unshare = self._undo_charge, self._undo_share
         #: by gang, what it uses that a trial has lifted. Read-only for callers
         self.lifted: dict[GangId, Counter[Charged]] = {}
@@ -129,7 +126,7 @@ class Ledger:
         for sign, presence in ((-1, old), (1, new)):
             if presence is not NOTHING:
                 self.presences.note(where, sign * times, presence)
-        self._note_given()
+        self._room.change()
 
     def take_at(
         self,
@@ -219,14 +216,10 @@ class Ledger:
     ) -> None:
         carried = self._charge(where, row_amounts, times, presence)
         if self.log.depth:
-            entry = self._uncharge, where, row_amounts, times, presence, carried, self.given
+            entry = self._uncharge, where, row_amounts, times, presence, carried, self._room.value
             self.log.entries.append(entry)
         if times < 0 if isinstance(times, int) else (times < 0).any():
-            self._note_given()
-
-    def _note_given(self) -> None:
-        self._gifts += 1
-        self.given = self._gifts
+            self._room.change()
 
     def _undo_charge(
         self,
@@ -235,11 +228,11 @@ class Ledger:
         times: int | npt.NDArray[np.int64],
         presence: Presence,
         carried: Terms,
-        given: int,
+        room: int,
     ) -> None:
         self._charge(where, row_amounts, -times, presence)
         self.presences.forget(carried)
-        self.given = given
+        self._room.value = room
 
     def _undo_share(self, node: NodeName, share: int, device: int) -> None:
         self._share(node, -share, device)

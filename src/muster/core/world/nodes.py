@@ -27,6 +27,7 @@ from muster.core.words.amounts import PODS
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Amounts, NodeName
 from muster.core.world.devices import Devices
+from muster.core.world.trial import Version
 from muster.names import GPU_SHARE
 
 Ints = npt.NDArray[np.int32]
@@ -69,6 +70,8 @@ class Nodes:
         self.layout = 0
         self.revision = 0
         self.capacity_revision = 0
+        #: while it stays the same, no demand fits that did not fit: free room only shrinks
+        self.room = Version()
         self.changes: Log[int | Columns] = Log()
         self.fact_changes: Log[int] = Log()
         #: what changed between two positions of the log, as of the last call of `changed`
@@ -305,6 +308,7 @@ class Nodes:
             self._capacity[row][column] = amount
             self._free[row][column] = min(max(amount - self.used.item(row, column), -1), self._mosts[row])
         self.capacity_revision += 1
+        self.room.change()
         self.changes.append(column)
         self.fact_changes.append(column)
 

@@ -17,7 +17,7 @@ from muster.core.world.pending_evictions import PendingEvictions
 from muster.core.world.queues import Queues
 from muster.core.world.quotas import Quotas
 from muster.core.world.topology import Topology
-from muster.core.world.trial import Log
+from muster.core.world.trial import UndoLog
 
 
 class State:
@@ -29,7 +29,7 @@ class State:
         """Empty, but for `nodes`. `device` and `duration`: as in `Ledger` and `Ends`."""
         self.nodes, self.eligibility = nodes, eligibility
         self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
-        self.log = Log()
+        self.log = UndoLog()
         self.ledger = Ledger(nodes, device, self.log)
         self.topology = Topology(nodes)
         self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)

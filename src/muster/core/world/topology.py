@@ -67,8 +67,6 @@ class Topology:
         self._stale = True
         #: how often the domains were renumbered
         self.version = 0
-        #: how often the layers changed
-        self.changes = 0
         #: whether the columns are in order of path already
         self.by_name = True
 
@@ -79,7 +77,7 @@ class Topology:
             self.layers = layers
             self._layout = -1
             self._nodes.revision += 1
-            self.changes += 1
+            self._nodes.room.change()
 
     @property
     def names(self) -> list[str]:

@@ -17,11 +17,28 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+
+class Version:
+    """A number that changes whenever what it stands for does, so that who has seen it can tell.
+
+    No value is used twice. A trial that is undone restores the value of before.
+    """
+
+    __slots__ = ("_last", "value")
+
+    def __init__(self) -> None:
+        self.value = self._last = 0
+
+    def change(self) -> None:
+        self._last += 1
+        self.value = self._last
+
+
 #: A function that undoes a change, and its arguments.
 Undo = tuple[Any, ...]  # Any: a function followed by arguments of any types
 
 
-class Log:
+class UndoLog:
     __slots__ = ("_brief", "depth", "entries")
 
     def __init__(self) -> None:
@@ -44,7 +61,7 @@ class Log:
 class Trial:
     __slots__ = ("_depth", "_log", "start")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: UndoLog) -> None:
         self._log, self._depth = log, log.depth
         log.depth += 1
         #: its position in the log
