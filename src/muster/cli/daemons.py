@@ -1,4 +1,4 @@
-"""`muster scheduler`, `muster controllers`, `muster crds`: muster on a real cluster."""
+"""`muster scheduler`, `controllers`, `fake-nodes` and `crds`: muster on a real cluster."""
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,6 +75,29 @@ def controllers(
         raise Failure(f"--only: no controller is called {unknown[0]!r}; there are {there}", BAD_INPUT)
     _run(
         lambda connection: daemon.controllers(connection, _place(lease), chosen, _address(listen)),
+        kubeconfig,
+        context,
+    )
+
+
+def fake_nodes(
+    nodes: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC", help='Such as "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8", or a YAML file.'
+        ),
+    ],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    import msgspec
+
+    from muster.app.wiring import daemon
+    from muster.local import nodespec
+
+    specs = [msgspec.structs.replace(spec, runtime="none") for spec in nodespec.read(nodes)]
+    _run(
+        lambda connection: daemon.fake_nodes(connection, specs, lambda line: print(line, flush=True)),
         kubeconfig,
         context,
     )

@@ -95,6 +95,9 @@ _EXAMPLES: Final = {
         muster controllers
         muster controllers --only gang,podgroup,jobset
     """,
+    "fake-nodes": """
+        muster fake-nodes "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8" --context test
+    """,
     "crds": """
         muster crds | kubectl apply -f -
     """,

@@ -74,6 +74,7 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "down": (down.command, "Stop the embedded cluster."),
     "scheduler": (daemons.scheduler, "Schedule a real cluster: the daemon."),
     "controllers": (daemons.controllers, "Keep the records of a real cluster's gangs: the daemon."),
+    "fake-nodes": (daemons.fake_nodes, "Simulate nodes, and the pods on them, on any cluster."),
     "crds": (daemons.crds, "The definitions of muster's kinds, for kubectl apply."),
     "demo": (demo.command, "A demonstration that takes a minute."),
 }

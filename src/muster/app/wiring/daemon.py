@@ -26,6 +26,8 @@ from muster.kube.client import Client
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
+from muster.local.node.fake_nodes import FakeNodes
+from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
 from muster.runtime.election import Election
 from muster.runtime.leader import Term
@@ -86,15 +88,37 @@ async def controllers(connection: Connection, place: Place, only: Iterable[str],
     await _daemon(connection, place, lead, listen)
 
 
+async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callable[[str], None]) -> None:
+    """Plays simulated nodes until SIGTERM or SIGINT; the nodes stay. `tell` gets a line once they play."""
+    stop = _told_to_stop()
+    client = HttpClient(connection)
+    informers = Informers(client, SystemClock())
+    playing = FakeNodes(client, informers, nodes, SystemClock())
+
+    async def announce() -> None:
+        await playing.ready.wait()
+        tell(f"{len(nodes)} nodes are ready; they stay so until this ends")
+        await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(part) for part in (informers.run(), playing.run(), announce(), stop.wait())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+
+
 async def _daemon(
     connection: Connection,
     place: Place,
     lead: Callable[[Client, Informers, Term], Coroutine[Any, Any, None]],
     listen: str,
 ) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = _told_to_stop()
     stopped = asyncio.create_task(stop.wait())
     async with _answering(listen), _candidate(connection, place) as candidate:
         won = asyncio.create_task(candidate.won())
@@ -119,6 +143,14 @@ async def _daemon(
                 task.cancel()
             await asyncio.gather(leading, watching, lost, return_exceptions=True)
             await client.close()
+
+
+def _told_to_stop() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set from now on."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 class Candidate:

@@ -20,10 +20,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from muster.api.base import Object
-from muster.api.core_v1 import ConfigMap, NodeStatus, Pod, Quantities, Secret
+from muster.api.core_v1 import ConfigMap, NodeStatus, Pod, Secret
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET, SERVICE
 from muster.kube.apply import apply, merge
@@ -39,17 +36,17 @@ from muster.local.node.fake_runtime import FakeRuntime
 from muster.local.node.gpus import Gpus
 from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
+from muster.local.node.node_object import RUNTIME, node_object
 from muster.local.node.place import Place
 from muster.local.node.pod_supervisor import PodSupervisor
 from muster.local.node.reporting import confirm_deletion
 from muster.local.node.volumes import Links
 from muster.local.nodespec import NodeSpec
-from muster.names import DOMAIN, SHARED_VOLUME
+from muster.names import SHARED_VOLUME
 
 log = logging.getLogger(__name__)
 
 #: Label of a node that says how it runs pods.
-RUNTIME: Final = f"{DOMAIN}/runtime"
 PRUNE_SECONDS: Final = 600.0
 #: how often the agent tries to get the lock, and the pause in between
 LOCK_TRIES: Final = 100
@@ -162,7 +159,7 @@ class NodeAgent:
             with contextlib.suppress(NotFound):
                 await self._client.delete(NODE, "", name)
         for spec in self._nodes.values():
-            body = self._node(spec)
+            body = node_object(spec, self._clock.now())
             await apply(self._client, NODE, body)
             status = there[spec.name].status if spec.name in there else NodeStatus()
             gone = {
@@ -171,33 +168,6 @@ class NodeAgent:
             }
             change = {"status": merge(gone, body["status"])}
             await self._client.patch(NODE, "", spec.name, change, subresource="status")
-
-    def _node(self, spec: NodeSpec) -> Object:
-        now = msgspec.to_builtins(self._clock.now())
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "AgentReady",
-            "message": "the node agent takes pods",
-            "lastHeartbeatTime": now,
-            "lastTransitionTime": now,
-        }
-        labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", RUNTIME: spec.runtime}
-        return {
-            "apiVersion": NODE.api_version,
-            "kind": NODE.kind,
-            "metadata": {"name": spec.name, "labels": labels | spec.labels},
-            "spec": {},
-            "status": {
-                "capacity": _texts(spec.resources),
-                "allocatable": _texts(spec.resources),
-                "conditions": [ready],
-                "addresses": [
-                    {"type": "InternalIP", "address": "127.0.0.1"},
-                    {"type": "Hostname", "address": spec.name},
-                ],
-            },
-        }
 
     # pods
 
@@ -361,7 +331,3 @@ def _raise_open_files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return soft
     return 0
-
-
-def _texts(resources: Quantities) -> dict[str, str]:
-    return {name: str(amount) for name, amount in resources.items()}

@@ -1,0 +1,90 @@
+"""Simulated nodes on any cluster: Node objects that stay ready, and pods that run without processes.
+
+What a kubelet does, without a machine: it registers its node, renews the node's Lease, and reports the status
+of the pods that are bound to the node. The pods run as `fake_runtime` says. Without renewals the cluster's
+node controller calls a node lost, so stopping this program is a power failure.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from muster.api.core_v1 import Pod
+from muster.api.kinds import LEASE, NODE, POD
+from muster.kube.apply import apply
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
+from muster.kube.informers import Informers
+from muster.local.node.fake_runtime import FakeRuntime
+from muster.local.node.node_object import node_object
+from muster.local.nodespec import NodeSpec
+
+log = logging.getLogger(__name__)
+
+#: Where the cluster looks for the Leases of nodes, how long one lasts, and when it is renewed (as kubelets
+#: do).
+LEASES: Final = "kube-node-lease"
+DURATION: Final = 40
+RENEW: Final = 10.0
+#: Requests under way at a time.
+WRITES: Final = 16
+#: The API server puts this taint on each new node, and a node controller removes it; here the node itself.
+_NEW: Final = "node.kubernetes.io/not-ready"
+
+
+class FakeNodes:
+    """Plays these nodes. The caller runs the informers."""
+
+    def __init__(self, client: Client, informers: Informers, specs: Sequence[NodeSpec], clock: Clock) -> None:
+        self._client, self._informers, self._clock = client, informers, clock
+        self._specs = {spec.name: spec for spec in specs}
+        self._runtime = FakeRuntime(client, clock)
+        self._slots = asyncio.Semaphore(WRITES)
+        #: set once all nodes are ready
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Runs until cancelled; the nodes stay."""
+        async with asyncio.TaskGroup() as tasks:
+            await asyncio.gather(*map(self._register, self._specs.values()))
+            await self._informers.synced((POD,))
+            self._informers[POD].subscribe(self._pod_changed)
+            tasks.create_task(self._runtime.run())
+            self.ready.set()
+            while True:
+                await asyncio.gather(*map(self._renew, self._specs))
+                await self._clock.sleep(RENEW)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and new.spec.node_name in self._specs:
+            self._runtime.update(new)
+        elif new is None and old is not None:
+            self._runtime.forget(old)
+
+    async def _register(self, spec: NodeSpec) -> None:
+        """Creates the node, or brings it up to date."""
+        body = node_object(spec, self._clock.now())
+        async with self._slots:
+            await apply(self._client, NODE, body)
+            status = {"status": body["status"]}
+            node = await self._client.patch(NODE, "", spec.name, status, subresource="status")
+            if any(taint.key == _NEW for taint in node.spec.taints):
+                whole = await self._client.get_json(NODE, "", spec.name)
+                others = [taint for taint in whole["spec"]["taints"] if taint["key"] != _NEW]
+                await self._client.patch(NODE, "", spec.name, {"spec": {"taints": others or None}})
+
+    async def _renew(self, name: str) -> None:
+        time = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": name, "leaseDurationSeconds": DURATION, "renewTime": time}
+        async with self._slots:
+            try:
+                try:
+                    await self._client.patch(LEASE, LEASES, name, {"spec": spec})
+                except NotFound:
+                    await self._client.create(LEASE, LEASES, {"metadata": {"name": name}, "spec": spec})
+            except AlreadyExists:
+                pass
+            except (ApiError, Unanswered, Unreachable) as error:
+                log.warning("the lease of node %s is not renewed: %s", name, error)
