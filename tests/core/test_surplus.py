@@ -1,17 +1,22 @@
 """Of the surplus of an elastic gang, only the pods that are in the way are evicted."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from muster.core.cycle import Scheduler
+from muster.core.demand import Request
 from muster.core.preemption.candidates import OTHERS, Candidates
 from muster.core.preemption.eviction_units import Table
+from muster.core.preemption.limits import Quota
 from muster.core.preemption.slot_bounds import Count
 from muster.core.words.events import GangSubmitted, LayersChanged
 from muster.core.words.gang import Gather, Layer, PodId, PodSet, Strategy
 from muster.core.world.nodes import Bools
+from tests.core.crowded import NOW, SHAPES, TOPOLOGY, draw
 from tests.core.test_preemption import evicts, running
 from tests.core.words import gang, node, scheduler, shape
 
@@ -132,6 +137,42 @@ def test_the_search_among_many_pods_of_one_gang_is_short(
     expected = sorted(f"elastic:main/{999 - i}" for i in range(wanted))
     assert victims(made, PodSet("w", shape(gpu=1), wanted, wanted)) == expected
     assert len(asked) < 200
+
+
+def test_surplus_that_cannot_suffice_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two gangs can spare half of their pods: too few for one node more than half."""
+    made, picked, picks = scheduler(node(f"n{i}", gpu=2) for i in range(8)), list[Bools](), Count.picks
+
+    def counted(self: Count, usable: Bools, *others: Any) -> Iterator[Bools]:
+        picked.append(usable)
+        return picks(self, usable, *others)
+
+    monkeypatch.setattr(Count, "picks", counted)
+    running(made, gang("one", count=8, minimum=4), gang("two", count=8, minimum=4))
+    assert victims(made, PodSet("w", shape(gpu=2), 5, 5))
+    assert picked[0].all()
+
+
+@pytest.mark.parametrize("about", [(), (SHAPES,), (TOPOLOGY,)], ids=str)
+def test_what_some_set_of_victims_frees_is_attainable(about: tuple[str, ...]) -> None:
+    tried = 0
+    for case in (draw(seed, *about) for seed in range(60)):
+        made = case.made
+        made.apply(GangSubmitted(replace(case.preemptor, preempts=False)))
+        made.decide(NOW)
+        demand = made.gangs[case.preemptor.id].demand
+        candidates, _ = Candidates(made.nodes, made.gangs, made.pods).of(NOW, lambda _: True)
+        if demand is None or not candidates:
+            continue
+        request, table = Request(demand, [()] * len(demand.parts)), Table(candidates, len(made.nodes))
+        quota = Quota(np.zeros(0, np.int64), np.zeros((0, len(table)), np.int64))
+        count = Count(request, made.nodes, made.eligibility, table, quota, made.fit.grounds(request), None)
+        for usable in (~table.core, table.priority <= 1, table.lost < 2_000):
+            sets = table.sets(usable, 300)
+            if sets is not None and any(map(count.enough, sets)):
+                tried += not table.holds(usable)
+                assert count.attainable(usable)
+    assert tried > 3
 
 
 def test_all_sets_of_cuts_are_in_the_order_of_their_cost() -> None:

@@ -251,6 +251,22 @@ FAULTS: Final = (
         ("tests/core/test_surplus.py",),
     ),
     Fault(
+        "surplus that cannot suffice is searched",
+        "preemption",
+        "core/preemption/trials.py",
+        "        if not self.count.attainable(here):",
+        "        if False:",
+        ("tests/core/test_surplus.py",),
+    ),
+    Fault(
+        "surplus that could suffice is not searched",
+        "preemption",
+        "core/preemption/slot_bounds.py",
+        "        budget = self._table.most(usable, freed)",
+        "        budget = self._table.most(usable, freed) // 2",
+        ("tests/core/test_surplus.py",),
+    ),
+    Fault(
         "a pod set gives more surplus than it can spare",
         "preemption",
         "core/preemption/eviction_units.py",

@@ -75,6 +75,24 @@ class Table:
         kept |= chosen & gone[self.gang]
         return kept
 
+    def most(self, usable: Bools, worth: Longs) -> int:
+        """An upper bound of what these cuts are worth together, of which gangs give up no more than they can.
+
+        Without its last cut a gang gives up as many as it can spare, at best those that are worth most.
+        """
+        surplus = usable & ~self.whole_of(usable)
+        order = np.flatnonzero(surplus)
+        order = order[np.lexsort((-worth[order], self.gang[order]))]
+        gang = self.gang[order]
+        best = np.arange(len(order)) - np.searchsorted(gang, gang) < self._spare[gang]
+        return int(worth[order][best].sum() + worth[usable & ~surplus].sum())
+
+    def whole_of(self, cuts: Bools) -> Bools:
+        """All cuts of the gangs whose last cut is among these."""
+        whole = np.zeros(len(self.candidates), np.bool_)
+        whole[self.gang[cuts & self.core]] = True
+        return np.asarray(whole[self.gang])
+
     def next(self, left: Bools, taken: Bools) -> tuple[Bools, Bools]:
         """Of the cuts that are left, each that can be taken next, and all that a gang can give up at once."""
         surplus = taken & ~self.core

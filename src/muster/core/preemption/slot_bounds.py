@@ -159,6 +159,35 @@ class Count:
             return False
         return bool(self._able(self.grounds[-1], self._without(taken)).any())
 
+    def attainable(self, usable: Bools) -> bool:
+        """Whether the slots may suffice once the gangs have given up as many of these cuts as they can.
+
+        Of each resource, a slot on a node takes at least what is missing there for it. So there are no more
+        slots than the cuts can pay for together, the cheapest first. All nodes count as one domain.
+        """
+        if self._table.holds(usable):
+            return True
+        free, most = self._without(usable), []
+        for p, asked in enumerate(self._asked):
+            slots, now = self._slots(p, free), self._slots(p, self._free)
+            more = slots > now
+            paid = [self._paid_slots(i, amount, slots[more], now[more], more, usable) for i, amount in asked]
+            most.append(np.array([now.sum() + min(paid, default=0)]))
+        return bool(self._suffices(most).all())
+
+    def _paid_slots(self, i: int, amount: int, slots: Longs, now: Longs, more: Bools, usable: Bools) -> int:
+        """How many slots beyond `now`, on the nodes `more`, one resource allows if these cuts go, at most."""
+        here = more[self._column]
+        freed = np.bincount(self._cut[here], self._amount[i, here], len(self._table)).astype(np.int64)
+        budget = self._table.most(usable, freed)
+        free = self._free[i, more]
+        unpaid = np.clip(free // amount, now, slots)  # these take nothing of this resource
+        partly = np.sort(np.minimum((unpaid + 1) * amount - free, amount)[unpaid < slots]).cumsum()
+        begun = int(np.searchsorted(partly, budget, side="right"))
+        rest = budget - int(partly[begun - 1] if begun else 0)
+        full = int((slots - unpaid).sum()) - len(partly)
+        return int((unpaid - now).sum()) + begun + min(full, rest // amount)
+
     def enough_each(self, sets: Bools, company: Companions) -> Bools:
         """For many sets of cuts, one a row, whether the slots suffice beside the pods that stay."""
         freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))

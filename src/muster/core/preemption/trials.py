@@ -127,6 +127,8 @@ class Trial:
         here: Bools = usable & self.count.reach
         company = self._trials.company
         few = company is not None and len(self.table) <= FEW
+        if not self.count.attainable(here):
+            return None
         if self.fits(here) or (few and self.count.enough(here)):
             return here
         if self._trials.far and self.fits(usable):
