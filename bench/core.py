@@ -85,7 +85,7 @@ def run() -> dict[str, float]:
         figures[f"group of {pods}, nodes and counts, × floor"] = took / floor
     figures["group of 512, charged and by place, µs"] = whole_placement(scheduler)
     tree = cluster(labels=True)
-    for name, request in gathering().items():
+    for name, request in topology_requests().items():
         figures[f"{name}, nodes and counts, µs"] = domain_choice(tree, request)
         figures[f"{name}, charged and by place, µs"] = whole_fit(tree, request)
     figures |= constrained(tree)
@@ -161,7 +161,7 @@ def whole_placement(scheduler: Scheduler) -> float:
     return 1e6 * statistics.median(times)
 
 
-def gathering() -> dict[str, Request]:
+def topology_requests() -> dict[str, Request]:
     """Gangs that ask for one block, for fours in each rack or for racks of their own, or that prefer the
     tightest of three layers."""
     must = Rules((Gather("block", Strategy.MUST_GATHER),))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
-from muster.core.placement.topology.totals import Survey
+from muster.core.placement.topology.totals import Totals
 from muster.core.words.gang import Layer
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
@@ -34,7 +34,7 @@ def test_kept_sums_equal_fresh_ones(
     nodes.settle()
     ledger, slots, topology = Ledger(nodes), Slots(Pack(nodes, Eligibility(nodes))), Topology(nodes)
     topology.change((Layer("Rack", ("rack",)),))
-    survey = Survey(nodes, topology)
+    totals = Totals(nodes, topology)
     for charged, changed, read_keys in rounds:
         for column, gpu, share in charged:
             ledger.take(nodes.names[column], shape(gpu=gpu, share=share).requests)
@@ -46,9 +46,9 @@ def test_kept_sums_equal_fresh_ones(
         fresh = Slots(Pack(nodes, Eligibility(nodes)))
         for of in SHAPES:
             vector, computed = slots.room(of), fresh.of(of)
-            assert survey.slots(vector).tolist() == topology.sums(computed.slots).tolist()
+            assert totals.slots(vector).tolist() == topology.sums(computed.slots).tolist()
             if read_keys:  # they may have been left behind for several rounds
                 assert slots.of(of).key.tolist() == computed.key.tolist()
         free = np.maximum(nodes.free(nodes.row(GPU)), 0)
-        assert survey.free(nodes.row(GPU)).tolist() == topology.sums(free).tolist()
-        assert topology.totals(0, survey.free(nodes.row(GPU))).tolist() == [free.sum()]
+        assert totals.free(nodes.row(GPU)).tolist() == topology.sums(free).tolist()
+        assert topology.totals(0, totals.free(nodes.row(GPU))).tolist() == [free.sum()]

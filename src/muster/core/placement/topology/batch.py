@@ -1,8 +1,8 @@
 """Fills a batch of domains on copies of their free amounts, to find the first that holds all these pods.
 
-Greedy placement on the ledger (`placement.Trial`) charges each part at once, and then every shape's slots are
+Greedy placement on the ledger (`greedy.Trial`) charges each part at once, and then every shape's slots are
 updated over all nodes. A gang of several shapes has to try many small domains, most of which do not hold it.
-`Bays` copies what is free on the domains' nodes, a few dozen numbers per resource, and fills the copies in
+A batch copies what is free on the domains' nodes, a few dozen numbers per resource, and fills the copies in
 the same order and with the same choices. The ledger is charged only once all pods fit.
 
 Several domains are filled at once, one per row, as a row of twenty numbers takes NumPy hardly less time than
@@ -12,50 +12,85 @@ It handles only pods without constraints besides room, and packing orders whose 
 amounts alone (`Order.keys_of`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Part
+from muster.core.demand import Demand
 from muster.core.placement.greedy import Filled
 from muster.core.placement.order import Order, Vector
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 
+#: How many nodes the domains of one batch may have together: in the first batch, which likely suffices, and
+#: later.
+_FEW: Final = 100
+_MANY: Final = 2048
 
-class Bays:
-    """A batch of domains. `vectors`: of the parts' shapes, slots up to date; each domain's columns ascend."""
+
+def first_that_holds(
+    nodes: Nodes, order: Order, vectors: Sequence[Vector], demand: Demand, domains: Iterable[Columns]
+) -> tuple[int, list[Filled]] | None:
+    """Return the index of the first domain that holds the minimum, and by part what goes where in it.
+
+    `vectors`: of the parts' shapes, slots up to date; each domain's columns ascend. None: no domain does.
+    """
+    tried = 0
+    for some in _batches(domains):
+        if (found := _Batch(nodes, order, vectors, some).fill(demand)) is not None:
+            return tried + found[0], found[1]
+        tried += len(some)
+    return None
+
+
+def _batches(domains: Iterable[Columns]) -> Iterator[list[Columns]]:
+    batch: list[Columns] = []
+    most = _FEW
+    for columns in domains:
+        if batch and (len(batch) + 1) * len(columns) > most:
+            yield batch
+            batch, most = [], _MANY
+        batch.append(columns)
+    if batch:
+        yield batch
+
+
+class _Batch:
+    """Arrays of domains × nodes; those of all resources or all parts have these as another, first axis."""
 
     def __init__(
         self, nodes: Nodes, order: Order, vectors: Sequence[Vector], domains: Sequence[Columns]
     ) -> None:
         self._order = order
         self._vectors = vectors
-        #: domains × nodes, as all arrays here
-        self._columns, there = _side_by_side(domains)
+        widths = np.array([len(columns) for columns in domains])
+        self._columns: Columns = np.zeros((len(domains), max(1, int(widths.max()))), np.intp)
+        for row, columns in enumerate(domains):
+            self._columns[row, : len(columns)] = columns
+        there = np.arange(self._columns.shape[1]) < widths[:, None]
         self._fixed = order.fixed(self._columns, vectors)
         #: rows of resources that are kept
         self._kept = sorted(
             {row for v in vectors for row in (*dict(v.row_amounts), *v.devices, *(order.looks_at or ()))}
         )
-        #: resources × domains × nodes
         self._free: Longs = np.array([nodes.free(row).take(self._columns) for row in self._kept], np.int64)
-        #: by part: which resources its pods take, and amounts of all that are kept
+        #: by part: which of these resources its pods take
         self._takes = [_positions(vector, self._kept) for vector in vectors]
-        self._amounts = _amounts(vectors, self._kept)
+        #: by part: what a pod takes of all of them
+        self._amounts = [_amounts(vector, self._kept) for vector in vectors]
         #: by part: slots if the other parts took nothing, so the most there can be
         self._most: list[Ints] = [vector.slots.take(self._columns) * there for vector in vectors]
-        #: parts × domains × nodes: pods for each node
+        #: by part: pods for each node
         self._given: Longs = np.zeros((len(vectors), *self._columns.shape), np.int64)
         #: parts × domains
         self._placed: Longs = np.zeros((len(vectors), len(domains)), np.int64)
         #: of each domain's first node, in a flat array of domains × nodes
         self._starts = (np.arange(len(domains)) * self._columns.shape[1])[:, None]
 
-    def fill(self, parts: Sequence[Part], need: int, order: Sequence[int]) -> tuple[int, list[Filled]] | None:
-        """Return the first row that holds the minimum, and by part what was put where; None if no row does.
-
-        Fills as `Trial.fill_minimum` does, and then as many more pods as fit. `order`: of the parts.
-        """
+    def fill(self, demand: Demand) -> tuple[int, list[Filled]] | None:
+        """Fill as `Trial.fill_minimum` does, and then the first domain that holds it as far as it goes."""
+        parts, need = demand.parts, demand.need
+        order = sorted(range(len(parts)), key=lambda p: -self._vectors[p].size)
         able: Bools = np.ones(len(self._columns), np.bool_)
         for p in order:
             self._put(p, parts[p].need)
@@ -105,16 +140,6 @@ class Bays:
         return free
 
 
-def _side_by_side(domains: Sequence[Columns]) -> tuple[Columns, Bools]:
-    """Return the domains' columns, one domain per row, and which entries are nodes rather than padding."""
-    widths = [len(columns) for columns in domains]
-    widest: Columns = np.zeros((len(domains), max(1, *widths)), np.intp)
-    for row, columns in enumerate(domains):
-        widest[row, : widths[row]] = columns
-    there: Bools = np.arange(widest.shape[1]) < np.array(widths)[:, None]
-    return widest, there
-
-
 def _positions(vector: Vector, kept: Sequence[int]) -> slice | list[int]:
     """Return a pod's positions among all kept rows; as a slice if possible, which copies nothing."""
     found = [kept.index(row) for row, _ in vector.row_amounts]
@@ -122,10 +147,7 @@ def _positions(vector: Vector, kept: Sequence[int]) -> slice | list[int]:
     return slice(first, end) if end - first == len(found) else found
 
 
-def _amounts(vectors: Sequence[Vector], kept: Sequence[int]) -> Longs:
-    """Return by part and row what a pod takes, to be broadcast over domains and nodes."""
-    row_amounts_of = [dict(vector.row_amounts) for vector in vectors]
-    amounts: Longs = np.array(
-        [[row_amounts.get(row, 0) for row in kept] for row_amounts in row_amounts_of], np.int64
-    )
-    return amounts[:, :, None, None]
+def _amounts(vector: Vector, kept: Sequence[int]) -> Longs:
+    """Return by kept row what a pod takes, to be broadcast over domains and nodes."""
+    taken = dict(vector.row_amounts)
+    return np.array([taken.get(row, 0) for row in kept], np.int64)[:, None, None]

@@ -1,4 +1,4 @@
-"""Places pods of one shape inside a domain, down the tree, on as few smaller domains and nodes as possible.
+"""Divides pods of one shape over a domain, down the tree, over as few smaller domains and nodes as possible.
 
 Of the next layer's domains, the roomiest are filled whole until one domain holds the rest; of those that do,
 the tightest is taken. Inside it the same is done for the next layer down, and finally for nodes. For pods of
@@ -6,56 +6,112 @@ one shape, taking domains by falling room is optimal if only the number of domai
 pods prefer less, or that have free devices that the pods do not request, are used after all others. Of nodes
 with equal room the first in packing order (`packing.py`) is taken.
 
-If pods must be placed in multiples, `multiples.py` decides how many each domain takes.
+If pods must come in multiples, `multiples.py` decides how many each domain takes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from muster.core.placement.greedy import Filled
 from muster.core.placement.order import Vector
-from muster.core.world.nodes import Bools, Columns, Longs, Nodes
+from muster.core.world.nodes import Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology
 
 
-def descend(
+def fill(
     nodes: Nodes,
     topology: Topology,
     vector: Vector,
-    barred: Bools | None,
+    free: Ints,
     level: int,
     number: int,
     least: int,
     most: int,
 ) -> Filled | None:
-    """Place pods of this shape inside a domain: as many as fit up to `most`; None if fewer than `least` fit.
+    """Place pods of a shape inside a domain: as many as fit up to `most`; None if fewer than `least` fit."""
+    inside = Inside(nodes, topology, vector, free, level, number, most)
+    size = min(most, inside.rooms[0].item(0))
+    return together(inside.divide(0, 0, size)) if size >= least else None
 
-    `barred`: columns that must not be used.
+
+class Inside:
+    """A domain, the smaller domains inside it and their nodes, and the room for pods of one shape in each.
+
+    They are addressed by depth (0: the domain itself, the last: nodes) and by index, in order of path.
     """
-    if level == len(topology.levels) - 1:
-        room = 0 if barred is not None and barred[number] else min(vector.slots.item(number), most)
-        return (np.array([number], np.intp), np.array([room], np.int64)) if room >= least else None
-    begin, end = topology.levels[level].starts[number : number + 2].tolist()
-    starts = topology.starts[begin : end + 1]
-    inside = topology.order[starts[0] : starts[-1]]
-    free = np.minimum(vector.slots[inside], most).astype(np.int64)
-    if barred is not None:
-        free[barred[inside]] = 0
-    rooms = np.concatenate(([0], np.cumsum(np.add.reduceat(free, starts[:-1] - starts[0]))))
-    size = min(most, int(rooms[-1]))
-    if size < least:
-        return None
-    pieces: list[Filled] = [(np.zeros(0, np.intp), np.zeros(0, np.int64))]
-    bounds = [level.starts - begin for level in topology.levels[level + 1 : -1]]
-    for low, high, share in _shares(bounds, rooms, 0, end - begin, size):
-        some = slice(int(starts[low] - starts[0]), int(starts[high] - starts[0]))
-        columns, times = inside[some], free[some]
-        if share == rooms[high] - rooms[low]:
-            pieces.append((columns, times))
-        else:
-            pieces += _on_nodes(nodes, vector, columns, times, share)
-    return np.concatenate([columns for columns, _ in pieces]), np.concatenate([times for _, times in pieces])
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        topology: Topology,
+        vector: Vector,
+        free: Ints,
+        level: int,
+        number: int,
+        most: int,
+        steps: Sequence[int] = (),
+    ) -> None:
+        """Compute the rooms, of at most `most` pods on a node.
+
+        `vector`: of the shape, with keys up to date; `free`: by column, how many pods the node may take;
+        `steps`: by level of the topology, the number of which a domain's pods are a multiple; () = 1.
+        """
+        self._nodes, self._vector, self.most, self.steps = nodes, vector, most, steps
+        #: by depth above the nodes: the index of each domain's first part; one more entry
+        self.parts: list[Columns] = []
+        self.columns: Columns = np.array([number], np.intp)
+        if level < len(topology.levels) - 1:
+            cells = topology.levels[level].starts[number : number + 2]
+            for inner in topology.levels[level + 1 : -1]:
+                begins = inner.starts.searchsorted(cells)
+                cells = inner.starts[begins[0] : begins[-1] + 1]
+                self.parts.append(begins - begins[0])
+            begins = topology.starts[cells]
+            self.parts.append(begins - begins[0])
+            self.columns = topology.order[begins[0] : begins[-1]]
+        #: by node, up to `most`
+        self.free: Longs = np.minimum(free[self.columns], most).astype(np.int64)
+        #: by depth: the room of each, a multiple of its level's step
+        self.rooms: list[Longs] = []
+        room = self.free
+        for depth in range(len(self.parts), -1, -1):
+            if self.rooms:
+                room = np.add.reduceat(room, self.parts[depth][:-1])
+                if steps:
+                    room = np.minimum(room, most)
+            if steps and (step := steps[level + depth]) > 1:
+                room = room // step * step
+            self.rooms.insert(0, room)
+
+    def divide(self, depth: int, index: int, size: int) -> Iterator[Filled]:
+        """Divide `size` pods, for which there is room, over the fewest parts of each depth."""
+        if not self.steps and size == self.rooms[depth][index]:
+            first, end = index, index + 1
+            for parts in self.parts[depth:]:
+                first, end = parts.item(first), parts.item(end)
+            yield self.columns[first:end], self.rooms[-1][first:end]
+            return
+        if depth == len(self.parts):
+            yield self.columns[index : index + 1], np.array([size], np.int64)
+            return
+        first, end = self.parts[depth][index : index + 2].tolist()
+        room = self.rooms[depth + 1][first:end]
+        if depth + 1 == len(self.parts) and not self.steps:
+            yield from _on_nodes(self._nodes, self._vector, self.columns[first:end], room, size)
+            return
+        chosen, shares = fewest(room, size)
+        if depth + 1 == len(self.parts):
+            yield self.columns[first + chosen], shares
+            return
+        for part, share in zip((first + chosen).tolist(), shares.tolist(), strict=True):
+            yield from self.divide(depth + 1, part, share)
+
+
+def together(pieces: Iterable[Filled]) -> Filled:
+    """Return several pieces as one."""
+    columns, times = zip((np.zeros(0, np.intp), np.zeros(0, np.int64)), *pieces, strict=True)
+    return np.concatenate(columns), np.concatenate(times)
 
 
 def deal(filled: Filled, counts: Sequence[int]) -> list[Filled]:
@@ -70,7 +126,7 @@ def deal(filled: Filled, counts: Sequence[int]) -> list[Filled]:
     return dealt
 
 
-def fewest(room: Longs, size: int, order: Longs | None = None) -> tuple[Columns, Longs]:
+def fewest(room: Longs, size: int, order: Longs | None = None) -> Filled:
     """Return the fewest indices of `room` that hold `size`, and the share of each.
 
     The roomiest are filled whole until one holds the rest; of those that do, the tightest is taken. Of equals
@@ -88,7 +144,7 @@ def fewest(room: Longs, size: int, order: Longs | None = None) -> tuple[Columns,
 
 
 def _on_nodes(nodes: Nodes, vector: Vector, columns: Columns, room: Longs, size: int) -> Iterator[Filled]:
-    """Yield `size` pods on these nodes, which have so much `room`: on preferred nodes first."""
+    """Yield `size` pods on these nodes: on preferred nodes first."""
     kept_off = np.zeros(len(columns), np.int64)
     for row in vector.devices:
         kept_off |= nodes.free(row)[columns] > 0
@@ -104,21 +160,3 @@ def _on_nodes(nodes: Nodes, vector: Vector, columns: Columns, room: Longs, size:
         chosen, shares = fewest(room[some], share, vector.key[columns[some]].astype(np.int64))
         yield columns[some[chosen]], shares
         size -= share
-
-
-def _shares(
-    levels: Sequence[Columns], rooms: Longs, low: int, high: int, size: int
-) -> Iterator[tuple[int, int, int]]:
-    """Yield (first cell, end, pods): `size` pods over cells low…high, in the fewest domains of each level.
-
-    `levels` are the first cells of the domains, level by level; `rooms` are running sums over the cells.
-    """
-    if high - low == 1 or size == rooms[high] - rooms[low]:
-        yield low, high, size
-        return
-    starts = levels[0]
-    first, end = np.searchsorted(starts, (low, high)).tolist()
-    bounds = rooms[starts[first : end + 1]]
-    chosen, shares = fewest(np.diff(bounds), size)
-    for i, share in zip((first + chosen).tolist(), shares.tolist(), strict=True):
-        yield from _shares(levels[1:], rooms, int(starts[i]), int(starts[i + 1]), share)

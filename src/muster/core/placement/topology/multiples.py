@@ -20,8 +20,9 @@ from math import lcm
 import numpy as np
 
 from muster.core.placement.greedy import Filled
-from muster.core.placement.topology.fill import fewest
-from muster.core.world.nodes import Columns, Longs
+from muster.core.placement.order import Vector
+from muster.core.placement.topology.fill import Inside, together
+from muster.core.world.nodes import Columns, Ints, Nodes
 from muster.core.world.topology import Topology
 
 
@@ -61,7 +62,8 @@ class _Part:
     """A node or a domain, and the numbers of pods that it can be given."""
 
     level: int
-    number: int
+    #: of the domain within its level, or of the node in order of path
+    index: int
     #: bit x is set if it can be given x pods
     able: int
     #: the domains or nodes inside, if the gang has pods there; otherwise empty, and it is filled by capacity
@@ -70,101 +72,72 @@ class _Part:
     sums: list[int] = field(default_factory=list)
 
 
-class Counting:
-    """Computes how pods of one shape can be divided over domains in multiples.
+class InMultiples:
+    """Divides pods of one shape over domains in multiples.
 
-    `free`: slots by column; `there`: the columns of the gang's other pods, one for each. At most `most` pods
-    are placed.
+    `vector`, `free`, `most`: as of `Inside`; `there`: the columns of the gang's other pods, one for each.
     """
 
     def __init__(
-        self, topology: Topology, multiples: Multiples, free: Longs, there: Columns, most: int
+        self,
+        nodes: Nodes,
+        topology: Topology,
+        vector: Vector,
+        free: Ints,
+        multiples: Multiples,
+        there: Columns,
+        most: int,
     ) -> None:
-        self._topology = topology
-        self._multiples = multiples.by_level
-        self._most = most
+        self._topology, self._rules, self._most = topology, multiples.by_level, most
         self._node = len(topology.levels) - 1
-        self._free = np.minimum(free, most)
+        levels = range(self._node + 1)
         #: by level: the lcm of the rules from there downwards, for domains without pods of the gang
-        self._steps = [
-            lcm(*(n for of, n in self._multiples.items() if of >= level)) for level in range(self._node + 1)
-        ]
-        #: by level: the most that each domain can be given, if the gang has no pods there
-        self._room = self._rooms()
-        #: by level: the gang's pods by domain
-        self._taken = [
-            Counter((there if level == self._node else topology.above(there, self._node, level)).tolist())
-            for level in range(self._node + 1)
-        ]
+        self._steps = [lcm(*(n for of, n in self._rules.items() if of >= level)) for level in levels]
+        self._cluster = Inside(nodes, topology, vector, free, 0, 0, most, self._steps)
+        #: by level: the gang's pods by index
+        self._taken = [Counter(topology.above(there, self._node, level).tolist()) for level in levels[:-1]]
+        self._taken.append(Counter(topology.position[there].tolist()))
 
     def fill(self, level: int, number: int, least: int) -> Filled | None:
         """Place as many pods as can be given to a domain; None if fewer than `least` can."""
-        part = self._part(level, number)
+        index = number if level < self._node else self._topology.position.item(number)
+        part = self._part(level, index)
         able = part.able
         for wider in range(level):
-            above = self._topology.above(np.array([number]), level, wider).item()
-            able &= self._allowed(wider, self._taken[wider][above])
+            able &= self._allowed(wider, self._topology.above(np.array([number]), level, wider).item())
         size = able.bit_length() - 1
-        if size < least:
-            return None
-        filled = [(np.zeros(0, np.intp), np.zeros(0, np.int64)), *self._deal(part, size)]
-        return np.concatenate([columns for columns, _ in filled]), np.concatenate([n for _, n in filled])
+        return together(self._deal(part, size)) if size >= least else None
 
-    def _rooms(self) -> list[Longs]:
-        """Compute the rooms of empty domains by level, from the nodes upwards."""
-        step = self._steps[self._node]
-        rooms = [self._free // step * step]
-        for level in range(self._node - 1, -1, -1):
-            below, step = rooms[0], self._steps[level]
-            if level + 1 == self._node:
-                sums = self._topology.sums(below)
-            else:
-                sums = np.add.reduceat(below, self._children(level))
-            rooms.insert(0, sums // step * step)
-        return rooms
-
-    def _children(self, level: int) -> Columns:
-        """Return the first number of the next level for each domain of a level."""
-        levels = self._topology.levels
-        return levels[level + 1].starts.searchsorted(levels[level].starts[:-1])
-
-    def _inside(self, level: int, number: int) -> Columns:
-        """Return the numbers of the next level inside a domain."""
-        levels = self._topology.levels
-        if level + 1 == self._node:
-            return self._topology.columns(level, number)
-        first, end = levels[level + 1].starts.searchsorted(levels[level].starts[number : number + 2]).tolist()
-        return np.arange(first, end)
-
-    def _part(self, level: int, number: int) -> _Part:
-        taken = self._taken[level][number]
-        if not taken:
-            able = _multiples(self._steps[level], self._room[level].item(number), self._most)
-            return _Part(level, number, able)
+    def _part(self, level: int, index: int) -> _Part:
+        cluster, most = self._cluster, self._most
+        if not self._taken[level][index]:
+            able = _multiples(self._steps[level], cluster.rooms[level].item(index), most)
+            return _Part(level, index, able)
         if level == self._node:
-            able = _multiples(1, self._free.item(number), self._most)
-            return _Part(level, number, able & self._allowed(level, taken))
-        parts = [self._part(level + 1, child) for child in self._inside(level, number).tolist()]
+            able = _multiples(1, cluster.free.item(index), most)
+            return _Part(level, index, able & self._allowed(level, index))
+        first, end = cluster.parts[level][index : index + 2].tolist()
+        parts = [self._part(level + 1, i) for i in range(first, end)]
         parts.sort(key=lambda part: -part.able.bit_length())  # those that can be given most go first
         sums = [1]
-        every = (1 << (self._most + 1)) - 1
+        every = (1 << (most + 1)) - 1
         for part in reversed(parts):
             sums.append(every & _sums(sums[-1], part.able))
         able = sums[-1]
-        if self._topology.levels[level].labelled[number]:
-            able &= self._allowed(level, taken)
-        return _Part(level, number, able, parts, sums[::-1])
+        if self._topology.levels[level].labelled[index]:
+            able &= self._allowed(level, index)
+        return _Part(level, index, able, parts, sums[::-1])
 
-    def _allowed(self, level: int, taken: int) -> int:
-        """Return the numbers that a layer's rule allows a domain with `taken` pods; 0 is always allowed."""
-        multiple = self._multiples.get(level, 1)
-        lowest = -taken % multiple
+    def _allowed(self, level: int, index: int) -> int:
+        """Return the numbers of pods that a layer's rule allows a domain; 0 is always allowed."""
+        multiple = self._rules.get(level, 1)
+        lowest = -self._taken[level][index] % multiple
         return 1 | _multiples(multiple, self._most - lowest, self._most) << lowest
 
     def _deal(self, part: _Part, size: int) -> Iterator[Filled]:
         """Divide `size` pods, which the part can be given, over it: as many as possible to the first."""
         if not part.parts:
-            yield from self._pour(part.level, part.number, size)
+            yield from self._cluster.divide(part.level, part.index, size)
             return
         for i, one in enumerate(part.parts):
             rest = part.sums[i + 1]
@@ -176,20 +149,6 @@ class Counting:
             if share:
                 yield from self._deal(one, share)
             size -= share
-
-    def _pour(self, level: int, number: int, size: int) -> Iterator[Filled]:
-        """Divide `size` pods over a domain without pods of the gang: over the fewest parts (`descent.py`)."""
-        if level == self._node:
-            yield np.array([number], np.intp), np.array([size], np.int64)
-            return
-        inside, step = self._inside(level, number), self._steps[level + 1]
-        chosen, shares = fewest(np.minimum(self._room[level + 1][inside], self._most // step * step), size)
-        inside = inside[chosen]
-        if level + 1 == self._node:
-            yield inside, shares
-            return
-        for child, share in zip(inside.tolist(), shares.tolist(), strict=True):
-            yield from self._pour(level + 1, child, share)
 
 
 def _multiples(step: int, room: int, most: int) -> int:

@@ -16,7 +16,7 @@ from muster.core.words.gang import Place, places
 from muster.core.world.nodes import UNLIMITED, Columns
 
 
-def arrange(placed: Mapping[Place, int], request: Request, position: Columns) -> dict[Place, int]:
+def in_rank_order(placed: Mapping[Place, int], request: Request, position: Columns) -> dict[Place, int]:
     """Return the same columns, assigned to the places so that the gang's order follows that of the tree.
 
     Pods of equal shape may exchange nodes across pod sets; pods that kept their preferred node do not.

@@ -9,23 +9,21 @@ Topology Aware Scheduling"):
 - a multiple N of a LAYER: in any one domain of it the number of the gang's pods is a multiple of N.
 
 Whatever the rule, the gang is placed in the tightest domain that holds all of it, of any layer below the
-required one; of several such domains in the fullest (`shortlist.py`). If no permitted domain holds all of it,
-and its minimum is smaller, the minimum is gathered and the other pods are placed as near to it as possible.
-
-The slots of every shape, summed over the domains (`survey.py`), tell for each domain whether it could hold
-the gang. For pods of one shape that is sufficient, and `descent.py` places them inside. For several shapes it
-is a necessary condition, and the usual rungs decide inside a domain: greedily, many domains at once
-(`bay.py`), then exactly (`exact.py`), for at most `SEARCHES` domains. Multiples of one shape are decided
-exactly, by counting (`multiples.py`). Multiples of several shapes are decided only by filling one domain
-after the other, and an answer "infeasible" then says so. Only the chosen placement is charged to the ledger.
+required one. If no permitted domain holds all of it, and its minimum is smaller, the minimum is placed in
+this way, and the other pods as near to it as possible. `candidates.py` lists a layer's domains that could
+hold the gang. One shape is then placed by capacity (`fill.py`). For several shapes greedy placement decides,
+in many domains at once (`batch.py`), then the exact methods, for at most `SEARCHES` domains. Multiples are
+exact for one shape (`multiples.py`); of several shapes only greedy placement is tried, and an answer
+"infeasible" then says so.
 
 Filled and held places constrain the others: a gang that must gather stays in the domain in which most of it
-is. Finally its pods are assigned to its nodes in rank order (`neighbours.py`).
+is.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -35,15 +33,14 @@ from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import Filled, Trial, fill_in_some_way
-from muster.core.placement.order import Vector
 from muster.core.placement.slots import Slots
-from muster.core.placement.topology.batch import Bays
-from muster.core.placement.topology.fill import deal, descend
-from muster.core.placement.topology.multiples import Counting
-from muster.core.placement.topology.rank_order import arrange
+from muster.core.placement.topology.batch import first_that_holds
+from muster.core.placement.topology.candidates import Candidates, Grouped
+from muster.core.placement.topology.fill import deal, fill
+from muster.core.placement.topology.multiples import InMultiples
+from muster.core.placement.topology.rank_order import in_rank_order
 from muster.core.placement.topology.rules import Levels
-from muster.core.placement.topology.shortlist import Asked, Shortlist
-from muster.core.placement.topology.totals import Survey
+from muster.core.placement.topology.totals import Totals
 from muster.core.words.gang import Layer, Place
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Bools, Columns, Ints, Nodes
@@ -53,13 +50,8 @@ from muster.core.world.topology import Topology
 TRIES: Final = 64
 #: Domains for which an exact problem is solved, per request.
 SEARCHES: Final = 8
-
-#: Demands whose `Brief` is remembered.
+#: Demands whose levels and groups are remembered.
 _KEPT: Final = 1024
-
-#: How many nodes the domains of one batch may have together: in the first batch, and later.
-_FEW: Final = 100
-_MANY: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,31 +78,12 @@ class Choice:
     filled: Sequence[Filled]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Brief:
-    """What is computed once per demand. `whole`: the demand with all pods as its minimum."""
-
-    layers: tuple[Layer, ...]
-    levels: Levels
-    asked: Asked
-    whole: Asked
-
-    @staticmethod
-    def of(demand: Demand, layers: tuple[Layer, ...], nodes: Nodes) -> "Brief | None":
-        """Compute the brief of a demand; None if a required layer does not exist."""
-        assert demand.rules is not None
-        levels = Levels.of(demand.rules, layers)
-        if levels is None:
-            return None
-        asked = whole = Asked.of(demand, nodes)
-        if demand.need < asked.size:
-            parts = tuple(replace(part, need=part.count) for part in demand.parts)
-            whole = Asked.of(Demand(parts, asked.size), nodes)
-        return Brief(layers, levels, asked, whole)
+#: A demand's levels, its pods by shape, and the same with all pods as its minimum.
+_Resolved = tuple[Levels, Grouped, Grouped]
 
 
 class TopologyPlacement:
-    """Places claims whose wants have rules, on one ledger."""
+    """Places requests whose demands have rules, on one ledger."""
 
     def __init__(self, nodes: Nodes, topology: Topology, ledger: Ledger, slots: Slots, exact: Exact) -> None:
         self.nodes = nodes
@@ -118,39 +91,29 @@ class TopologyPlacement:
         self.ledger = ledger
         self.slots = slots
         self.exact = exact
-        self.survey = Survey(nodes, topology)
-        #: the least recently used is dropped first
-        self._briefs: dict[Demand, Brief] = {}
+        self.totals = Totals(nodes, topology)
+        self._resolved = lru_cache(_KEPT)(self._resolve)
 
     def place(self, request: Request) -> Placed | Infeasible:
         """As `Fit.fit`."""
         search = self.search(request)
         if search is None:
             return Infeasible(Reason.TOTALS)
-        tried = self.ledger.trial()
-        placed = search.place()
-        if not placed:
-            tried.undo()
-            return placed
-        tried.keep()
+        with self.ledger.trial() as tried:
+            placed = search.place()
+            if not placed:
+                return placed
+            tried.keep()
         parts = request.demand.parts
         if self.topology.by_name and not request.ranks and len({part.shape for part in parts}) == len(parts):
             return placed  # it is in the order of the tree already
-        return Placed(arrange(placed.columns, request, self.topology.position))
+        return Placed(in_rank_order(placed.columns, request, self.topology.position))
 
     def search(self, request: Request) -> "Search | None":
         """Return the search for a request's placement; None if a required layer does not exist."""
         self.topology.refresh()
-        demand, layers = request.demand, self.topology.layers
-        brief = self._briefs.pop(demand, None)
-        if brief is None or brief.layers is not layers:
-            brief = Brief.of(demand, layers, self.nodes)
-        if brief is None:
-            return None
-        self._briefs[demand] = brief
-        if len(self._briefs) > _KEPT:
-            del self._briefs[next(iter(self._briefs))]
-        return Search(self, request, brief)
+        resolved = self._resolved(request.demand, self.topology.layers)
+        return None if resolved is None else Search(self, request, *resolved)
 
     def grounds(self, request: Request) -> list[Ints]:
         """As `Fit.grounds`."""
@@ -168,37 +131,44 @@ class TopologyPlacement:
         search = self.search(Request(demand, [range(part.count) for part in demand.parts], excluded=excluded))
         return None if search is None else search.nearest(infeasible.home if infeasible is not None else None)
 
+    def _resolve(self, demand: Demand, layers: tuple[Layer, ...]) -> _Resolved | None:
+        assert demand.rules is not None
+        levels = Levels.of(demand.rules, layers)
+        if levels is None:
+            return None
+        minimum = whole = Grouped.of(demand, self.nodes)
+        if demand.need < minimum.size:
+            parts = tuple(replace(part, need=part.count) for part in demand.parts)
+            whole = Grouped.of(Demand(parts, minimum.size), self.nodes)
+        return levels, minimum, whole
+
 
 class Search:
     """The search for one request's placement among the domains."""
 
-    def __init__(self, gathering: TopologyPlacement, request: Request, brief: Brief) -> None:
-        self._of = gathering
+    def __init__(
+        self, of: TopologyPlacement, request: Request, levels: Levels, minimum: Grouped, whole: Grouped
+    ) -> None:
+        self._of = of
         self._request = request
-        self._topology = gathering.topology
-        self._asked, self._whole = brief.asked, brief.whole
-        self._limit, self._loosest = brief.levels.limit, brief.levels.loosest
-        self._exclusive = brief.levels.exclusive
-        self._multiples = brief.levels.multiples
-        self._node = len(self._topology.levels) - 1
-        self._barred = self._bar(brief.levels.required)
-        groups = brief.asked.groups
-        self._shortlist = Shortlist(
-            gathering.nodes, gathering.slots, self._topology, gathering.survey, groups, self._barred
-        )
+        self._topology = of.topology
+        self._minimum, self._whole = minimum, whole
+        self._limit, self._loosest, self._exclusive = levels.limit, levels.loosest, levels.exclusive
+        self._multiples = levels.multiples
+        self._node = len(of.topology.levels) - 1
+        self._barred = self._bar(levels.required)
+        groups = minimum.groups
+        self._candidates = Candidates(of.nodes, of.slots, of.topology, of.totals, groups, self._barred)
+        self._several = len(groups) > 1
         #: whether domains can be evaluated without trials on the ledger
-        self._apart = not (request.preferred or request.demand.constrained) and (
-            len(groups) == 1
-            or (
-                gathering.slots.order.looks_at is not None
-                and not self._multiples
-                and not any(group.shape.gpu_share for group in groups)
-            )
-        )
+        self._aside = not (request.preferred or request.demand.constrained)
+        if self._several and (self._multiples or request.demand.sharing or of.slots.order.looks_at is None):
+            self._aside = False
         self._settled = np.array(sorted(request.settled.values()), np.intp)
-        self._counted: Counting | None = None
+        self._in_multiples: InMultiples | None = None
         self._granted: bool | None = None
         self._searches = 0
+        #: why at least one domain is not ruled out
         self._open: Infeasible | None = None
 
     def grounds(self) -> list[Ints]:
@@ -218,31 +188,35 @@ class Search:
 
     def place(self) -> Placed | Infeasible:
         """Place and charge; if it is infeasible, the caller must roll back."""
-        if (placed := self._own_nodes()) is not None:
-            return placed
-        found = self.choose()
+        found = self._on_own_nodes() or self.choose()
         if isinstance(found, Choice):
-            return self._charge(found)
-        return self._infeasible() if found is None else found
+            found = self._charge(
+                found.level, found.number, found.demand, lambda trial: _take(trial, found.filled)
+            )
+        if found is not None:
+            return found
+        home = self._home(self._limit) if self._limit else None
+        infeasible = Infeasible(Reason.TOTALS) if self._open is None else self._open
+        return replace(infeasible, home=(self._limit, home) if home is not None else None)
 
-    def choose(self) -> "Choice | Placed | None":
+    def choose(self) -> Choice | Placed | None:
         """Return nodes and counts; or places on nodes, charged, if that took trials on the ledger."""
-        for level in range(self._node, self._loosest - 1, -1):
-            if (found := self._try(level, self._whole)) is not None:
+        for level, asked in self._tries():
+            if (found := self._try(level, asked)) is not None:
                 return found
-        if self._whole is not self._asked or self._loosest != self._limit:
-            for level in self._levels_for_minimum():
-                if (found := self._try(level, self._asked)) is not None:
-                    return found
         return None
 
-    def _levels_for_minimum(self) -> Iterator[int]:
-        """Yield the levels to try for the minimum if not all pods fit together, preferred ones first."""
-        if self._limit == 0 and self._whole is not self._asked:
-            yield from range(self._node, max(self._loosest, 1) - 1, -1)
-        yield self._limit
+    def _tries(self) -> Iterator[tuple[int, Grouped]]:
+        """Yield where to look for what: all pods, the tightest level first, then the minimum."""
+        for level in range(self._node, self._loosest - 1, -1):
+            yield level, self._whole
+        if self._whole is not self._minimum and self._limit == 0:
+            for level in range(self._node, max(self._loosest, 1) - 1, -1):
+                yield level, self._minimum
+        if self._whole is not self._minimum or self._loosest != self._limit:
+            yield self._limit, self._minimum
 
-    def _own_nodes(self) -> Placed | None:
+    def _on_own_nodes(self) -> Placed | None:
         """Let places keep their preferred nodes, if the rest of the minimum then fits nearby."""
         preferred = self._request.preferred
         if not preferred:
@@ -254,122 +228,90 @@ class Search:
                 continue
             inside = set(self._topology.columns(level, number).tolist())
             if level == self._limit or inside.issuperset(preferred.values()):
-                tried = self._of.ledger.trial()
-                placed = self._attempt(level, number, self._asked, preferred)
-                if placed is not None and any(placed.columns.get(p) == c for p, c in preferred.items()):
+                with self._of.ledger.trial() as tried:
+                    placed = self._attempt(level, number, self._minimum, preferred)
+                    if placed is None or all(placed.columns.get(p) != c for p, c in preferred.items()):
+                        return None
                     tried.keep()
                     return placed
-                tried.undo()
-                return None
         return None
-
-    def _infeasible(self) -> Infeasible:
-        home = self._home(self._limit) if self._limit else None
-        infeasible = Infeasible(Reason.TOTALS) if self._open is None else self._open
-        return replace(infeasible, home=(self._limit, home) if home is not None else None)
 
     # Domains of one level
 
-    def _try(self, level: int, asked: Asked) -> "Choice | Placed | None":
+    def _try(self, level: int, asked: Grouped) -> Choice | Placed | None:
         """Find the level's first domain that holds what is asked (the whole gang, or its minimum).
 
         Greedy placement is tried first: a domain that only a search would fill comes after all others.
         """
-        candidates = self._candidates(level, asked)
+        candidates = self._in_order(level, asked)
         some = candidates[:TRIES].tolist()
-        if (found := self._greedily(level, some, asked)) is not None:
-            return found
-        if len(asked.groups) > 1 or asked.demand.constrained:
+        if self._aside and (level or not self._several):
+            if (choice := self._choose_aside(level, some, asked)) is not None:
+                return choice
+        else:
+            preferred = self._request.preferred
             for number in some:
-                if (placed := self._search(self._columns(level, number), asked.demand)) is not None:
+                # moving a place is better than letting the gang wait
+                for own in (preferred, {}) if preferred else ({},):
+                    if (placed := self._attempt(level, number, asked, own)) is not None:
+                        return placed
+        if self._several or asked.demand.constrained:
+            for number in some:
+                if (placed := self._exactly(level, number, asked.demand)) is not None:
                     return placed
-        if len(candidates) > TRIES and level == self._limit and asked is self._asked:
+        if len(candidates) > TRIES and level == self._limit and asked is self._minimum:
             self._leave_open(Infeasible(Reason.UNSEARCHED))
         return None
 
-    def _candidates(self, level: int, asked: Asked) -> Columns:
+    def _in_order(self, level: int, asked: Grouped) -> Columns:
         """Return the domains in the order to try them; only the domain of the gang's other places, if any."""
         home = None
         if level and len(self._settled):
             home = self._home(level)
             if home is None and level > self._limit:
                 return np.zeros(0, np.intp)
-        elastic = asked is self._asked and level == self._limit and asked.demand.need < asked.size
-        return self._shortlist.of(level, asked, home, most_first=elastic)
+        elastic = asked is self._minimum and level == self._limit and asked.demand.need < asked.size
+        return self._candidates.of(level, asked, home, most_first=elastic)
 
-    def _greedily(self, level: int, numbers: Sequence[int], asked: Asked) -> "Choice | Placed | None":
-        several = len(asked.groups) > 1
-        if not self._apart or (several and level == 0):
+    def _choose_aside(self, level: int, numbers: Sequence[int], asked: Grouped) -> Choice | None:
+        """Find the first domain that holds what is asked, without the ledger."""
+        demand = asked.demand
+        if not self._several:
             for number in numbers:
-                if (placed := self._attempt(level, number, asked, self._request.preferred)) is not None:
-                    return placed
-                # moving a place is better than letting the gang wait
-                if (
-                    self._request.preferred
-                    and (placed := self._attempt(level, number, asked, {})) is not None
-                ):
-                    return placed
+                if (filled := self._fill_one_shape(level, number, asked)) is not None:
+                    return Choice(level, number, demand, filled)
             return None
-        if several:
-            return self._together(level, numbers, asked.demand)
-        for number in numbers:
-            filled = self._descend(level, number, asked)
-            if filled is not None:
-                return Choice(level, number, asked.demand, filled)
-        return None
-
-    def _together(self, level: int, numbers: Sequence[int], demand: Demand) -> "Choice | None":
-        """Find a domain for several shapes: many domains at once, without the ledger."""
-        if not numbers:
-            return None
-        nodes, order = self._of.nodes, self._of.slots.order
-        of_shape = {vector.shape: vector for vector in self._shortlist.vectors}
+        of_shape = {vector.shape: vector for vector in self._candidates.vectors}
         vectors = [of_shape[part.shape] for part in demand.parts]
-        by_size = sorted(range(len(vectors)), key=lambda p: -vectors[p].size)
-        tried = 0
-        for domains in self._batches(level, numbers):
-            found = Bays(nodes, order, vectors, domains).fill(demand.parts, demand.need, by_size)
-            if found is not None:
-                first, filled = found
-                return Choice(level, numbers[tried + first], demand, filled)
-            tried += len(domains)
-        return None
+        domains = (columns for number in numbers if (columns := self._columns(level, number)) is not None)
+        found = first_that_holds(self._of.nodes, self._of.slots.order, vectors, demand, domains)
+        return None if found is None else Choice(level, numbers[found[0]], demand, found[1])
 
-    def _batches(self, level: int, numbers: Sequence[int]) -> Iterator[list[Columns]]:
-        """Yield the domains' columns in batches: a small one, as it likely suffices, then large ones."""
-        batch: list[Columns] = []
-        together = _FEW
-        for number in numbers:
-            columns = self._columns(level, number)
-            assert columns is not None
-            if batch and (len(batch) + 1) * len(columns) > together:
-                yield batch
-                batch, together = [], _MANY
-            batch.append(columns)
-        if batch:
-            yield batch
-
-    def _descend(
-        self, level: int, number: int, asked: Asked, trial: Trial | None = None
+    def _fill_one_shape(
+        self, level: int, number: int, asked: Grouped, trial: Trial | None = None
     ) -> list[Filled] | None:
         """Return by part where pods of one shape go: as many as fit into a domain besides those of a trial.
 
         None if less than the minimum fits.
         """
-        group, parts = asked.groups[0], asked.demand.parts
+        of, parts, (group,) = self._of, asked.demand.parts, asked.groups
         placed = [0] * len(parts) if trial is None else trial.placed
         least = max(asked.demand.need, group.need) - sum(placed)
         most = group.count - sum(placed)
-        vector = self._of.slots.of(group.shape)
+        vector, free = of.slots.of(group.shape), self._candidates.slots(0)
         if not self._multiples:
-            filled = descend(self._of.nodes, self._topology, vector, self._barred, level, number, least, most)
-        elif trial is not None:
-            there = np.append(self._settled, trial.columns).astype(np.intp)
-            counting = self._counting(vector, there, most, trial)
-            filled = counting.fill(level, number, max(least, 0))
+            filled = fill(of.nodes, self._topology, vector, free, level, number, least, most)
         else:
-            self._counted = self._counted or self._counting(vector, self._settled, most)
-            filled = self._counted.fill(level, number, least)
+            divided, there = self._in_multiples, self._settled
+            if trial is not None:
+                divided, there = None, np.append(there, trial.columns).astype(np.intp)
+                for _, blocked in trial.obstacles(0, skew=False):
+                    free = np.where(blocked, 0, free)
+            if divided is None:
+                divided = InMultiples(of.nodes, self._topology, vector, free, self._multiples, there, most)
+            if trial is None:
+                self._in_multiples = divided
+            filled = divided.fill(level, number, max(least, 0))
         if filled is None:
             return None
         counts = [max(part.need - n, 0) for part, n in zip(parts, placed, strict=True)]
@@ -380,130 +322,93 @@ class Search:
             left -= more
         return deal(filled, counts)
 
-    def _counting(self, vector: Vector, there: Columns, most: int, trial: Trial | None = None) -> Counting:
-        free = vector.slots.astype(np.int64)
-        if self._barred is not None:
-            free[self._barred] = 0
-        if trial is not None:
-            for _, blocked in trial.obstacles(0, skew=False):
-                free[blocked] = 0
-        return Counting(self._topology, self._multiples, free, there, most)
-
     # On the ledger
 
-    def _charge(self, choice: Choice) -> Placed:
-        """Charge what was chosen, and then as many more pods as fit, as near as possible."""
-        trial = self._trial(choice.demand, self._columns(choice.level, choice.number))
-        for p, filled in enumerate(choice.filled):
-            trial.take(p, filled)
-        self._widen(trial, choice.level, choice.number)
-        return trial.places(self._request.vacant)
+    def _attempt(self, level: int, number: int, asked: Grouped, own: Mapping[Place, int]) -> Placed | None:
+        """Place the minimum in this domain, with places on their `own` nodes, then more pods nearby."""
 
-    def _attempt(self, level: int, number: int, asked: Asked, own: Mapping[Place, int]) -> Placed | None:
-        """Place the minimum in this domain on the ledger itself, then as many more as fit nearby.
+        def fill(trial: Trial) -> bool:
+            return self._fill(trial, level, number, asked, own) and self._multiples_hold(trial)
 
-        `own`: nodes that places keep if they are in the domain. None if the minimum does not fit.
-        """
-        ledger = self._of.ledger
-        ways: list[Callable[[Trial], bool]] = [lambda trial: self._fill(trial, level, number, asked, own)]
-        if self._multiples and asked.demand.constrained and len(asked.groups) == 1:
-            ways.append(lambda trial: self._count_out(trial, level, number, asked))
-        for fill in ways:
-            tried = ledger.trial()
-            trial = self._trial(asked.demand, self._columns(level, number))
-            if fill(trial) and self._in_multiples(trial):
-                self._widen(trial, level, number)
-                tried.keep()
-                return trial.places(self._request.vacant)
-            tried.undo()
-        return None
+        def fill_as_divided(trial: Trial) -> bool:
+            return self._fill_as_divided(trial, level, number, asked) and self._multiples_hold(trial)
 
-    def _fill(self, trial: Trial, level: int, number: int, asked: Asked, own: Mapping[Place, int]) -> bool:
-        if trial.constrained:
-            return fill_in_some_way(trial, asked.demand, own)
-        trial.prefer_all(own)
-        if len(asked.groups) == 1:
-            return self._complete(trial, level, number, asked)
-        return trial.fill_minimum(asked.demand.need)
+        placed = self._charge(level, number, asked.demand, fill)
+        if placed is None and self._multiples and asked.demand.constrained and not self._several:
+            placed = self._charge(level, number, asked.demand, fill_as_divided)
+        return placed
 
-    def _complete(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
-        """Place the missing pods, of one shape, in this domain beside those that kept their own nodes."""
-        if sum(trial.placed) >= asked.size:
-            return True
-        filled = self._descend(level, number, asked, trial)
-        if filled is None:
-            return False
-        for p, some in enumerate(filled):
-            trial.take(p, some)
-        return True
-
-    def _count_out(self, trial: Trial, level: int, number: int, asked: Asked) -> bool:
-        """Place pods of one shape as multiples allow, and return whether their constraints permit that."""
-        filled = self._descend(level, number, asked, trial)
-        if filled is None:
-            return False
-        there: dict[Place, int] = {}
-        for part, vacant, (columns, times) in zip(
-            asked.demand.parts, self._request.vacant, filled, strict=True
-        ):
-            own = (Place(part.pod_set, index) for index in vacant)
-            there.update(zip(own, np.repeat(columns, times).tolist(), strict=False))
-        return trial.prefer_all(there) and trial.even()
-
-    def _in_multiples(self, trial: Trial) -> bool:
-        """Whether the trial is in multiples: for several shapes or constraints, only chance makes it so."""
-        new = np.array(trial.columns, np.intp)
-        return not self._multiples or self._multiples.hold(self._topology, new, self._settled)
-
-    def _trial(self, demand: Demand, within: Columns | None) -> Trial:
-        return Trial(demand.parts, None, self._of.ledger, self._of.slots, within, self._request.presences)
-
-    def _widen(self, trial: Trial, level: int, number: int) -> None:
-        """Place as many more pods as fit: in the domain, then in the next wider ones up to the limit."""
+    def _charge(
+        self, level: int, number: int, demand: Demand, fill: Callable[[Trial], bool]
+    ) -> Placed | None:
+        """Fill a domain, and place as many more pods as fit: in it, then in wider ones up to the limit."""
+        with self._of.ledger.trial() as tried:
+            trial = self._trial(demand, self._columns(level, number))
+            if not fill(trial):
+                return None
+            tried.keep()
         wider = level
-        while not self._multiples and sum(trial.placed) < self._asked.size and wider >= self._limit:
+        while not self._multiples and sum(trial.placed) < self._minimum.size and wider >= self._limit:
             if wider < level:
                 above = self._topology.above(np.array([number]), level, wider).item()
                 trial.within = self._columns(wider, above)
             trial.fill_up()
             wider -= 1
+        return trial.places(self._request.vacant)
 
-    def _search(self, columns: Columns | None, demand: Demand) -> Placed | None:
-        """Try the exact rungs after the greedy one has failed."""
-        if self._multiples:
-            self._leave_open(Infeasible(Reason.UNSEARCHED))
-            return None
-        if not self._request.search:
-            self._granted = False
-        elif self._granted is None:
-            self._granted = self._of.exact.turn(self._asked.demand)
+    def _fill(self, trial: Trial, level: int, number: int, asked: Grouped, own: Mapping[Place, int]) -> bool:
+        if trial.constrained:
+            return fill_in_some_way(trial, asked.demand, own)
+        trial.prefer_all(own)
+        if self._several:
+            return trial.fill_minimum(asked.demand.need)
+        filled = self._fill_one_shape(level, number, asked, trial)
+        return filled is not None and _take(trial, filled)
+
+    def _fill_as_divided(self, trial: Trial, level: int, number: int, asked: Grouped) -> bool:
+        """Place constrained pods of one shape as multiples allow, if their constraints permit that."""
+        filled = self._fill_one_shape(level, number, asked, trial)
+        if filled is None:
+            return False
+        there: dict[Place, int] = {}
+        parts, vacant = asked.demand.parts, self._request.vacant
+        for part, indices, (columns, times) in zip(parts, vacant, filled, strict=True):
+            own = (Place(part.pod_set, index) for index in indices)
+            there.update(zip(own, np.repeat(columns, times).tolist(), strict=False))
+        return trial.prefer_all(there) and trial.even()
+
+    def _multiples_hold(self, trial: Trial) -> bool:
+        """Whether the trial is in multiples: for several shapes or constraints, only chance makes it so."""
+        new = np.array(trial.columns, np.intp)
+        return not self._multiples or self._multiples.hold(self._topology, new, self._settled)
+
+    def _exactly(self, level: int, number: int, demand: Demand) -> Placed | None:
+        """Try the exact methods in a domain after greedy placement has failed."""
+        exact, request = self._of.exact, self._request
+        if self._granted is None and not self._multiples:
+            self._granted = request.search and exact.turn(self._minimum.demand)
         if not self._granted or self._searches >= SEARCHES:
             self._leave_open(Infeasible(Reason.UNSEARCHED))
             return None
         self._searches += 1
+        columns = self._columns(level, number)
         if demand.constrained:
-            return self._walk(columns, demand)
-        outside = None
-        if columns is not None:
-            mask = np.ones(len(self._of.nodes), np.bool_)
-            mask[columns] = False
-            outside = np.flatnonzero(mask)
-        inside = self._request.preferred
-        found = self._of.exact.place(demand, self._request.vacant, inside, outside, granted=True)
-        if not found:
-            if demand is self._asked.demand and not found.proven:
-                self._leave_open(found)
+            trial = self._trial(demand, columns)
+            failure = search(trial, demand)
+            if failure is None:
+                return trial.places(request.vacant)
+            self._leave_open(Infeasible(failure))
             return None
-        return found
-
-    def _walk(self, columns: Columns | None, demand: Demand) -> Placed | None:
-        """Search pod by pod after constraints besides room have defeated greedy placement."""
-        trial = self._trial(demand, columns)
-        failure = search(trial, demand)
-        if failure is None:
-            return trial.places(self._request.vacant)
-        self._leave_open(Infeasible(failure))
+        outside = None if columns is None else np.delete(np.arange(len(self._of.nodes)), columns)
+        found = exact.place(demand, request.vacant, request.preferred, outside, granted=True)
+        if found:
+            return found
+        if demand is self._minimum.demand and not found.proven:
+            self._leave_open(found)
         return None
+
+    def _trial(self, demand: Demand, within: Columns | None) -> Trial:
+        return Trial(demand.parts, None, self._of.ledger, self._of.slots, within, self._request.presences)
 
     def _leave_open(self, infeasible: Infeasible) -> None:
         """Record a reason that is no proof: at least one domain is not ruled out."""
@@ -554,10 +459,15 @@ class Search:
             numbers = np.array([home[1]], np.intp)
         if not len(numbers):
             return None
-        number = int(numbers[self._shortlist.useful(level)[numbers].argmax()])
-        tried = self._of.ledger.trial()
-        trial = self._trial(self._asked.demand, self._columns(level, number))
-        trial.fill_minimum(self._asked.demand.need)
+        number = int(numbers[self._candidates.useful(level)[numbers].argmax()])
+        with self._of.ledger.trial():
+            trial = self._trial(self._minimum.demand, self._columns(level, number))
+            trial.fill_minimum(self._minimum.demand.need)
         fits = tuple(trial.placed)
-        tried.undo()
         return Nearest(topology.title(level, number), fits, len(numbers), topology.columns(level, number))
+
+
+def _take(trial: Trial, filled: Sequence[Filled]) -> bool:
+    for p, some in enumerate(filled):
+        trial.take(p, some)
+    return True

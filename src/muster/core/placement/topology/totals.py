@@ -31,16 +31,13 @@ class _Kept:
     version: int
 
 
-class Survey:
+class Totals:
     """Sums over the cells of the topology as of now: read them before the ledger changes again."""
 
     def __init__(self, nodes: Nodes, topology: Topology) -> None:
         self._nodes = nodes
         self._topology = topology
         self._kept: dict[Shape | int, _Kept] = {}
-        #: the last question to `_changed`, and its answer
-        self._since = (-1, -1, -1)
-        self._news: tuple[Columns, Columns] | None = None
 
     def slots(self, vector: Vector) -> Longs:
         """Return by cell the slots of a vector, which must be up to date."""
@@ -51,39 +48,22 @@ class Survey:
         free = self._nodes.free(row)
         return self._sums(row, lambda columns: np.maximum(free[columns], 0))
 
-    def _sums(self, key: Shape | int, read: Callable[[Columns | slice], Ints]) -> Longs:
-        kept = self._kept.pop(key, None)
-        changed = self._changed(kept)
+    def _sums(self, key: Shape | int, read: Callable[[Columns | list[int] | slice], Ints]) -> Longs:
+        nodes, topology = self._nodes, self._topology
+        kept, changed = self._kept.pop(key, None), None
+        if kept is not None and kept.version == topology.version:
+            changed = nodes.changed(kept.position)
         if kept is None or changed is None:
             values = read(slice(None)).copy()
-            kept = _Kept(values, self._topology.sums(values), 0, self._topology.version)
+            kept = _Kept(values, topology.sums(values), 0, topology.version)
         else:
-            columns, cells = changed
-            values = read(columns)
-            more = np.subtract(values, kept.values[columns], dtype=np.int64)
+            values = read(changed)
+            more = np.subtract(values, kept.values[changed], dtype=np.int64)
             if more.any():
-                kept.values[columns] = values
-                np.add.at(kept.sums, cells, more)
-        kept.position = self._nodes.changes.end
+                kept.values[changed] = values
+                np.add.at(kept.sums, topology.cells[changed], more)
+        kept.position = nodes.changes.end
         self._kept[key] = kept
         if len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return kept.sums
-
-    def _changed(self, kept: _Kept | None) -> tuple[Columns, Columns] | None:
-        """Return the columns that have changed since, and their cells; None if that is unknown.
-
-        The last answer is kept: the sums that one gang needs are mostly out of date by the same changes.
-        """
-        topology, end = self._topology, self._nodes.changes.end
-        if kept is None or kept.version != topology.version:
-            return None
-        since = (kept.position, end, topology.version)
-        if self._since != since:
-            changed = self._nodes.changed(kept.position)
-            columns = None if changed is None else np.array(changed, np.intp)
-            self._since, self._news = (
-                since,
-                None if columns is None else (columns, topology.cells[columns]),
-            )
-        return self._news
