@@ -113,7 +113,7 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
     from muster.runtime.leader import Term
 
     async def schedule() -> None:
-        profiler = cProfile.Profile() if profile else None
+        profiler = cProfile.Profile(time.process_time) if profile else None
         client = _Measured(_connection(Path(directory), port), size, profiler)
         leading = asyncio.Event()
         informers = Informers(client)

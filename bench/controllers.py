@@ -12,8 +12,8 @@ import msgspec
 
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
-from muster.controllers.effects import Create
 from muster.controllers.job import JobObserved, reconcile
+from muster.effects import Create
 
 PODS: Final = 10_000
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)

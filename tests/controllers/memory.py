@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import jsonpatch
 import msgspec
 
-from muster.api.base import Kind, Object, Resource
+from muster.api.base import AnyKind, Kind, Object, Resource
 from muster.controllers.caches import Caches, Index
-from muster.controllers.effects import Absent, AnyKind, Create, Delete, Effect, Patch, Record
+from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Propagation, WatchEvent
 from muster.kube.client import Patch as Document
 from muster.kube.errors import AlreadyExists, Conflict, Expired, NotFound
@@ -127,9 +127,9 @@ class Memory:
         if marked != old:
             self._write(kind, key, EventType.MODIFIED, marked)
 
-    def apply(self, effects: Sequence[Effect]) -> list[Record]:
+    def apply(self, effects: Sequence[Effect]) -> list[RecordEvent]:
         """Carries out effects as the driver does, and answers the Events they would have recorded."""
-        events: list[Record] = []
+        events: list[RecordEvent] = []
         for effect in effects:
             match effect:
                 case Create(kind, namespace, body):
@@ -145,7 +145,7 @@ class Memory:
                     found = self.objects.get((kind, f"{namespace}/{name}" if namespace else name))
                     if found and found["metadata"]["uid"] == uid:
                         raise Conflict(f"{name} is still there")
-                case Record():
+                case RecordEvent():
                     events.append(effect)
         return events
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.api.base import ObjectMeta, OwnerReference
+from muster.api.base import ObjectMeta, OwnerReference, revision
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD
-from muster.controllers.caches import Cache, Caches, Index, revision
+from muster.controllers.caches import Cache, Caches, Index
 
 INDEX = Index(POD, "label", lambda pod: pod.metadata.labels.values())
 

@@ -16,7 +16,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import EVENT, JOB, POD
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Controller, Watch, controlled_by, itself, run
-from muster.controllers.effects import Create, Delete, Effect, Patch, Record, Requeue
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 from muster.kube.errors import Conflict, Forbidden, Unanswered
 from tests.controllers.memory import START, Memory, MemoryClient
 from tests.informed import informed
@@ -240,12 +240,13 @@ async def test_what_follows_a_refused_effect_is_left_undone() -> None:
     about = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "a", "uid": "uid-1"}
 
     def reconcile(seen: Seen, now: datetime) -> list[Effect]:
-        refused = Record(about, "Warning", "FailedCreate", "cannot make a pod")
+        refused = RecordEvent(about, "Warning", "FailedCreate", "cannot make a pod")
         create = generated_pod(seen.job)
         return [
             Create(POD, "ns", create.body, refused=refused),
+            Create(POD, "ns", create.body, refused=refused),  # one event tells of both
             Patch(JOB, "ns", "a", {"metadata": {"labels": {"done": "yes"}}}),
-            Record(about, "Normal", "Done", "all done"),
+            RecordEvent(about, "Normal", "Done", "all done"),
         ]
 
     async with running(reconcile) as world:

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from muster import names
-from muster.api.base import Object, condition, is_true
+from muster.api.base import AnyKind, Object, condition, is_true
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.muster_v1alpha1 import GangStatus
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change
-from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch, Requeue
 from muster.controllers.gang import LINGER, controller
+from muster.effects import Absent, Delete, Effect, Patch, Requeue
 from muster.kube.errors import Conflict
 from tests.controllers.memory import START, Memory
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.api.base import Object
+from muster.api.base import AnyKind, Object
 from muster.api.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD
 from muster.controllers import garbage
 from muster.controllers.driver import Change, run
-from muster.controllers.effects import AnyKind
 from muster.kube.client import Propagation
 from muster.kube.errors import Conflict, NotFound
 from tests.controllers.memory import Memory, MemoryClient

@@ -19,7 +19,7 @@ from muster.api.rules import jobset as rules
 from muster.controllers import garbage
 from muster.controllers import jobset as controller
 from muster.controllers.driver import Change
-from muster.controllers.effects import Create, Effect, Patch, Record, Requeue
+from muster.effects import Create, Effect, Patch, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
 
 KINDS = (JOBSET, JOB, POD, SERVICE)
@@ -28,7 +28,7 @@ KINDS = (JOBSET, JOB, POD, SERVICE)
 @dataclass
 class World:
     now: datetime = START
-    events: list[Record] = field(default_factory=list)
+    events: list[RecordEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.memory = Memory(lambda: self.now)
@@ -256,9 +256,9 @@ class TestStatus:
         world.settle()
         world.succeed("js-a-0")
         effects = world.effects()
-        assert [type(effect).__name__ for effect in effects] == ["Patch", "Record"]
+        assert [type(effect).__name__ for effect in effects] == ["Patch", "RecordEvent"]
         record = effects[-1]
-        assert isinstance(record, Record)
+        assert isinstance(record, RecordEvent)
         assert (record.type, record.reason, record.about["name"]) == ("Normal", "AllJobsCompleted", "js")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster.api import jobset_v1alpha2 as keys
-from muster.api.base import Object, owner
+from muster.api.base import AnyKind, Object, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -20,7 +20,7 @@ from muster.controllers import garbage
 from muster.controllers import jobset as jobsets
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Controller, Watch, controlled_by, itself, run
-from muster.controllers.effects import AnyKind, Create, Delete, Effect, Patch
+from muster.effects import Create, Delete, Effect, Patch
 from muster.kube.errors import Conflict, Unanswered
 from tests.controllers.memory import Memory, MemoryClient
 from tests.controllers.test_driver import LoopClock

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from muster.api.base import Object
+from muster.api.base import AnyKind, Object
 from muster.api.kinds import POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroupStatus
 from muster.controllers.driver import Change
-from muster.controllers.effects import AnyKind, Effect
 from muster.controllers.podgroup import Counts, controller, next_phase
+from muster.effects import Effect
 from tests.controllers.memory import START, Memory
 
 PHASES: list[tuple[str, Counts, str]] = [

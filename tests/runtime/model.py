@@ -10,7 +10,6 @@ After every single write the nodes are checked: never more pods than they have r
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Literal
 
 from muster.api import kinds
@@ -19,13 +18,14 @@ from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.core.words.gang import GangId
+from muster.effects.execute import Outcome, runs
 from muster.kube.informers import Informers
 from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED
-from muster.runtime.plan import decode
+from muster.runtime.plan import Plan, RecordedPod, RecreationPlan, VictimRef, decode
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import PARALLEL, Write
+from muster.runtime.writes import Write
 from muster.translate.pods import live
 from tests.runtime.planner import Planner
 from tests.runtime.server import Pause, Server, ServerClient
@@ -209,7 +209,7 @@ class Cluster:
     def _is_accounted_for(self, name: str) -> bool:
         """Whether a gang that is not whole has a plan, is a victim, is suspended, or says so."""
         for plan in map(decode, self.server.all(kinds.GANG_PLAN)):
-            if name in plan.gang or any(name in victim.gang for victim in plan.victims):
+            if name in plan.gang or any(name in victim.gang for victim in _victims(plan)):
                 return True
         job = self.server.objects.get((kinds.JOB, f"{self.home(name)}/{name}"))
         if job is not None and job["spec"].get("suspend"):
@@ -219,7 +219,9 @@ class Cluster:
 
     def _check_kept(self) -> None:
         """Each is there, as it was created but for its node, or it is on record."""
-        recorded = {pod.name for plan in map(decode, self.server.all(kinds.GANG_PLAN)) for pod in plan.remade}
+        recorded = {
+            pod.name for plan in map(decode, self.server.all(kinds.GANG_PLAN)) for pod in _recorded(plan)
+        }
         for name, created in self.kept.items():
             found = self.server.objects.get((kinds.POD, f"{NAMESPACE}/{name}"))
             if found is None:
@@ -364,9 +366,9 @@ class Running:
 
 async def _life(running: Running) -> None:
     leader = running.leader
-    while (found := leader.touches()) or not leader.fence.complete:
-        for touch in found:
-            leader.touched(touch, await leader.write(touch))
+    while (found := leader.fences()) or not leader.fencing.complete:
+        for fence in found:
+            leader.fenced(await leader.write(fence))
         await Idle()
     leader.adopt()
     running.leads = True
@@ -403,14 +405,10 @@ async def _overlap(running: Running) -> None:
 
 async def _commit(running: Running, gang: GangId, writes: Sequence[Write]) -> None:
     """As the loop does it, but what goes out together goes out in one particular order."""
-    outcomes: list[tuple[Write, Exception | None]] = []
-    for kind, same in groupby(writes, type):
-        for write in same:
-            error = await running.leader.write(write)
-            outcomes.append((write, error))
-            if error is not None and kind not in PARALLEL:
-                break
-        if any(error for _, error in outcomes):
+    outcomes: list[Outcome[Write]] = []
+    for run in runs(writes):
+        outcomes += [await running.leader.write(write) for write in run]
+        if any(outcome.error is not None for outcome in outcomes):
             break
     running.leader.done(gang, outcomes)
 
@@ -422,6 +420,14 @@ _POD_SPEC: Object = {
 #: Kinds that a mirror looks at; the server has no others.
 assert {kinds.JOB, kinds.POD, kinds.NODE, kinds.GANG_PLAN} <= set(WATCHED)
 assert QUIET > LONGEST_SLEEP
+
+
+def _recorded(plan: Plan) -> tuple[RecordedPod, ...]:
+    return plan.pods if isinstance(plan, RecreationPlan) else ()
+
+
+def _victims(plan: Plan) -> tuple[VictimRef, ...]:
+    return () if isinstance(plan, RecreationPlan) else plan.victims
 
 
 def _is_of(pod: Pod, job: Job) -> bool:

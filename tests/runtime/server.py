@@ -55,7 +55,7 @@ class Server:
     def all(self, kind: Kind[Any]) -> list[Any]:  # Any: of the kind
         return [self.read(kind, key) for of, key in list(self.objects) if of is kind]
 
-    def create(self, kind: AnyKind, namespace: str, body: Object) -> None:
+    def create(self, kind: AnyKind, namespace: str, body: Object) -> Any:  # Any: of the kind
         obj = _renewed(body)
         meta = obj["metadata"]
         if kind.namespaced:
@@ -66,6 +66,7 @@ class Server:
         meta["uid"] = f"uid-{self.revision + 1}"
         meta["creationTimestamp"] = self.now().isoformat()
         self._store(kind, key, obj)
+        return self.read(kind, key)
 
     def patch(self, kind: AnyKind, key: str, patch: Object, subresource: str = "") -> Any:  # Any: of the kind
         old = self.json(kind, key)
@@ -159,9 +160,9 @@ class ServerClient:
     #: writes that took effect: verb, kind and key
     accepted: list[tuple[str, AnyKind, str]] = field(default_factory=list)
 
-    async def create(self, kind: AnyKind, namespace: str, obj: Object) -> Any:  # Any: unread
+    async def create(self, kind: AnyKind, namespace: str, obj: Object) -> Any:  # Any: of the kind
         key = f"{namespace}/{obj['metadata']['name']}"
-        await self._do("create", kind, key, lambda: self.server.create(kind, namespace, obj))
+        return await self._do("create", kind, key, lambda: self.server.create(kind, namespace, obj))
 
     async def patch(
         self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
@@ -206,7 +207,11 @@ class ServerClient:
     async def get_json(self, kind: AnyKind, namespace: str, name: str) -> Object:
         return self.server.json(kind, f"{namespace}/{name}")
 
-    get = list = watch = evict = log = _unread
+    async def get(self, kind: AnyKind, namespace: str, name: str) -> Any:  # Any: of the kind
+        self.server.json(kind, f"{namespace}/{name}")
+        return self.server.read(kind, f"{namespace}/{name}")
+
+    list = watch = evict = log = _unread
 
     async def close(self) -> None: ...
 

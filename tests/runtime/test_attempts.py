@@ -8,23 +8,31 @@ import pytest
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import GangPlan
 from muster.core.words.gang import GangId, PodId
-from muster.runtime.commit import step
-from muster.runtime.commit.view import GangView, Memory, Victim
-from muster.runtime.plan import Leaving, Plan, PodRef, decode
-from muster.runtime.writes import CreateGang, CreatePlan
+from muster.effects import Create
+from muster.runtime.commit.step import step
+from muster.runtime.commit.view import GangView, RetryState, Victim
+from muster.runtime.plan import PlacementPlan, PodRef, VictimRef, decode
+from muster.runtime.writes import Write
+from tests.runtime.brief import brief
 from tests.runtime.test_commit import LIMITS, A, B, G, group, place, plan, pod, view
 
 #: One of three is bound; the core has moved another since.
 MOVED = view(group(3, [pod(0, "a"), pod(1), pod(2)]), {1: B, 2: A}, plan({0: A, 1: A, 2: A}))
-LEAVES = Leaving(GangId("ns/v"), None, (PodRef("ns", "v-0", PodId("v0")),))
-GONE = Leaving(GangId("ns/w"), None, (PodRef("ns", "w-0", PodId("w0")),))
-CALLED = Leaving(GangId("ns/x"), None, (PodRef("ns", "x-0", PodId("x0")),))
+LEAVES = VictimRef(GangId("ns/v"), None, (PodRef("ns", "v-0", PodId("v0")),))
+GONE = VictimRef(GangId("ns/w"), None, (PodRef("ns", "w-0", PodId("w0")),))
+CALLED = VictimRef(GangId("ns/x"), None, (PodRef("ns", "x-0", PodId("x0")),))
 
 
-def recorded(seen: GangView, memory: Memory | None = None) -> Plan:
-    *_, create = step(seen, memory or Memory(), 0.0, LIMITS).writes
-    assert isinstance(create, CreatePlan)
-    return create.plan
+def recorded(seen: GangView, state: RetryState | None = None) -> PlacementPlan:
+    *_, create = step(seen, state or RetryState(), 0.0, LIMITS).writes
+    return read(create)
+
+
+def read(create: Write) -> PlacementPlan:
+    assert isinstance(create, Create)
+    plan = decode(msgspec.convert(create.body, GangPlan))
+    assert isinstance(plan, PlacementPlan)
+    return plan
 
 
 def test_the_next_attempt_carries_over_what_is_filled() -> None:
@@ -36,26 +44,23 @@ def test_the_next_attempt_carries_over_what_is_filled() -> None:
 
 def test_the_next_attempt_carries_over_victims_that_have_not_gone_and_adds_those_called_since() -> None:
     victims = (Victim(LEAVES, None, (pod(7, "a"),), ()), Victim(GONE, None, (), ()))
-    plans = (replace(MOVED.plans[0], victims=(LEAVES, GONE)),)
-    seen = replace(MOVED, plans=plans, victims=victims, called=(LEAVES, CALLED))
+    plans = (replace(plan({0: A, 1: A, 2: A}), victims=(LEAVES, GONE)),)
+    seen = replace(MOVED, plans=plans, victims=victims, chosen=(LEAVES, CALLED))
     assert recorded(seen).victims == (LEAVES, CALLED)
 
 
 @pytest.mark.parametrize(
-    ("memory", "status", "attempt"),
+    ("state", "status", "attempt"),
     [(0, 0, 2), (5, 0, 6), (0, 7, 8), (5, 7, 8)],
     ids=["after the open plan", "after what this leader made", "after what the Gang says", "after all"],
 )
-def test_attempts_only_grow(memory: int, status: int, attempt: int) -> None:
+def test_attempts_only_grow(state: int, status: int, attempt: int) -> None:
     record = msgspec.convert({"status": {"attempt": status}}, GangRecord)
-    assert recorded(replace(MOVED, record=record), Memory(attempt=memory)).attempt == attempt
+    assert recorded(replace(MOVED, record=record), RetryState(attempt=state)).attempt == attempt
 
 
-def test_what_is_recorded_is_what_the_object_says_and_the_gang_comes_first() -> None:
-    gang, create = step(MOVED, Memory(), 0.0, LIMITS).writes
-    assert isinstance(gang, CreateGang)
-    assert isinstance(create, CreatePlan)
-    read = decode(msgspec.convert(create.body, GangPlan))
-    assert (read.nodes, read.pods) == (create.plan.nodes, create.plan.pods)
-    (alone,) = step(replace(MOVED, record=GangRecord()), Memory(), 0.0, LIMITS).writes
-    assert isinstance(alone, CreatePlan)
+def test_the_gang_is_recorded_before_its_plan_and_once() -> None:
+    writes = step(MOVED, RetryState(), 0.0, LIMITS).writes
+    assert list(map(brief, writes)) == ["create Gang", "create GangPlan"]
+    (alone,) = step(replace(MOVED, record=GangRecord()), RetryState(), 0.0, LIMITS).writes
+    assert brief(alone) == "create GangPlan"

@@ -14,26 +14,17 @@ from muster.api.muster_v1alpha1 import Source
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import CommitFailed, PlacesLost
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.effects import Bind
 from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
-from muster.runtime.commit import step
 from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.places import minimum_met
-from muster.runtime.commit.view import NEVER, GangView, Limits, Memory
-from muster.runtime.plan import Plan, PlanTooLarge, Remade
-from muster.runtime.writes import (
-    Bind,
-    CreateGang,
-    CreatePlan,
-    CreatePod,
-    DeletePlan,
-    EvictPod,
-    PatchGangStatus,
-    RecordPods,
-    Suspend,
-    Unsuspend,
-)
+from muster.runtime.commit.step import step
+from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState
+from muster.runtime.plan import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
+from muster.runtime.writes import delete_plan
 from muster.translate.group import Group, Member, Owner
 from muster.translate.status import gang_record
+from tests.runtime.brief import brief, status_in
 
 LIMITS = Limits()
 G = GangId("ns/g")
@@ -80,13 +71,13 @@ def view(of: Group, assigned: dict[int, NodeName], *plans: Plan, **changes: Any)
     return replace(made, **changes)
 
 
-def plan(nodes: dict[int, NodeName], attempt: int = 1, epoch: int = 1) -> Plan:
+def plan(nodes: dict[int, NodeName], attempt: int = 1, epoch: int = 1) -> PlacementPlan:
     named = {place(index): node for index, node in nodes.items()}
-    return Plan(G, "job-g", "ns", epoch, attempt, named, uid=f"plan-{epoch}-{attempt}")
+    return PlacementPlan(G, "job-g", "ns", epoch, attempt, named, uid=f"plan-{epoch}-{attempt}")
 
 
-def kinds_of(view: GangView, memory: Memory | None = None, now: float = 0.0) -> list[type]:
-    return [type(write) for write in step(view, memory or Memory(), now, LIMITS).writes]
+def kinds_of(view: GangView, state: RetryState | None = None, now: float = 0.0) -> list[str]:
+    return [brief(write) for write in step(view, state or RetryState(), now, LIMITS).writes]
 
 
 TWO = {0: A, 1: B}
@@ -95,34 +86,37 @@ BOTH = [pod(0), pod(1)]
 NEXT = {
     "a suspended gang with places is planned": (
         view(group(2, [], suspended=True), TWO),
-        [CreateGang, CreatePlan],
+        ["create Gang", "create GangPlan"],
     ),
-    "a plan resumes its owner": (view(group(2, [], suspended=True), TWO, plan(TWO)), [Unsuspend]),
+    "a plan resumes its owner": (view(group(2, [], suspended=True), TWO, plan(TWO)), ["resume Job"]),
     "no bind before the minimum can be reached": (view(group(2, BOTH[:1]), TWO, plan(TWO)), []),
-    "all that are there are bound": (view(group(2, BOTH), TWO, plan(TWO)), [Bind, Bind]),
+    "all that are there are bound": (view(group(2, BOTH), TWO, plan(TWO)), ["bind", "bind"]),
     "no bind of a pod that has a scheduling gate": (
         view(group(2, [pod(0), pod(1, gates=["held"])]), TWO, plan(TWO)),
         [],
     ),
     "a whole gang's plan is deleted": (
         view(group(2, [pod(0, "a"), pod(1, "b")]), {}, plan(TWO)),
-        [DeletePlan],
+        ["delete GangPlan"],
     ),
-    "one lost member is bound without a plan": (view(group(2, [pod(0, "a"), pod(1)]), {1: B}), [Bind]),
-    "two lost members are a new attempt": (view(group(2, BOTH), TWO), [CreateGang, CreatePlan]),
+    "one lost member is bound without a plan": (view(group(2, [pod(0, "a"), pod(1)]), {1: B}), ["bind"]),
+    "two lost members are a new attempt": (view(group(2, BOTH), TWO), ["create Gang", "create GangPlan"]),
     "no plan for less than the minimum": (view(group(3, BOTH), TWO), []),
     "where plan and core differ, the next attempt comes first": (
         view(group(2, BOTH), {0: B, 1: A}, plan(TWO)),
-        [CreateGang, CreatePlan],
+        ["create Gang", "create GangPlan"],
     ),
-    "of two plans the lower goes first": (view(group(2, BOTH), TWO, plan(TWO), plan(TWO, 2)), [DeletePlan]),
+    "of two plans the lower goes first": (
+        view(group(2, BOTH), TWO, plan(TWO), plan(TWO, 2)),
+        ["delete GangPlan"],
+    ),
     "a late plan of an earlier leader goes": (
         view(group(2, BOTH), TWO, plan(TWO, epoch=1), epoch=2),
-        [DeletePlan],
+        ["delete GangPlan"],
     ),
     "a plan of an epoch that has not been goes": (
         view(group(2, BOTH), TWO, plan(TWO, epoch=999_999), epoch=2),
-        [DeletePlan],
+        ["delete GangPlan"],
     ),
     "a suspended gang that is not ours stays": (
         view(
@@ -134,32 +128,32 @@ NEXT = {
 
 
 @pytest.mark.parametrize(("seen", "writes"), NEXT.values(), ids=NEXT.keys())
-def test_what_is_written_next(seen: GangView, writes: list[type]) -> None:
+def test_what_is_written_next(seen: GangView, writes: list[str]) -> None:
     assert kinds_of(seen) == writes
 
 
-GIVEN_UP = Memory(progress=(0, 3), since=0.0)
-LATE = LIMITS.patience + 1
+GIVEN_UP = RetryState(progress=(0, 3), since=0.0)
+LATE = LIMITS.progress_timeout + 1
 UNDONE = {
     "by one write, if the owner is ours": (
         view(group(3, [pod(0, "a")]), {}, plan(TWO)),
-        [Suspend, DeletePlan],
+        ["suspend Job", "delete GangPlan"],
     ),
     "pod by pod, if another stage of the owner runs": (
         view(group(3, [pod(0, "a")]), {}, plan(TWO), owner_shared=True),
-        [EvictPod],
+        ["evict"],
     ),
     "pod by pod, if the owner is not ours": (
         view(group(3, [pod(0, "a")], owner=None), {}, plan(TWO)),
-        [EvictPod],
+        ["evict"],
     ),
     "not at all, without a controller": (
         view(group(3, [pod(0, "a")], owner=None, controlled=False), {}, plan(TWO)),
-        [DeletePlan],
+        ["delete GangPlan"],
     ),
     "by making them anew, if that is allowed": (
         view(group(3, [pod(0, "a")], owner=None, controlled=False, recreate=True), {}, plan(TWO)),
-        [RecordPods],
+        ["record pods"],
     ),
     "not again, if the record could not be read": (
         view(
@@ -167,16 +161,19 @@ UNDONE = {
             {},
             replace(plan(TWO), unreadable="not JSON"),
         ),
-        [DeletePlan],
+        ["delete GangPlan"],
     ),
-    "by forgetting it, if nothing is bound": (view(group(3, [], owner=None), {}, plan(TWO)), [DeletePlan]),
+    "by forgetting it, if nothing is bound": (
+        view(group(3, [], owner=None), {}, plan(TWO)),
+        ["delete GangPlan"],
+    ),
 }
 
 
 @pytest.mark.parametrize(("seen", "writes"), UNDONE.values(), ids=UNDONE.keys())
-def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[type]) -> None:
+def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[str]) -> None:
     taken = step(seen, GIVEN_UP, LATE, LIMITS)
-    assert [type(write) for write in taken.writes] == writes
+    assert [brief(write) for write in taken.writes] == writes
     (failed,) = taken.events
     assert isinstance(failed, CommitFailed)
     assert failed.until == LATE + LIMITS.back_off[0]
@@ -184,60 +181,71 @@ def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[type])
 
 def test_a_minute_without_progress_is_too_long_and_less_is_not() -> None:
     seen = view(group(3, [pod(0, "a")]), {}, plan(TWO))
-    memory = Memory(progress=(0, 1), since=0.0)
-    assert not step(seen, memory, 59.0, Limits()).events
-    assert step(seen, memory, 60.0, Limits()).events
+    state = RetryState(progress=(0, 1), since=0.0)
+    assert not step(seen, state, 59.0, Limits()).events
+    assert step(seen, state, 60.0, Limits()).events
 
 
 ALONE = group(2, [pod(0, "a"), pod(1)], owner=None, controlled=False, recreate=True)
-RECORDED = replace(plan({}), remade=(Remade(PodId("u0"), {"metadata": {"name": "p0"}}),), why="refused")
+RECORDED = RecreationPlan(
+    G,
+    "job-g",
+    "ns",
+    1,
+    1,
+    (RecordedPod(PodId("u0"), {"metadata": {"name": "p0"}}),),
+    why="refused",
+    uid="plan-1-1",
+)
 GOING = msgspec.convert(
     {"metadata": {"name": "p0", "uid": "u0", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, Pod
 )
 REMADE = {
-    "a pod that is recorded is deleted": (pod(0, "a"), [EvictPod]),
+    "a pod that is recorded is deleted": (pod(0, "a"), ["evict"]),
     "it is not made anew while it is still there": (GOING, []),
-    "it is made anew when it has gone": (None, [CreatePod]),
+    "it is made anew when it has gone": (None, ["create Pod"]),
 }
 
 
 @pytest.mark.parametrize(("found", "writes"), REMADE.values(), ids=REMADE.keys())
-def test_recorded_pods_are_made_anew(found: Pod | None, writes: list[type]) -> None:
-    assert kinds_of(view(ALONE, {}, RECORDED, remade=(found,))) == writes
+def test_recorded_pods_are_made_anew(found: Pod | None, writes: list[str]) -> None:
+    assert kinds_of(view(ALONE, {}, RECORDED, namesakes=(found,))) == writes
 
 
 def test_when_all_are_there_again_the_gang_backs_off_and_says_why() -> None:
     again = group(2, [pod(2), pod(1)], owner=None, controlled=False, recreate=True)
-    taken = step(view(again, TWO, RECORDED, remade=(pod(2),)), Memory(until=50.0), 10.0, LIMITS)
-    assert taken.writes == (DeletePlan(RECORDED),)
+    taken = step(view(again, TWO, RECORDED, namesakes=(pod(2),)), RetryState(until=50.0), 10.0, LIMITS)
+    assert taken.writes == (delete_plan(RECORDED),)
     assert taken.events == (CommitFailed(G, 50.0, "refused"),)
 
 
 def test_whoever_deletes_the_group_wants_no_pod_of_it_made_anew() -> None:
     gone = replace(ALONE, source=Source("scheduling.x-k8s.io/v1alpha1", "PodGroup", "g", ""))
-    assert kinds_of(view(gone, {}, RECORDED, remade=(None,))) == [DeletePlan]
+    assert kinds_of(view(gone, {}, RECORDED, namesakes=(None,))) == ["delete GangPlan"]
 
 
 def test_pods_that_cannot_be_recorded_stay_and_the_gang_says_so() -> None:
     lone = view(ALONE, {}, plan(TWO), record=GangRecord())
-    memory = replace(GIVEN_UP, giving_up="2 of 3 pods were bound")
-    (write,) = step(lone, memory, LATE, LIMITS).writes
-    memory, (failed,) = learn(G, memory, write, PlanTooLarge("9 pods", 2_000_000), LATE, LIMITS)
+    state = replace(GIVEN_UP, giving_up="2 of 3 pods were bound")
+    (write,) = step(lone, state, LATE, LIMITS).writes
+    state, (failed,) = learn(G, state, write, PlanTooLarge("9 pods", 2_000_000), LATE, LIMITS)
     assert isinstance(failed, CommitFailed)
-    status, delete = step(lone, memory, LATE, LIMITS).writes
-    assert isinstance(status, PatchGangStatus)
-    assert status.body["status"]["phase"] == "Degraded"
+    status, delete = step(lone, state, LATE, LIMITS).writes
+    assert status_in(status)["phase"] == "Degraded"
     assert "2 of 3 pods were bound; its pods cannot be recorded for re-creation" in failed.message
-    assert failed.message in status.body["status"]["reason"]["message"]
-    assert isinstance(delete, DeletePlan)
+    assert failed.message in status_in(status)["reason"]["message"]
+    assert brief(delete) == "delete GangPlan"
 
 
 def test_a_plan_that_cannot_be_read_is_replaced_once() -> None:
     """By the next leader; what this one has written and cannot read it does not write again."""
     unreadable = replace(plan({}), unreadable="GangPlan ns/job-g-1: not JSON")
     inherited = view(group(2, BOTH), TWO, unreadable, epoch=2)
-    assert kinds_of(inherited, Memory(adopted=frozenset({unreadable.uid}))) == [CreateGang, CreatePlan]
-    own = step(view(group(2, BOTH), TWO, unreadable), Memory(), 0.0, LIMITS)
+    assert kinds_of(inherited, RetryState(adopted=frozenset({unreadable.uid}))) == [
+        "create Gang",
+        "create GangPlan",
+    ]
+    own = step(view(group(2, BOTH), TWO, unreadable), RetryState(), 0.0, LIMITS)
     (failed,) = own.events
     assert isinstance(failed, CommitFailed)
     assert failed.message == unreadable.unreadable
@@ -246,10 +254,9 @@ def test_a_plan_that_cannot_be_read_is_replaced_once() -> None:
 def test_a_group_whose_lost_member_is_awaited_says_where_its_place_is_held() -> None:
     lacking = group(2, [pod(0, "a")], owner=None, controlled=False)
     seen = view(lacking, {1: B}, record=msgspec.convert(gang_record(lacking), GangRecord))
-    (told,) = step(seen, Memory(), 100.0, LIMITS).writes
-    assert isinstance(told, PatchGangStatus)
-    assert told.body["status"]["phase"] == "Degraded"
-    assert told.body["status"]["reason"] == {
+    (told,) = step(seen, RetryState(), 100.0, LIMITS).writes
+    assert status_in(told)["phase"] == "Degraded"
+    assert status_in(told)["reason"] == {
         "code": "MembersMissing",
         "message": "1 of its pods is gone, with no controller to re-create them; places for "
         "equal pods are held on b",
@@ -261,9 +268,8 @@ def test_what_holds_some_of_its_places_says_why_it_lacks_the_others() -> None:
     coming = group(2, BOTH)
     why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 CPU asked; 0 are free")
     record = msgspec.convert(gang_record(coming), GangRecord)
-    (told,) = step(view(coming, {0: A}, record=record, explanation=why), Memory(), 100.0, LIMITS).writes
-    assert isinstance(told, PatchGangStatus)
-    assert (told.body["status"]["phase"], told.body["status"]["reason"]["message"]) == ("Held", why.message)
+    (told,) = step(view(coming, {0: A}, record=record, explanation=why), RetryState(), 100.0, LIMITS).writes
+    assert (status_in(told)["phase"], status_in(told)["reason"]["message"]) == ("Held", why.message)
 
 
 def test_what_stands_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -> None:
@@ -272,37 +278,35 @@ def test_what_stands_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -
     why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 more pod waits")
     record = msgspec.convert(gang_record(grows), GangRecord)
     seen = view(grows, {}, record=record, explanation=why)
-    (told,) = step(seen, Memory(), 100.0, LIMITS).writes
-    assert isinstance(told, PatchGangStatus)
-    assert (told.body["status"]["phase"], told.body["status"]["reason"]["message"]) == (
+    (told,) = step(seen, RetryState(), 100.0, LIMITS).writes
+    assert (status_in(told)["phase"], status_in(told)["reason"]["message"]) == (
         "Standing",
         why.message,
     )
     gone = group(2, [pod(0, "a")], gang=elastic)
-    (told,) = step(replace(seen, group=gone), Memory(), 100.0, LIMITS).writes
-    assert isinstance(told, PatchGangStatus)
-    assert (told.body["status"]["phase"], told.body["status"]["reason"]) == ("Standing", None)
+    (told,) = step(replace(seen, group=gone), RetryState(), 100.0, LIMITS).writes
+    assert (status_in(told)["phase"], status_in(told)["reason"]) == ("Standing", None)
 
 
 def test_the_first_reason_follows_its_record_at_once() -> None:
     waiting = view(
         group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")
     )
-    made = step(waiting, Memory(), 100.0, LIMITS)
-    assert [type(write) for write in made.writes] == [CreateGang]
+    made = step(waiting, RetryState(), 100.0, LIMITS)
+    assert [brief(write) for write in made.writes] == ["create Gang"]
     recorded = replace(waiting, record=msgspec.convert(gang_record(group(2, [], suspended=True)), GangRecord))
-    told = step(recorded, made.memory, 100.1, LIMITS)
-    assert [type(write) for write in told.writes] == [PatchGangStatus]
+    told = step(recorded, made.state, 100.1, LIMITS)
+    assert [brief(write) for write in told.writes] == ["patch Gang status"]
     changed = replace(recorded, explanation=Explanation(Code.FRAGMENTED, "placement", "why else"))
-    assert not step(changed, told.memory, 100.2, LIMITS).writes, "what changes is told once in a while"
+    assert not step(changed, told.state, 100.2, LIMITS).writes, "what changes is told once in a while"
 
 
 def test_pauses_double_and_after_five_failures_it_waits_for_a_change() -> None:
-    memory, pauses = Memory(), []
+    state, pauses = RetryState(), []
     seen = view(group(3, [], owner=None), {}, plan(TWO))
     for _ in range(LIMITS.attempts):
-        taken = step(seen, replace(memory, progress=(0, 3), since=0.0, giving_up=""), LATE, LIMITS)
-        memory = taken.memory
+        taken = step(seen, replace(state, progress=(0, 3), since=0.0, giving_up=""), LATE, LIMITS)
+        state = taken.state
         (failed,) = taken.events
         assert isinstance(failed, CommitFailed)
         pauses.append(failed.until - LATE)
@@ -314,12 +318,12 @@ def bind(node: NodeName = A) -> Bind:
 
 
 def test_the_first_refusal_is_held_against_the_node_the_second_against_the_pod() -> None:
-    memory, events = learn(G, Memory(), bind(A), Invalid("never"), 10.0, LIMITS)
+    state, events = learn(G, RetryState(), bind(A), Invalid("never"), 10.0, LIMITS)
     until = 10.0 + LIMITS.exclusion
     assert events == (PlacesLost(G, frozenset({place(0)}), frozenset({A}), until),)
-    assert kinds_of(view(group(2, BOTH), TWO, plan(TWO)), memory, now=11.0) == [Bind, Bind]
-    memory, _ = learn(G, memory, bind(B), Invalid("never"), 20.0, LIMITS)
-    taken = step(view(group(2, BOTH), TWO, plan(TWO)), memory, 21.0, LIMITS)
+    assert kinds_of(view(group(2, BOTH), TWO, plan(TWO)), state, now=11.0) == ["bind", "bind"]
+    state, _ = learn(G, state, bind(B), Invalid("never"), 20.0, LIMITS)
+    taken = step(view(group(2, BOTH), TWO, plan(TWO)), state, 21.0, LIMITS)
     (failed,) = taken.events
     assert isinstance(failed, CommitFailed)
     assert failed.message == "pod p0 (w/0): refused by the API server: never"
@@ -330,9 +334,9 @@ def test_the_first_refusal_is_held_against_the_node_the_second_against_the_pod()
     [(Unanswered("?"), 0.2), (TooManyRequests("busy", retry_after=3.0), 3.0), (Conflict("late"), 0.0)],
 )
 def test_what_is_nobodys_fault_is_only_tried_again(error: Exception, pause: float) -> None:
-    memory, events = learn(G, Memory(), bind(), error, 10.0, LIMITS)
+    state, events = learn(G, RetryState(), bind(), error, 10.0, LIMITS)
     assert not events
-    assert memory.retry_at == (10.0 + pause if pause else 0.0)
+    assert state.retry_at == (10.0 + pause if pause else 0.0)
 
 
 def test_all_stated_minima_hold_together() -> None:

@@ -8,20 +8,19 @@ import msgspec
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object, Resource
+from muster.api.base import AnyKind, Object, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.core.words.gang import GangId, PodId
 from muster.runtime.consent import agreed, entry
 from muster.runtime.mirror import Mirror
-from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef, encode
-from muster.runtime.writes import AnyKind
+from muster.runtime.plan import OwnerRef, PlacementPlan, PodRef, VictimRef, encode
 from tests.runtime.model import Cluster, Running
 
 G, V = GangId("mine/g"), GangId("theirs/v")
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
-PLAN = Plan(G, "job-g", "mine", 1, 1, {})
+PLAN = PlacementPlan(G, "job-g", "mine", 1, 1, {})
 POD = PodRef("theirs", "v-0", PodId("u0"))
-VICTIM = Leaving(V, None, (POD,), at=CREATED.timestamp() + 60.0, work_lost=12.0)
+VICTIM = VictimRef(V, None, (POD,), at=CREATED.timestamp() + 60.0, work_lost=12.0)
 
 
 class Known(Mirror):
@@ -78,7 +77,7 @@ class Known(Mirror):
 SAYS_SO: Any = [entry(VICTIM, G)]
 #: as an earlier muster wrote it
 SAID_SO: Any = [{("workLost" if key == "lostResourceSeconds" else key): v for key, v in SAYS_SO[0].items()}]
-OWN = Leaving(GangId("mine/w"), None, (PodRef("mine", "w-0", PodId("u9")),))
+OWN = VictimRef(GangId("mine/w"), None, (PodRef("mine", "w-0", PodId("u9")),))
 
 CASES = {
     "of the plan's own namespace": (OWN, G, [], True),
@@ -113,7 +112,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("victim", "gang", "says", "counts"), CASES.values(), ids=CASES.keys())
-def test_which_victims_count(victim: Leaving, gang: GangId, says: list[Object], counts: bool) -> None:
+def test_which_victims_count(victim: VictimRef, gang: GangId, says: list[Object], counts: bool) -> None:
     assert agreed(PLAN, gang, victim, Known(says)) is counts
 
 
@@ -141,14 +140,14 @@ def test_a_forged_plan_ends_no_pod_of_another_namespace(found: bool) -> None:
     for gang, record in (("main", "job-main"), ("gone", "job-gone")):
         for attempt, epoch in ((7, 1), (8, 999_999)):
             for i, victim in enumerate(("default/main", "default/none", "other/victim")):
-                forged = Plan(
+                forged = PlacementPlan(
                     GangId(f"default/{gang}"),
                     record,
                     "default",
                     epoch,
                     attempt + 2 * i,
                     {},
-                    victims=(Leaving(GangId(victim), None, refs),),
+                    victims=(VictimRef(GangId(victim), None, refs),),
                 )
                 cluster.server.create(kinds.GANG_PLAN, "default", encode(forged))
     if found:

@@ -20,23 +20,25 @@ from muster.core.words.decisions import Victim
 from muster.core.words.events import PlanFound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.runtime.plan import (
-    Leaving,
     OwnerRef,
+    PlacementPlan,
     Plan,
     PlanTooLarge,
     PodRef,
-    Remade,
+    RecordedPod,
+    RecreationPlan,
+    VictimRef,
     decode,
     encode,
-    found,
     mark,
+    plan_found,
 )
 from tests.spoiled import STRANGE, TEXTS, spoiled
 
 
-def plan(places: int) -> Plan:
+def plan(places: int) -> PlacementPlan:
     nodes = {Place("workers", i): NodeName(f"node-{i // 8:04}") for i in range(places)}
-    return Plan(GangId("ns/g"), "jobset-g", "ns", epoch=7, attempt=3, nodes=nodes)
+    return PlacementPlan(GangId("ns/g"), "jobset-g", "ns", epoch=7, attempt=3, nodes=nodes)
 
 
 def read(body: dict[str, Any]) -> Plan:
@@ -46,12 +48,12 @@ def read(body: dict[str, Any]) -> Plan:
 def test_a_plan_is_read_back_as_it_was_written() -> None:
     places = {Place("a", 0): NodeName("n1"), Place("a", 2): NodeName("n0"), Place("b", 0): NodeName("n1")}
     victims = (
-        Leaving(
+        VictimRef(
             GangId("ns/v"),
             OwnerRef("batch/v1", "Job", "ns", "v", "u1"),
             (PodRef("ns", "v-0", PodId("u2")),),
         ),
-        Leaving(GangId("ns/w"), None, (PodRef("ns", "w-0", PodId("u3")),), whole=False),
+        VictimRef(GangId("ns/w"), None, (PodRef("ns", "w-0", PodId("u3")),), whole=False),
     )
     written = replace(plan(0), nodes=places, pods={Place("a", 2): PodId("u4")}, victims=victims)
     body = encode(written)
@@ -65,8 +67,8 @@ def test_pods_to_make_anew_are_read_back_and_alike_ones_take_little() -> None:
             "containers": [{"name": "main", "env": [{"name": "X" * 20, "value": str(i)} for i in range(60)]}]
         }
     }
-    pods = tuple(Remade(PodId(f"u{i}"), {"metadata": {"name": f"p{i}"}, **body}) for i in range(1000))
-    written = replace(plan(0), remade=pods, why="a pod was refused")
+    pods = tuple(RecordedPod(PodId(f"u{i}"), {"metadata": {"name": f"p{i}"}, **body}) for i in range(1000))
+    written = RecreationPlan(GangId("ns/g"), "jobset-g", "ns", 7, 3, pods, "a pod was refused")
     blob = encode(written)
     assert read(blob) == written
     assert len(blob["spec"]["blob"]) < 50_000
@@ -105,10 +107,11 @@ def test_whatever_a_blob_holds_it_is_a_plan_within_bounds_or_a_value_error(data:
     def choose(values: Sequence[Any]) -> Any:
         return data.draw(st.sampled_from(values))
 
-    victims = (Leaving(GangId("ns/v"), OwnerRef(*"abcde"), (PodRef("ns", "v", PodId("u")),), at=1.0),)
+    victims = (VictimRef(GangId("ns/v"), OwnerRef(*"abcde"), (PodRef("ns", "v", PodId("u")),), at=1.0),)
     pods = {Place("workers", i): PodId(str(uuid.UUID(int=i))) for i in range(2)}
-    remade = (Remade(PodId("u"), {"metadata": {"name": "p"}}),)
-    body = encode(replace(plan(2), victims=victims, pods=pods, remade=remade, why="x"))
+    recorded = (RecordedPod(PodId("u"), {"metadata": {"name": "p"}}),)
+    recreation = RecreationPlan(GangId("ns/g"), "jobset-g", "ns", 7, 3, recorded, "x")
+    body = encode(choose([recreation, replace(plan(2), victims=victims, pods=pods)]))
     content = json.loads(zlib.decompress(base64.b64decode(body["spec"]["blob"])))
     strange = json.dumps(spoiled(content, choose, [*STRANGE, [[0, 2**40, 0]], [[0, 1, -1]]])).encode()
     body["spec"]["blob"] = base64.b64encode(zlib.compress(strange)).decode()
@@ -116,8 +119,10 @@ def test_whatever_a_blob_holds_it_is_a_plan_within_bounds_or_a_value_error(data:
         found = read(body)
     except ValueError:
         return
-    assert set(found.nodes.values()) <= {*content["nodes"], *(str(each) for each in STRANGE)}
-    assert [each.name for each in found.remade] in ([], *([each] for each in TEXTS), ["p"])
+    if isinstance(found, RecreationPlan):
+        assert [each.name for each in found.pods] in (*([each] for each in TEXTS), ["p"])
+    else:
+        assert set(found.nodes.values()) <= {*content["nodes"], *(str(each) for each in STRANGE)}
 
 
 @pytest.mark.parametrize(
@@ -159,12 +164,12 @@ def test_a_new_scheduler_is_told_of_victims_that_are_still_there() -> None:
     there = {p.key: p for p in (pod("v-0", "u0"), pod("w-0", "anew"), pod("w-1", "u2"), pod("x-0", "u3", ""))}
     refs = {name: PodRef("ns", name, PodId(f"u{i}")) for i, name in enumerate(("v-0", "w-0", "w-1", "x-0"))}
     victims = (
-        Leaving(GangId("ns/v"), None, (refs["v-0"],), work_lost=60.0, reclaimed=True),
-        Leaving(GangId("ns/w"), None, (refs["w-0"], refs["w-1"]), whole=False),
-        Leaving(GangId("ns/x"), None, (refs["x-0"],)),
+        VictimRef(GangId("ns/v"), None, (refs["v-0"],), work_lost=60.0, reclaimed=True),
+        VictimRef(GangId("ns/w"), None, (refs["w-0"], refs["w-1"]), whole=False),
+        VictimRef(GangId("ns/x"), None, (refs["x-0"],)),
     )
     recorded = replace(plan(1), victims=victims)
-    told = found(GangId("ns/g"), recorded, lambda kind, key: there.get(key))
+    told = plan_found(GangId("ns/g"), recorded, lambda kind, key: there.get(key))
     assert told == PlanFound(
         GangId("ns/g"),
         recorded.nodes,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Object, Resource
 from muster.core.words.gang import GangId
 from muster.kube.errors import (
     AlreadyExists,
@@ -22,7 +22,7 @@ from muster.kube.errors import (
     Unreachable,
 )
 from muster.runtime.loop import PACE
-from muster.runtime.plan import Plan, encode
+from muster.runtime.plan import PlacementPlan, encode
 from tests.runtime.model import Cluster, Running
 from tests.runtime.server import AnyKind, ServerClient
 
@@ -75,7 +75,7 @@ class Stubborn(ServerClient):
             return await super()._do(verb, kind, key, write)
         if self.answer is not None:
             raise self.answer
-        return self.server.read(kind, key) if verb == "patch" else None
+        return self.server.read(kind, key) if verb == "patch" else Resource()
 
 
 def play(cluster: Cluster, leader: Running, seconds: float) -> None:
@@ -114,7 +114,7 @@ def test_a_write_that_always_answers_the_same(stubborn: tuple[str, AnyKind], ans
     client = Stubborn(cluster.server, stubborn=stubborn, answer=ANSWERS[answer])
     client.refused = "default/main-0" if what == "remade" else ""
     leader = Running(cluster, 2, wrap=lambda _: client)
-    leader.leader.fence.first = lambda now: []  # type: ignore[method-assign]  # touches have tests of their own
+    leader.leader.fencing.first = lambda now: []  # type: ignore[method-assign]  # fences have their own tests
     leader.take_over()
     play(cluster, leader, SPAN)
     leader.stop()
@@ -126,7 +126,7 @@ def damaged(name: str, gang: str, blob: str, epoch: int = 1) -> Object:
 
 
 def blob(gang: str) -> str:
-    body = encode(Plan(GangId(gang), "job-main", "default", 1, 1, {}))
+    body = encode(PlacementPlan(GangId(gang), "job-main", "default", 1, 1, {}))
     return str(body["spec"]["blob"])
 
 

@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from muster.api.base import Resource
+from muster.api.base import AnyKind, Resource
 from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, ClusterNetworkTopologyStatus
 from muster.core.cycle import Scheduler
 from muster.core.words.events import LayersChanged
 from muster.runtime.topology import TopologyReports
-from muster.runtime.writes import AnyKind
 from muster.translate.world import World
 from tests.core.words import node
+from tests.runtime.brief import status_in
 from tests.translate.cluster import topology
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ class Cluster:
         self.now += timedelta(seconds=2)
         writes = list(self.reports.due(self.now))
         for write in writes:
-            status = msgspec.convert(write.body["status"], ClusterNetworkTopologyStatus)
+            status = msgspec.convert(status_in(write), ClusterNetworkTopologyStatus)
             self.put(msgspec.structs.replace(self.obj, status=status))
         return bool(writes)
 

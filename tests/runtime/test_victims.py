@@ -10,21 +10,14 @@ from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId, PodId
-from muster.runtime.commit import step
+from muster.runtime.commit.step import step
 from muster.runtime.commit.victims import begun, end_victims
-from muster.runtime.commit.view import Memory, Victim
+from muster.runtime.commit.view import RetryState, Victim
 from muster.runtime.consent import entry
-from muster.runtime.plan import Leaving, PodRef
-from muster.runtime.writes import (
-    Bind,
-    CreateGang,
-    DeletePlan,
-    EvictPod,
-    PatchGangStatus,
-    Suspend,
-    Unsuspend,
-)
+from muster.runtime.plan import PodRef, VictimRef
+from muster.runtime.writes import delete_plan
 from muster.translate.group import Owner
+from tests.runtime.brief import brief, status_in
 from tests.runtime.test_commit import LIMITS, TWO, G, group, pod, view
 from tests.runtime.test_commit import plan as plan_of
 
@@ -43,7 +36,7 @@ GOING = msgspec.convert(
     },
     Pod,
 )
-LEAVING = Leaving(V, None, tuple(PodRef("ns", f"p{i}", PodId(f"u{i}")) for i in range(2)), at=100.0)
+LEAVING = VictimRef(V, None, tuple(PodRef("ns", f"p{i}", PodId(f"u{i}")) for i in range(2)), at=100.0)
 
 
 def record(*preemptions: object) -> GangRecord:
@@ -56,47 +49,45 @@ ITS_PLAN = plan_of(TWO)
 OF_ITS_OWN = replace(group(2, list(BOUND)), record="job-v")
 
 CASES = {
-    "pod by pod": (Victim(LEAVING, None, BOUND, (), NOTED), [EvictPod, EvictPod]),
-    "by one write": (Victim(LEAVING, OWNER, BOUND, (), NOTED), [Suspend]),
-    "noted first": (Victim(LEAVING, OWNER, BOUND, (), record()), [PatchGangStatus, Suspend]),
+    "pod by pod": (Victim(LEAVING, None, BOUND, (), NOTED), ["evict", "evict"]),
+    "by one write": (Victim(LEAVING, OWNER, BOUND, (), NOTED), ["suspend Job"]),
+    "noted first": (Victim(LEAVING, OWNER, BOUND, (), record()), ["patch Gang status", "suspend Job"]),
     "its own start ends with it": (
         Victim(LEAVING, OWNER, BOUND, (ITS_PLAN,), NOTED),
-        [DeletePlan, Suspend],
+        ["delete GangPlan", "suspend Job"],
     ),
     "its own start goes on if only some pods leave": (
         Victim(replace(LEAVING, whole=False), None, BOUND, (ITS_PLAN,), None),
-        [EvictPod, EvictPod],
+        ["evict", "evict"],
     ),
     "what leaves already is left alone": (Victim(LEAVING, None, (GOING,), (), NOTED), []),
-    "the rest of it follows": (Victim(LEAVING, None, (GOING, BOUND[1]), (), NOTED), [EvictPod]),
+    "the rest of it follows": (Victim(LEAVING, None, (GOING, BOUND[1]), (), NOTED), ["evict"]),
     "what is suspended is left alone": (
         Victim(LEAVING, replace(OWNER, suspended=True), BOUND, (), NOTED),
         [],
     ),
-    "a record is made to note it in": (Victim(LEAVING, OWNER, BOUND, (), None, OF_ITS_OWN), [CreateGang]),
+    "a record is made to note it in": (Victim(LEAVING, OWNER, BOUND, (), None, OF_ITS_OWN), ["create Gang"]),
 }
 
 
 @pytest.mark.parametrize(("victim", "writes"), CASES.values(), ids=CASES)
-def test_how_a_victim_is_ended(victim: Victim, writes: list[type]) -> None:
-    assert [type(write) for write in end_victims([victim], G)] == writes
+def test_how_a_victim_is_ended(victim: Victim, writes: list[str]) -> None:
+    assert [brief(write) for write in end_victims([victim], G)] == writes
 
 
 def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:
     victim = Victim(replace(LEAVING, work_lost=12.5, reclaimed=True), OWNER, BOUND, (), record())
     noted, _ = end_victims([victim], G)
-    assert isinstance(noted, PatchGangStatus)
-    (told,) = noted.body["status"]["preemptions"]
+    (told,) = status_in(noted)["preemptions"]
     assert (told["by"], told["lostResourceSeconds"], told["kind"]) == ("ns/g", 12.5, "reclaim")
     again = end_victims([replace(victim, record=record(told))], G)
-    assert [type(write) for write in again] == [Suspend]
+    assert [brief(write) for write in again] == ["suspend Job"]
 
 
 def test_the_oldest_preemptions_go_first() -> None:
     old = record(*({"by": f"ns/{i}"} for i in range(30)))
     noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), old)], G)
-    assert isinstance(noted, PatchGangStatus)
-    kept = noted.body["status"]["preemptions"]
+    kept = status_in(noted)["preemptions"]
     assert [one["by"] for one in kept] == [*(f"ns/{i}" for i in range(11, 30)), "ns/g"]
 
 
@@ -122,26 +113,27 @@ MAIN = group(2, [pod(3), pod(4)])
 def test_nothing_is_bound_or_resumed_while_victims_are_there() -> None:
     waiting = Victim(LEAVING, None, (GOING,), (), NOTED)
     for of in (MAIN, replace(MAIN, owner=replace(OWNER, suspended=True))):
-        writes = step(view(of, TWO, PLAN, victims=(waiting,)), Memory(), 0.0, LIMITS).writes
-        assert not [write for write in writes if isinstance(write, (Bind, Unsuspend))]
+        writes = step(view(of, TWO, PLAN, victims=(waiting,)), RetryState(), 0.0, LIMITS).writes
+        assert not [write for write in writes if brief(write) in ("bind", "resume Job")]
 
 
 def test_a_victim_that_has_begun_to_leave_goes_on_though_its_gang_is_gone_or_given_up() -> None:
     half = Victim(LEAVING, None, (BOUND[1],), (), NOTED)
     whole = Victim(LEAVING, None, BOUND, (), NOTED)
     finished = replace(MAIN, finished=True)
-    given_up = Memory(giving_up="why")
-    for of, memory in ((finished, Memory()), (MAIN, given_up)):
-        (evicted,) = step(view(of, {}, PLAN, victims=(half,)), memory, 0.0, LIMITS).writes
-        assert isinstance(evicted, EvictPod)
-        spared = step(view(of, {}, PLAN, victims=(whole,)), memory, 0.0, LIMITS).writes
-        assert [write for write in spared if isinstance(write, (EvictPod, DeletePlan))] == [DeletePlan(PLAN)]
+    given_up = RetryState(giving_up="why")
+    for of, state in ((finished, RetryState()), (MAIN, given_up)):
+        (evicted,) = step(view(of, {}, PLAN, victims=(half,)), state, 0.0, LIMITS).writes
+        assert brief(evicted) == "evict"
+        spared = step(view(of, {}, PLAN, victims=(whole,)), state, 0.0, LIMITS).writes
+        assert "evict" not in map(brief, spared)
+        assert delete_plan(PLAN) in spared
 
 
 def test_victims_that_stay_are_given_up() -> None:
     waiting = Victim(LEAVING, None, (GOING,), (), NOTED)
     seen = view(MAIN, TWO, PLAN, victims=(waiting,))
-    memory = Memory(progress=(-1, 2), since=0.0)
-    assert not step(seen, memory, LIMITS.victims - 1.0, LIMITS).events
-    (failed,) = step(seen, memory, LIMITS.victims, LIMITS).events
+    state = RetryState(progress=(-1, 2), since=0.0)
+    assert not step(seen, state, LIMITS.victim_timeout - 1.0, LIMITS).events
+    (failed,) = step(seen, state, LIMITS.victim_timeout, LIMITS).events
     assert "victims did not leave" in str(failed)

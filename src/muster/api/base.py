@@ -115,7 +115,10 @@ class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
         return f"{path}/{subresource}" if subresource else path
 
 
-def owner(resource: Resource, kind: "Kind[Any]", *, controller: bool = True) -> Object:
+AnyKind = Kind[Any]  # Any: where objects of many kinds meet
+
+
+def owner(resource: Resource, kind: AnyKind, *, controller: bool = True) -> Object:
     """An owner reference to `resource`, as JSON."""
     return {
         "apiVersion": kind.api_version,
@@ -125,6 +128,11 @@ def owner(resource: Resource, kind: "Kind[Any]", *, controller: bool = True) -> 
         "controller": controller,
         "blockOwnerDeletion": True,
     }
+
+
+def revision(resource_version: str) -> int:
+    """Returns a resourceVersion as a number; 0, which every cache has reached, if it is not a number."""
+    return int(resource_version) if resource_version.isdigit() else 0
 
 
 def controller_of(resource: Resource) -> OwnerReference | None:

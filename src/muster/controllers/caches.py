@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from muster.api.base import Kind, Resource
-from muster.controllers.effects import AnyKind
+from muster.api.base import AnyKind, Kind, Resource, revision
 
 R = TypeVar("R", bound=Resource)
 
@@ -100,11 +99,6 @@ class Caches:
         return next(
             (kind for kind, version in versions.items() if self._caches[kind].version < version), None
         )
-
-
-def revision(resource_version: str) -> int:
-    """Returns a resourceVersion as a number; 0, which every cache has reached, if it is not a number."""
-    return int(resource_version) if resource_version.isdigit() else 0
 
 
 OWNER = "owner"

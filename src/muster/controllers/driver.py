@@ -1,12 +1,12 @@
-"""Runs controllers: watches, observes, calls their reconcile functions and carries out the effects.
+"""Runs controllers: watches, observes, calls their reconcile functions and executes the effects.
 
 The process's informers feed caches that all controllers share. A change puts the keys that it concerns
-into one queue. A worker takes a key, lets its controller observe and reconcile, and carries out the
+into one queue. A worker takes a key, lets its controller observe and reconcile, and executes the
 effects. A key is never with two workers, and many changes cause one reconcile.
 
 **The caches lag behind the driver's own writes**, so a controller that created a pod could reconcile again
 before the pod cache shows it, and create another. Therefore the driver does not reconcile a key again until
-every cache has reached the revision of each write it made for that key (`Written.versions`). A deletion
+every cache has reached the revision of each write it made for that key (`Outcome.revision`). A deletion
 returns no revision and needs none: it carries the uid, so repeating it is harmless. The trade-off: a key
 waits for a kind's watch even if the write would not have mattered. After `LAG_LIMIT` the driver reconciles it
 regardless, with a warning, so that a broken watch cannot stop it for good. A create without an answer is
@@ -26,15 +26,15 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from muster.api.base import Resource, controller_of
+from muster.api.base import AnyKind, Resource, controller_of
 from muster.controllers.caches import Cache, Caches, Index
-from muster.controllers.effects import AnyKind, Effect
 from muster.controllers.workqueue import WorkQueue
-from muster.controllers.writes import Written, carry_out
+from muster.effects import Create, Effect, Patch, Requeue
+from muster.effects.execute import Outcome, attempt, execute, execute_all
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
@@ -183,7 +183,7 @@ class _Driver:
         if self._waits_for_caches(key, standing):
             return
         controller = self._controllers[key.controller]
-        written = Written()
+        outcomes: list[Outcome[Effect]] = []
         delay: float | None = None
         begun = self._clock.monotonic()
         try:
@@ -194,19 +194,44 @@ class _Driver:
             effects = controller.reconcile(observed, self._clock.now())
             looked = self._clock.monotonic()
             standing.rested = looked + REST * (looked - begun)
-            await carry_out(self._client, effects, written, component=controller.name, now=self._clock.now())
+            outcomes = await self._execute(effects, controller.name)
+            if error := next((outcome.error for outcome in outcomes if outcome.error), None):
+                raise error
             standing.failures = 0
-            if written.requeue is not None:
-                delay = (written.requeue - self._clock.now()).total_seconds()
+            again = [effect.at for effect in effects if isinstance(effect, Requeue)]
+            if again:
+                delay = (min(again) - self._clock.now()).total_seconds()
         except Exception as error:  # one object's error must not affect other objects
             standing.failures += 1
             delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(standing.failures - 1, 16))
             self._report(controller, key, error, delay)
-        standing.awaited = {
-            kind: version for kind, version in written.versions.items() if kind in self._caches
-        }
+        standing.awaited = self._revisions(outcomes)
         standing.awaited_until = self._clock.monotonic() + LAG_LIMIT
         self._set_timer(key, standing, delay)
+
+    async def _execute(self, effects: Sequence[Effect], component: str) -> list[Outcome[Effect]]:
+        """Executes effects, and reports the first that is refused if it says how (`Create.refused`)."""
+        now = self._clock.now()
+        outcomes = await execute_all(
+            effects, lambda effect: attempt(self._client, effect, now, component=component)
+        )
+        failed = next((outcome for outcome in outcomes if outcome.error), None)
+        if failed is not None and isinstance(failed.effect, Create) and isinstance(failed.error, ApiError):
+            refused = failed.effect.refused
+            if refused is not None:
+                event = replace(refused, message=f"{refused.message}: {failed.error.message}")
+                await execute(self._client, event, now, component)
+        return outcomes
+
+    def _revisions(self, outcomes: Iterable[Outcome[Effect]]) -> dict[AnyKind, int]:
+        """Returns the revisions that show these outcomes, of the kinds that have a cache."""
+        found: dict[AnyKind, int] = {}
+        for outcome in outcomes:
+            if outcome.revision and isinstance(outcome.effect, Create | Patch):
+                kind = outcome.effect.kind
+                if kind in self._caches:
+                    found[kind] = max(found.get(kind, 0), outcome.revision)
+        return found
 
     def _waits_for_caches(self, key: _Key, standing: _Standing) -> bool:
         """Sets a key aside if the caches do not show its own writes yet."""

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api.base import Condition, Object, condition, controller_of
+from muster.api.base import AnyKind, Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
@@ -26,7 +26,7 @@ from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch, Requeue
+from muster.effects import Absent, Delete, Effect, Patch, Requeue
 
 #: How long a record without an owner stays after its last member.
 LINGER: Final = timedelta(minutes=10)

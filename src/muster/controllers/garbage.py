@@ -23,10 +23,10 @@ from datetime import datetime
 from enum import Enum
 
 from muster.api import kinds
-from muster.api.base import Object, OwnerReference, Resource
+from muster.api.base import AnyKind, Object, OwnerReference, Resource
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch
-from muster.controllers.effects import Absent, AnyKind, Delete, Effect, Patch
+from muster.effects import Absent, Delete, Effect, Patch
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from muster.api.base import Object
+from muster.api.base import AnyKind, Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.api.membership import pod_groups
 from muster.api.scheduling import PodGroup
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.controllers.effects import AnyKind, Effect, Patch
 from muster.controllers.gang import GROUP, POD_INDEX, SETTLE
+from muster.effects import Effect, Patch
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,20 +14,21 @@ from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
-from muster.core.words.decisions import Victim as CalledVictim
+from muster.core.words.decisions import Victim as ChosenVictim
 from muster.core.words.events import CommitFailed, Event, PlacesLost, PodsBound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
-from muster.runtime.commit import step
 from muster.runtime.commit.outcomes import learn, repeated
-from muster.runtime.commit.view import NEVER, Fenced, GangView, Limits, Memory, Victim
+from muster.runtime.commit.step import step
+from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
 from muster.runtime.consent import Known, agreed
-from muster.runtime.plan import Leaving, OwnerRef, Plan, PodRef, occupying
+from muster.runtime.plan import OwnerRef, PlacementPlan, Plan, PodRef, RecreationPlan, VictimRef, occupying
 from muster.runtime.writes import Expectation, Write, aim, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.pods import live, occupies
 
-#: Seconds after which a gang is visited even if the mirror has not shown what was expected. Every write
+#: Seconds after which a gang is stepped even if the mirror has not shown what was expected. Every write
 #: is conditional, so acting on an outdated picture fails but does no harm.
 LONGEST_WAIT: Final = 5.0
 
@@ -52,17 +53,17 @@ class Observed(Known, Protocol):
 
 
 @dataclass(slots=True)
-class _Book:
+class _Commit:
     """The state that the committer keeps for one gang."""
 
-    memory: Memory = field(default_factory=Memory)
+    state: RetryState = field(default_factory=RetryState)
     assigned: dict[Place, NodeName] = field(default_factory=dict)
     #: which shared GPU of its node each place was assigned; valid as long as the place is assigned
     devices: dict[Place, int] = field(default_factory=dict)
-    #: victims that the core has named for this gang; writes of these victims may still be under way
-    named: tuple[CalledVictim, ...] = ()
+    #: victims that the core has chosen for this gang; writes of these victims may still be under way
+    named: tuple[ChosenVictim, ...] = ()
     #: the same victims with their pods and owners looked up, until they are gone
-    called: tuple[Leaving, ...] = ()
+    chosen: tuple[VictimRef, ...] = ()
     explanation: Explanation | None = None
     working: bool = False
     #: what the last writes were for, and how often they have been repeated in a row
@@ -72,30 +73,45 @@ class _Book:
     expected_until: float = 0.0
     timer: float = NEVER  # the gang's earliest timer that is still to come
 
+    def spare(self) -> None:
+        """Spares the victims that are in no plan yet; the gang's next step frees them."""
+        self.named, self.chosen = (), ()
+
+    def take_back(self, events: Iterable[Event]) -> None:
+        """Removes at once the assignments that the core takes back when it receives these events."""
+        for event in events:
+            match event:
+                case PlacesLost(places=places):
+                    for place in places:
+                        self.assigned.pop(place, None)
+                case CommitFailed():
+                    self.assigned.clear()
+                    self.spare()
+
 
 class Committer:
     def __init__(self, observed: Observed, epoch: int, limits: Limits | None = None) -> None:
         self.epoch = epoch
         self.limits = limits or Limits()
         self._observed = observed
-        self._books: dict[GangId, _Book] = {}
+        self._commits: dict[GangId, _Commit] = {}
         self._changed: dict[GangId, None] = {}  # a set that keeps its order
         self._timers: list[tuple[float, GangId]] = []
         #: victims that are whole gangs → beneficiary. From the lookup of its pods until they are gone, a
         #: victim belongs to its beneficiary: a pod that it bound in the meantime would be left behind
         self._ending: dict[GangId, GangId] = {}
         #: gangs that must not be written to yet
-        self._fenced: Mapping[GangId, Fenced] = {}
+        self._unfenced: Mapping[GangId, Unfenced] = {}
         #: gangs that wait for pods of this one to leave
         self._awaited_by: dict[GangId, set[GangId]] = {}
 
     def adopt(self, now: float) -> None:
         """Takes over the plans that are open now, of any epoch; called once, when recovery starts."""
         for gang in self._observed.planned():
-            book = self._book(gang)
+            commit = self._commit(gang)
             uids = frozenset(plan.uid for plan in self._observed.plans(gang))
-            book.memory = replace(book.memory, adopted=uids)
-            self._view(gang, now)  # notes the gang's victims, before any of them is visited
+            commit.state = replace(commit.state, adopted=uids)
+            self._refresh(gang, now)  # notes the gang's victims, before any of them is stepped
             self.changed(gang)
 
     def changed(self, gang: GangId) -> None:
@@ -103,41 +119,43 @@ class Committer:
         self._changed[gang] = None
         self._changed.update(dict.fromkeys(self._awaited_by.get(gang, ())))
 
-    def fence(self, fenced: Mapping[GangId, Fenced]) -> None:
-        """Replaces the set of fenced gangs: exactly these must not be written to from now on."""
-        before, self._fenced = self._fenced, fenced
-        for gang in sorted(before.keys() ^ fenced.keys()):
+    def hold_back(self, unfenced: Mapping[GangId, Unfenced]) -> None:
+        """Replaces the set of gangs that must not be written to: exactly these, from now on."""
+        before, self._unfenced = self._unfenced, unfenced
+        for gang in sorted(before.keys() ^ unfenced.keys()):
             self.changed(gang)
 
     def recorded(self, gang: GangId) -> Plan:
         """Returns the open plan of a gang that has one, with only those of its victims that count."""
         plan = self._observed.plans(gang)[-1]
-        return replace(plan, victims=self._recorded(gang, plan))
+        if isinstance(plan, RecreationPlan):
+            return plan
+        return replace(plan, victims=self._counting(gang, plan))
 
     def decided(self, decision: Decision) -> None:
         match decision:
             case Assign(gang, nodes, devices):
-                book = self._book(gang)
-                book.assigned.update(nodes)
-                book.devices = {p: d for p, d in book.devices.items() if p not in nodes} | dict(devices)
-                book.explanation = None
+                commit = self._commit(gang)
+                commit.assigned.update(nodes)
+                commit.devices = {p: d for p, d in commit.devices.items() if p not in nodes} | dict(devices)
+                commit.explanation = None
                 self.changed(gang)
             case Evict(victims, beneficiary):
-                self._book(beneficiary).named += victims
+                self._commit(beneficiary).named += victims
                 for victim in victims:
                     self._awaited_by.setdefault(victim.gang, set()).add(beneficiary)
                     if not victim.pods:
-                        self._book(victim.gang).assigned.clear()
+                        self._commit(victim.gang).assigned.clear()
                 self.changed(beneficiary)
             case Release(gang, places):
-                assigned = self._book(gang).assigned
+                commit = self._commit(gang)
                 for place in places:
-                    assigned.pop(place, None)
-                if not assigned:
-                    self._spare(self._book(gang))
+                    commit.assigned.pop(place, None)
+                if not commit.assigned:
+                    commit.spare()
                 self.changed(gang)
             case Wait(gang, explanation):
-                self._book(gang).explanation = explanation
+                self._commit(gang).explanation = explanation
                 self.changed(gang)
 
     def observe(self, event: Event) -> None:
@@ -145,22 +163,22 @@ class Committer:
         if isinstance(event, PodsBound) and event.gang is not None:
             for place in event.pods.values():
                 if place is not None:
-                    self._book(event.gang).assigned.pop(place, None)
+                    self._commit(event.gang).assigned.pop(place, None)
 
     def is_ending(self, gang: GangId) -> bool:
         """Whether the gang is the victim of another gang, and not gone yet."""
         return gang in self._ending
 
     def due(self, now: float) -> list[GangId]:
-        """Returns the gangs to visit now, in order of change; each is returned once and then forgotten.
+        """Returns the gangs to step now, in order of change; each is returned once and then forgotten.
 
         A gang that is not free is forgotten, too: it waits for a change, and that change marks it again.
         """
         while self._timers and self._timers[0][0] <= now:
             _, gang = heapq.heappop(self._timers)
             self.changed(gang)
-            if book := self._books.get(gang):
-                book.timer = NEVER
+            if commit := self._commits.get(gang):
+                commit.timer = NEVER
         due, self._changed = self._changed, {}
         return [gang for gang in due if self._is_free(gang, now)]
 
@@ -169,52 +187,85 @@ class Committer:
 
     def work(self, gang: GangId, now: float) -> tuple[tuple[Write, ...], tuple[Event, ...]]:
         """Returns the writes to make for this gang, and events for the core. Report outcomes to `done`."""
-        view = self._view(gang, now)
+        self._refresh(gang, now)
         if gang in self._ending:
             return (), ()
-        book = self._book(gang)
-        taken = step(view, book.memory, now, self.limits)
-        book.memory = taken.memory
-        book.working = bool(taken.writes)
+        commit, view = self._commit(gang), self.view(gang)
+        taken = step(view, commit.state, now, self.limits)
+        commit.state = taken.state
+        commit.working = bool(taken.writes)
         self._wake(gang, taken.wake, now)
-        self._heed(book, taken.events)
+        commit.take_back(taken.events)
         if taken.events:
             self.changed(gang)  # fewer places are assigned now: something else to do or to wait for
         if view.group is None and not taken.writes and not view.plans:
-            self._books.pop(gang, None)
+            self._commits.pop(gang, None)
         return taken.writes, taken.events
 
-    def done(
-        self, gang: GangId, outcomes: Sequence[tuple[Write, Exception | None]], now: float
-    ) -> tuple[Event, ...]:
+    def done(self, gang: GangId, outcomes: Sequence[Outcome[Write]], now: float) -> tuple[Event, ...]:
         """Takes the outcomes of a gang's writes, and returns the events for the core."""
-        book = self._book(gang)
-        book.working = False
+        commit = self._commit(gang)
+        commit.working = False
         events: tuple[Event, ...] = ()
-        for write, error in outcomes:
-            book.memory, told = learn(gang, book.memory, write, error, now, self.limits)
-            events += told
-            if error is None or isinstance(error, Conflict):
-                book.expected.append(expectation(write))
-        book.expected_until = now + LONGEST_WAIT
-        aims = tuple(aim(write) for write, _ in outcomes)
-        book.repeats = book.repeats + 1 if any(one in book.tried for one in aims[:1]) else 0
-        book.tried = aims
-        book.memory = repeated(book.memory, book.repeats, now, self.limits)
-        self._heed(book, events)
+        for outcome in outcomes:
+            commit.state, learnt = learn(gang, commit.state, outcome.effect, outcome.error, now, self.limits)
+            events += learnt
+            if outcome.error is None or isinstance(outcome.error, Conflict):
+                expected = expectation(outcome.effect)
+                commit.expected += [expected] if expected is not None else []
+        commit.expected_until = now + LONGEST_WAIT
+        aims = tuple(aim(outcome.effect) for outcome in outcomes)
+        commit.repeats = commit.repeats + 1 if any(one in commit.tried for one in aims[:1]) else 0
+        commit.tried = aims
+        commit.state = repeated(commit.state, commit.repeats, now, self.limits)
+        commit.take_back(events)
         self.changed(gang)
         return events
 
+    def view(self, gang: GangId) -> GangView:
+        """Returns what is known of a gang now; changes nothing."""
+        observed, commit = self._observed, self._commit(gang)
+        group = observed.groups.get(gang)
+        plans = tuple(observed.plans(gang))
+        return GangView(
+            id=gang,
+            epoch=self.epoch,
+            group=group,
+            record=self._record(group),
+            plans=plans,
+            assigned=commit.assigned,
+            nodes=observed.nodes,
+            devices=commit.devices,
+            chosen=commit.chosen,
+            victims=self._victims(gang),
+            namesakes=tuple(self._namesakes(plans[-1])) if plans else (),
+            explanation=commit.explanation,
+            unfenced=self._unfenced.get(gang),
+            owner_shared=group is not None and self._is_shared(group),
+        )
+
     # -- below: in order of call
 
-    def _book(self, gang: GangId) -> _Book:
-        return self._books.setdefault(gang, _Book())
+    def _commit(self, gang: GangId) -> _Commit:
+        return self._commits.setdefault(gang, _Commit())
 
-    def _call(self, victim: CalledVictim, now: float) -> Leaving:
+    def _refresh(self, gang: GangId, now: float) -> None:
+        """Brings a gang's victims up to date: looks up the newly chosen, and forgets those that are gone."""
+        commit = self._commit(gang)
+        group = self._observed.groups.get(gang)
+        if group is None or group.finished:
+            commit.spare()
+        commit.chosen += tuple(self._look_up(victim, now) for victim in commit.named)
+        commit.named = ()
+        chosen = [victim for victim in map(self._victim, commit.chosen) if victim.pods]
+        commit.chosen = tuple(victim.recorded for victim in chosen)
+        self._note_endings(gang, [*self._victims(gang), *chosen])
+
+    def _look_up(self, victim: ChosenVictim, now: float) -> VictimRef:
         """Looks up the pods and the owner of a victim, by uid, as the plan records them."""
         group = self._observed.groups.get(victim.gang)
         if group is None:
-            return Leaving(victim.gang, None, ())
+            return VictimRef(victim.gang, None, ())
         bound = [*(member.pod for member in group.members.values()), *group.leaving.values()]
         pods = tuple(
             PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid))
@@ -223,70 +274,47 @@ class Committer:
         )
         owner = None if victim.pods else self._sole_owner(group)
         ref = _owner_ref(group.namespace, owner) if owner is not None else None
-        return Leaving(victim.gang, ref, pods, not victim.pods, now, victim.work_lost, victim.reclaimed)
+        return VictimRef(victim.gang, ref, pods, not victim.pods, now, victim.work_lost, victim.reclaimed)
 
     def _is_free(self, gang: GangId, now: float) -> bool:
         """Whether no writes are under way, neither for the gang nor for the victims to be looked up."""
-        named = self._books[gang].named if gang in self._books else ()
+        named = self._commits[gang].named if gang in self._commits else ()
         return self._is_at_rest(gang, now) and all(self._is_at_rest(victim.gang, now) for victim in named)
 
     def _is_at_rest(self, gang: GangId, now: float) -> bool:
-        book = self._books.get(gang)
-        if book is None:
+        commit = self._commits.get(gang)
+        if commit is None:
             return True
-        if book.working:
+        if commit.working:
             return False
         find = self._observed.find
-        if book.expected:
-            book.expected = [e for e in book.expected if not e.met(find(e.kind, e.key))]
-            if book.expected and now < book.expected_until:
-                self._wake(gang, book.expected_until, now)
+        if commit.expected:
+            commit.expected = [e for e in commit.expected if not e.met(find(e.kind, e.key))]
+            if commit.expected and now < commit.expected_until:
+                self._wake(gang, commit.expected_until, now)
                 return False
-            book.expected.clear()
+            commit.expected.clear()
         return True
 
     def _wake(self, gang: GangId, at: float, now: float) -> None:
-        book = self._book(gang)
-        if now < at < book.timer:
-            book.timer = at
+        commit = self._commit(gang)
+        if now < at < commit.timer:
+            commit.timer = at
             heapq.heappush(self._timers, (at, gang))
 
-    def _view(self, gang: GangId, now: float) -> GangView:
-        group = self._observed.groups.get(gang)
-        plans = tuple(self._observed.plans(gang))
-        book = self._book(gang)
-        record = self._record(group)
-        if group is None or group.finished:
-            self._spare(book)
-        victims = tuple(map(self._victim, self._recorded(gang, plans[-1]))) if plans else ()
-        book.called += tuple(self._call(victim, now) for victim in book.named)
-        book.named = ()
-        called = [victim for victim in map(self._victim, book.called) if victim.pods]
-        book.called = tuple(victim.recorded for victim in called)
-        self._note_endings(gang, [*victims, *called])
-        return GangView(
-            id=gang,
-            epoch=self.epoch,
-            group=group,
-            record=record,
-            plans=plans,
-            assigned=book.assigned,
-            nodes=self._observed.nodes,
-            devices=book.devices,
-            called=book.called,
-            victims=victims,
-            remade=tuple(self._namesakes(plans[-1])) if plans else (),
-            explanation=book.explanation,
-            fenced=self._fenced.get(gang),
-            owner_shared=group is not None and self._is_shared(group),
-        )
+    def _victims(self, gang: GangId) -> tuple[Victim, ...]:
+        """Returns the victims of the newest plan as they are now."""
+        plans = self._observed.plans(gang)
+        if not plans or not isinstance(plans[-1], PlacementPlan):
+            return ()
+        return tuple(map(self._victim, self._counting(gang, plans[-1])))
 
-    def _recorded(self, gang: GangId, plan: Plan) -> tuple[Leaving, ...]:
-        """Returns the victims of a plan that count: those that the core has named, and those that agree."""
-        called = self._book(gang).called
-        return tuple(v for v in plan.victims if v in called or agreed(plan, gang, v, self._observed))
+    def _counting(self, gang: GangId, plan: PlacementPlan) -> tuple[VictimRef, ...]:
+        """Returns the victims of a plan that count: those that the core has chosen, and those that agree."""
+        chosen = self._commit(gang).chosen
+        return tuple(v for v in plan.victims if v in chosen or agreed(plan, gang, v, self._observed))
 
-    def _victim(self, recorded: Leaving) -> Victim:
+    def _victim(self, recorded: VictimRef) -> Victim:
         pods = tuple(filter(None, (occupying(ref, self._observed.find) for ref in recorded.pods)))
         group = self._observed.groups.get(recorded.gang)
         owner = self._sole_owner(group) if group is not None and recorded.owner is not None else None
@@ -303,7 +331,7 @@ class Committer:
 
     def _namesakes(self, plan: Plan) -> Iterator[Pod | None]:
         """Yields, for each pod that the plan re-creates, the pod that has its name now."""
-        for pod in plan.remade:
+        for pod in plan.pods if isinstance(plan, RecreationPlan) else ():
             found = self._observed.find(kinds.POD, f"{plan.namespace}/{pod.name}")
             yield found if isinstance(found, Pod) else None
 
@@ -337,21 +365,6 @@ class Committer:
         """Returns the owner whose suspension ends this gang in one write, if there is one."""
         owner = group.owner
         return owner if owner is not None and owner.admission and not self._is_shared(group) else None
-
-    def _heed(self, book: _Book, events: Iterable[Event]) -> None:
-        """Removes at once the assignments that the core takes back when it receives these events."""
-        for event in events:
-            match event:
-                case PlacesLost(places=places):
-                    for place in places:
-                        book.assigned.pop(place, None)
-                case CommitFailed():
-                    book.assigned.clear()
-                    self._spare(book)
-
-    def _spare(self, book: _Book) -> None:
-        """Spares the victims that are in no plan yet; the next visit to the beneficiary frees them."""
-        book.named, book.called = (), ()
 
 
 def _owner_ref(namespace: str, owner: Owner) -> OwnerRef:

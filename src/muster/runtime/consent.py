@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from muster.api import kinds
-from muster.api.base import Resource
+from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId
-from muster.runtime.plan import Leaving, Plan, occupying
-from muster.runtime.writes import AnyKind
+from muster.runtime.plan import PlacementPlan, VictimRef, occupying
 from muster.translate.group import Group
 from muster.translate.status import preemption
 
@@ -30,7 +29,7 @@ class Known(Protocol):
     def find(self, kind: AnyKind, key: str) -> Resource | None: ...
 
 
-def agreed(plan: Plan, gang: GangId, victim: Leaving, known: Known) -> bool:
+def agreed(plan: PlacementPlan, gang: GangId, victim: VictimRef, known: Known) -> bool:
     """Whether the plan's record alone suffices to end `victim` of `gang`'s plan."""
     group = known.groups.get(victim.gang)
     if _namespaces(victim, group) == {plan.namespace}:
@@ -45,13 +44,13 @@ def agreed(plan: Plan, gang: GangId, victim: Leaving, known: Known) -> bool:
     return all(pod.metadata.uid in members and _was_there(pod, victim.at) for pod in pods)
 
 
-def entry(victim: Leaving, by: GangId) -> object:
+def entry(victim: VictimRef, by: GangId) -> object:
     """Returns the victim's entry in `status.preemptions`: equal for every leader, so never written twice."""
     pods = None if victim.whole else len(victim.pods)
     return preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
 
 
-def _namespaces(victim: Leaving, group: Group | None) -> set[str]:
+def _namespaces(victim: VictimRef, group: Group | None) -> set[str]:
     """Returns the namespaces in which ending the victim has an effect."""
     found = {pod.namespace for pod in victim.pods} | {victim.gang.partition("/")[0]}
     return found | ({group.namespace} if group is not None else set())

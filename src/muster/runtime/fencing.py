@@ -1,14 +1,14 @@
-"""Fences: makes the API server refuse the late writes of an earlier leader.
+"""Fencing: makes the API server refuse the late writes of an earlier leader.
 
-A clock cannot stop a write that is already on its way. Therefore a new leader first *touches* every object
+A clock cannot stop a write that is already on its way. Therefore a new leader first *fences* every object
 that an earlier leader could still write to: unbound members (a bind carries their resourceVersion), owners
 that muster suspends and resumes (these writes test the owner's), and pods that an open plan may end (so do
-evictions). That is one write for each object, and only where another leader can exist. A touch writes the
-epoch into an annotation. The touch fences the object that bears the annotation. It does not prove who leads:
-any user may write an annotation.
+evictions). That is one write for each object, and only where another leader can exist. A fence writes the
+epoch into an annotation, which changes the object's resourceVersion. The annotation does not prove who leads:
+any user may write one.
 
-A touch that is refused (by an admission webhook, or for lack of a permission) does not keep the leader from
-leading. Only the gangs that need the object wait, and the leader retries the touch later.
+A fence that is refused (by an admission webhook, or for lack of a permission) does not keep the leader from
+leading. Only the gangs that need the object wait, and the leader retries the fence later.
 """
 
 import logging
@@ -16,26 +16,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from muster.api.base import Resource
+from muster.api.base import AnyKind, Resource
 from muster.api.kinds import POD
 from muster.core.words.gang import GangId
 from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
 from muster.names import EPOCH
-from muster.runtime.commit.view import Fenced
+from muster.runtime.commit.view import Unfenced
 from muster.runtime.consent import Known
-from muster.runtime.plan import Plan
-from muster.runtime.writes import AnyKind, Touch
+from muster.runtime.plan import PlacementPlan, Plan
+from muster.runtime.writes import Fence, fence
 
 log = logging.getLogger(__name__)
 
-#: Touches of one object, whatever the answers, after which its gangs wait and the leader leads without them.
+#: Fences of one object, whatever the answers, after which its gangs wait and the leader leads without them.
 TRIES: Final = 5
-#: Seconds between two touches of one object: the first pause, doubled each time, and the longest.
+#: Seconds between two fences of one object: the first pause, doubled each time, and the longest.
 RETRY: Final = (0.2, 30.0)
 
 
 class Observed(Known, Protocol):
-    """What the fence reads of the mirror."""
+    """What this module reads of the mirror."""
 
     def plans(self, gang: GangId) -> Iterable[Plan]: ...
 
@@ -44,30 +44,30 @@ class Observed(Known, Protocol):
 
 @dataclass(slots=True)
 class _Tried:
-    """An object that has been touched, and does not show the touch yet."""
+    """An object that has been fenced, and does not show the fence yet."""
 
     uid: str
     gangs: set[GangId] = field(default_factory=set)
     tries: int = 0
     #: why the object's gangs wait; "" = not refused so far
     refusal: str = ""
-    #: when the touch is retried
+    #: when the fence is retried
     due: float = 0.0
 
 
-class Fence:
-    """The touches of one leader, and the gangs that wait for a touch."""
+class Fencing:
+    """The fences of one leader, and the gangs that wait for a fence."""
 
     def __init__(self, observed: Observed, epoch: int) -> None:
         self._observed, self._epoch = observed, epoch
         self._tried: dict[tuple[AnyKind, str], _Tried] = {}
         #: gangs that must not be written to yet
-        self.fenced: Mapping[GangId, Fenced] = {}
+        self.unfenced: Mapping[GangId, Unfenced] = {}
 
-    def first(self, now: float) -> list[Touch]:
-        """Returns the touches to make now, before this leader leads."""
+    def first(self, now: float) -> list[Fence]:
+        """Returns the fences to make now, before this leader leads."""
         before, self._tried = self._tried, {}
-        found: dict[tuple[AnyKind, str], Touch] = {}
+        found: dict[tuple[AnyKind, str], Fence] = {}
         for gang, kind, obj in _in_reach(self._observed):
             if self._shows(obj):
                 continue
@@ -78,17 +78,17 @@ class Fence:
             known.gangs.add(gang)
             self._tried[key] = known
             if not known.refusal and known.due <= now:
-                found[key] = self._touch(kind, obj)
+                found[key] = fence(kind, obj, self._epoch)
         self._settle()
         return list(found.values())
 
     @property
     def complete(self) -> bool:
-        """Whether every object in reach shows its touch or has refused it, so that this leader may lead."""
+        """Whether every object in reach shows its fence or has refused it, so that this leader may lead."""
         return all(tried.refusal for tried in self._tried.values())
 
-    def again(self, now: float) -> Iterator[tuple[GangId, Touch]]:
-        """Yields refused touches that are due again, each with a gang that waits for it."""
+    def again(self, now: float) -> Iterator[tuple[GangId, Fence]]:
+        """Yields refused fences that are due again, each with a gang that waits for it."""
         for key, tried in list(self._tried.items()):
             kind, name = key
             obj = self._observed.find(kind, name)
@@ -99,12 +99,12 @@ class Fence:
             elif tried.due <= now:
                 tried.due = now + RETRY[1]  # at the latest; the outcome sets a better time
                 self._settle()
-                yield min(tried.gangs), self._touch(kind, obj)
+                yield min(tried.gangs), fence(kind, obj, self._epoch)
 
-    def learn(self, touch: Touch, error: Exception | None, now: float) -> None:
-        """Takes the outcome of a touch. A success counts only once the mirror shows it."""
-        key = f"{touch.namespace}/{touch.name}" if touch.namespace else touch.name
-        tried = self._tried.get((touch.kind, key))
+    def learn(self, fence: Fence, error: Exception | None, now: float) -> None:
+        """Takes the outcome of a fence. A success counts only once the mirror shows it."""
+        key = f"{fence.namespace}/{fence.name}" if fence.namespace else fence.name
+        tried = self._tried.get((fence.kind, key))
         if tried is None or isinstance(error, NotFound):
             return
         tried.due = now + min(RETRY[1], RETRY[0] * 2 ** min(tried.tries, 16))
@@ -115,29 +115,25 @@ class Fence:
         if not (refused or tried.refusal or tried.tries >= TRIES):
             return
         why = str(error) if error is not None else "the server took it, and the object does not show it"
-        refusal = f"{touch.kind.kind} {key} cannot be marked as taken over by this leader: {why}"
+        refusal = f"{fence.kind.kind} {key} cannot be marked as taken over by this leader: {why}"
         if refusal != tried.refusal:
             log.warning("%s; waiting for it: %s", refusal, ", ".join(sorted(tried.gangs)))
         tried.refusal = refusal
         self._settle()
 
     def next(self) -> float | None:
-        """Returns when the next object is to be touched again, if there is one."""
+        """Returns when the next object is to be fenced again, if there is one."""
         return min((tried.due for tried in self._tried.values()), default=None)
 
     def _shows(self, obj: Resource) -> bool:
         return obj.metadata.annotations.get(EPOCH) == str(self._epoch)
 
-    def _touch(self, kind: AnyKind, obj: Resource) -> Touch:
-        meta = obj.metadata
-        return Touch(kind, meta.namespace, meta.name, meta.resource_version, self._epoch)
-
     def _settle(self) -> None:
-        fenced: dict[GangId, Fenced] = {}
+        unfenced: dict[GangId, Unfenced] = {}
         for tried in self._tried.values():
             for gang in tried.gangs if tried.refusal else ():
-                fenced.setdefault(gang, Fenced(tried.refusal, tried.due))
-        self.fenced = fenced
+                unfenced.setdefault(gang, Unfenced(tried.refusal, tried.due))
+        self.unfenced = unfenced
 
 
 def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
@@ -154,8 +150,8 @@ def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
         planned = observed.groups.get(gang)
         for member in planned.members.values() if planned is not None else ():
             yield gang, POD, member.pod
-        for victim in (victim for plan in observed.plans(gang) for victim in plan.victims):
-            for ref in victim.pods:  # whether or not this leader will end them
-                pod = observed.find(POD, ref.key)
-                if pod is not None and pod.metadata.uid == ref.uid:
-                    yield gang, POD, pod
+        plans = (plan for plan in observed.plans(gang) if isinstance(plan, PlacementPlan))
+        for ref in (ref for plan in plans for victim in plan.victims for ref in victim.pods):
+            pod = observed.find(POD, ref.key)  # whether or not this leader will end it
+            if pod is not None and pod.metadata.uid == ref.uid:
+                yield gang, POD, pod

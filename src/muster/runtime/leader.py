@@ -19,17 +19,18 @@ from typing import Final, Protocol
 from muster.core.words.decisions import Decision
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
+from muster.effects.execute import Outcome, execute
 from muster.journal import Began, Cycle, Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
-from muster.runtime.fencing import Fence
-from muster.runtime.performing import perform
-from muster.runtime.plan import PlanTooLarge, found
+from muster.runtime.fencing import Fencing
+from muster.runtime.plan import PlanTooLarge, plan_found
+from muster.runtime.recreation import recording
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import Touch, Write
+from muster.runtime.writes import Fence, RecordPods, Write
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Deposed(Exception):
 @dataclass(frozen=True, slots=True)
 class Term:
     epoch: int
-    #: no other leader can be acting: there is nothing to touch
+    #: no other leader can be acting: there is nothing to fence
     sole: bool = False
     #: whether the lease is provably held now
     fresh: Callable[[], bool] = lambda: True
@@ -83,60 +84,62 @@ class Leader:
         self._client, self._core, self._journal = client, core, journal
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))
-        self.fence = Fence(mirror, term.epoch)
+        self.fencing = Fencing(mirror, term.epoch)
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._slots = asyncio.Semaphore(WRITES)
 
-    def touches(self) -> list[Touch]:
-        """Returns the touches to make now, before anything else, until the fence is complete."""
+    def fences(self) -> list[Fence]:
+        """Returns the fences to make now, before anything else, until the fencing is complete."""
         self._look()
         self._check()
-        return [] if self.term.sole else self.fence.first(self._now())
+        return [] if self.term.sole else self.fencing.first(self._now())
 
-    def touched(self, touch: Touch, error: Exception | None) -> None:
-        """Takes the outcome of a touch. A refused touch holds back only its own gangs."""
-        self.fence.learn(touch, error, self._now())
+    def fenced(self, outcome: Outcome[Write]) -> None:
+        """Takes the outcome of a fence. A refused fence holds back only its own gangs."""
+        if isinstance(outcome.effect, Fence):
+            self.fencing.learn(outcome.effect, outcome.error, self._now())
 
     def adopt(self) -> None:
         """Takes over the open plans: reports them to the core and continues them."""
-        self.committer.fence(self.fence.fenced)
+        self.committer.hold_back(self.fencing.unfenced)
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
             if gang in self.mirror.groups and not self.committer.is_ending(gang):
-                self._tell([found(gang, self.committer.recorded(gang), self.mirror.find)])
+                self._tell([plan_found(gang, self.committer.recorded(gang), self.mirror.find)])
 
     def turn(self) -> Iterator[tuple[GangId, Sequence[Write]]]:
         """1. Read what has changed. 2. Decide. 3. Visit each gang concerned, and yield its writes."""
         self._check()
         self._look()
         self._decide()
-        for gang, touch in self.fence.again(self._now()):
-            yield gang, (touch,)
-        self.committer.fence(self.fence.fenced)
+        for gang, fence in self.fencing.again(self._now()):
+            yield gang, (fence,)
+        self.committer.hold_back(self.fencing.unfenced)
         for gang in self.committer.due(self._now()):
             writes, events = self.committer.work(gang, self._now())
             self._learnt += events
             if writes:
                 yield gang, writes
 
-    async def write(self, write: Write) -> Exception | None:
-        """Makes the write, and returns the error if it failed."""
+    async def write(self, write: Write) -> Outcome[Write]:
+        """Makes the write, if this leader still leads."""
         async with self._slots:
             self._check()
             try:
-                await perform(self._client, write, self.clock)
+                effect = await recording(self._client, write) if isinstance(write, RecordPods) else write
+                await execute(self._client, effect, self.clock.now())
             except (ApiError, PlanTooLarge, Unanswered, Unreachable) as error:
                 log.info("%s: %s", type(write).__name__, error)
-                return error
-            return None
+                return Outcome(write, error)
+            return Outcome(write)
 
-    def done(self, gang: GangId, outcomes: Sequence[tuple[Write, Exception | None]]) -> None:
-        """Takes the outcomes of a gang's writes, up to and including the first that failed."""
-        touches = [(write, error) for write, error in outcomes if isinstance(write, Touch)]
-        for touch, error in touches:
-            self.touched(touch, error)
-        if not touches:
+    def done(self, gang: GangId, outcomes: Sequence[Outcome[Write]]) -> None:
+        """Takes the outcomes of a gang's writes, up to and including the first run that failed."""
+        fences = [outcome for outcome in outcomes if isinstance(outcome.effect, Fence)]
+        for outcome in fences:
+            self.fenced(outcome)
+        if not fences:
             self._learnt += self.committer.done(gang, outcomes, self._now())
         self.mirror.changed.set()
 
@@ -144,7 +147,7 @@ class Leader:
         """Returns the seconds until the next timer is due."""
         if self._learnt:
             return 0.0
-        timers = [self._core.wake_at(), self.committer.next_timer(), self.fence.next()]
+        timers = [self._core.wake_at(), self.committer.next_timer(), self.fencing.next()]
         due = min((timer for timer in timers if timer is not None), default=float("inf"))
         return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
 

@@ -9,10 +9,11 @@ or the next timer is due.
 
 import asyncio
 from collections.abc import Sequence
-from itertools import groupby
 
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import GangId
+from muster.effects import Patch
+from muster.effects.execute import execute_all
 from muster.journal import Journal
 from muster.kube.client import Client
 from muster.kube.clock import Clock
@@ -22,7 +23,7 @@ from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
 from muster.runtime.topology import TopologyReports
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import PARALLEL, PatchQueueStatus, PatchTopologyStatus, Write
+from muster.runtime.writes import Write
 
 Reports = QueueReports | TopologyReports
 
@@ -80,35 +81,21 @@ async def _lead(
 
 
 async def _take_over(leader: Leader) -> None:
-    """1. Touch what an earlier leader could still write to. 2. Await the effect. 3. Adopt its open plans."""
-    while (found := leader.touches()) or not leader.fence.complete:
-        outcomes = await asyncio.gather(*map(leader.write, found))
-        for touch, error in zip(found, outcomes, strict=True):
-            leader.touched(touch, error)
+    """1. Fence what an earlier leader could still write to. 2. Await the effect. 3. Adopt its open plans."""
+    while (found := leader.fences()) or not leader.fencing.complete:
+        for outcome in await asyncio.gather(*map(leader.write, found)):
+            leader.fenced(outcome)
         await _sleep(leader, leader.idle())
         await leader.clock.sleep(PACE)
     leader.adopt()
 
 
 async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None:
-    """Makes the writes in order, adjacent ones of a `PARALLEL` class together. The first failure stops it."""
-    outcomes: list[tuple[Write, Exception | None]] = []
-    for kind, same in groupby(writes, type):
-        batch = list(same)
-        if kind in PARALLEL:
-            results = await asyncio.gather(*map(leader.write, batch))
-        else:
-            results = [await leader.write(batch[0])]
-            while results[-1] is None and len(results) < len(batch):
-                results.append(await leader.write(batch[len(results)]))
-        outcomes += zip(batch, results, strict=False)
-        if any(results):
-            break
-    leader.done(gang, outcomes)
+    leader.done(gang, await execute_all(writes, leader.write))
 
 
-async def _report(leader: Leader, reports: Reports, report: PatchQueueStatus | PatchTopologyStatus) -> None:
-    if await leader.write(report) is not None:
+async def _report(leader: Leader, reports: Reports, report: Patch) -> None:
+    if (await leader.write(report)).error is not None:
         reports.failed(report.name)
 
 

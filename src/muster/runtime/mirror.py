@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from muster.api import kinds
-from muster.api.base import Resource
+from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan, Queue
@@ -39,8 +39,7 @@ from muster.core.words.events import (
     QuotaRemoved,
 )
 from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
-from muster.runtime.plan import Plan, decode
-from muster.runtime.writes import AnyKind
+from muster.runtime.plan import PlacementPlan, Plan, decode
 from muster.translate.budgets import budget_changed
 from muster.translate.budgets import counts_itself as counted
 from muster.translate.dialects import (
@@ -340,8 +339,17 @@ def _decoded(obj: GangPlan) -> Plan:
         log.error("%s", error)
         namespace, record = obj.metadata.namespace, obj.spec.gang
         gang = GangId(f"{namespace}/{record}")
-        plan = Plan(gang, record, namespace, obj.spec.epoch, obj.spec.attempt, {}, unreadable=str(error))
-        return replace(plan, uid=obj.metadata.uid, named=obj.metadata.name)
+        return PlacementPlan(
+            gang,
+            record,
+            namespace,
+            obj.spec.epoch,
+            obj.spec.attempt,
+            nodes={},
+            unreadable=str(error),
+            uid=obj.metadata.uid,
+            named=obj.metadata.name,
+        )
 
 
 def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:

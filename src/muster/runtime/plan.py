@@ -1,7 +1,9 @@
-"""A plan on record: which node each place of a gang is to have, and which victims leave for it.
+"""A plan on record: the decision that a commit carries out, written before the commit's first effect.
 
-A `GangPlan` is created before the first effect of a commit and deleted after the last. It is never
-patched, so that a reader always sees all of one decision. Everything but its gang, epoch and attempt
+There are two: a `PlacementPlan` says which node each place of a gang gets, and which victims leave for it; a
+`RecreationPlan` says which pods of a failed start are deleted and re-created. Both are `GangPlan` objects. A
+GangPlan is deleted after the last effect, and never patched, so that a reader always sees all of one
+decision. Everything but its gang, epoch and attempt
 is one compressed string, because a plan may have ten thousand places and etcd keeps objects small: nodes
 are named once and places refer to them by number; consecutive indices of a pod set on one node cost a few
 bytes. 10,000 places take about 0.25 MB, most of it for the uids.
@@ -18,7 +20,7 @@ from uuid import UUID
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Kind, Object, Resource
+from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan
@@ -28,8 +30,8 @@ from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.translate.demand import MOST_PLACES
 from muster.translate.pods import occupies
 
-#: Looks up the object of a kind with this key (`namespace/name`), as known now. Any: kinds of many types.
-Find = Callable[[Kind[Any], str], Resource | None]
+#: Looks up the object of a kind with this key (`namespace/name`), as known now.
+Find = Callable[[AnyKind, str], Resource | None]
 #: Largest blob, in bytes. A gang with a larger one is refused: etcd accepts 1.5 MiB per request.
 MAX_BLOB: Final = 1_000_000
 #: Largest decompressed blob, in bytes: a small blob can decompress to a very large text.
@@ -72,8 +74,8 @@ class OwnerRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
-    """A victim: the `whole` gang, by suspending `owner` if it has one, or some pods, one by one."""
+class VictimRef:
+    """A victim on record: the `whole` gang, by suspending `owner` if it has one, or some pods, one by one."""
 
     gang: GangId
     owner: OwnerRef | None
@@ -87,7 +89,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Remade:
+class RecordedPod:
     """A pod that is deleted and re-created: its uid, and the whole object to create."""
 
     uid: PodId
@@ -99,38 +101,50 @@ class Remade:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A decision for a gang. `nodes` includes the places that are carried over: it is the whole picture."""
+class _Header:
+    """What a record says of every plan."""
 
     gang: GangId
     record: str  # name of the Gang
     namespace: str
     epoch: int
     attempt: int
-    nodes: Mapping[Place, NodeName]
-    pods: Mapping[Place, PodId] = field(default_factory=dict)  # where known when the plan was made
-    victims: tuple[Leaving, ...] = ()
-    #: a plan of another kind: pods to re-create after a failed start, as no controller would, and the failure
-    remade: tuple[Remade, ...] = ()
-    why: str = ""
-    #: what is wrong with the record, if it could not be read; the plan then has no places
-    unreadable: str = ""
     #: uid of the GangPlan object, "" before it is created
-    uid: str = ""
+    uid: str = field(default="", kw_only=True)
     #: any name of the GangPlan object that the plan was read from; "" = as muster names its own
-    named: str = field(default="", compare=False)
+    named: str = field(default="", kw_only=True, compare=False)
 
     @property
     def name(self) -> str:
         return self.named or f"{self.record}-{self.attempt}"
 
-    def mark(self, place: Place) -> str:
-        """Returns the value of the pod annotation `muster.dev/plan`."""
-        return mark(self.epoch, self.attempt, place)
+
+@dataclass(frozen=True, slots=True)
+class PlacementPlan(_Header):
+    """A start of a gang. `nodes` includes the places that are carried over: it is the whole picture."""
+
+    nodes: Mapping[Place, NodeName]
+    pods: Mapping[Place, PodId] = field(default_factory=dict)  # where known when the plan was made
+    victims: tuple[VictimRef, ...] = ()
+    #: what is wrong with the record, if it could not be read; the plan then has no places
+    unreadable: str = ""
 
 
-def found(gang: GangId, plan: Plan, find: Find) -> PlanFound:
+@dataclass(frozen=True, slots=True)
+class RecreationPlan(_Header):
+    """The end of a failed start: pods to delete and re-create, as no controller would, and the failure."""
+
+    pods: tuple[RecordedPod, ...]
+    why: str
+
+
+Plan = PlacementPlan | RecreationPlan
+
+
+def plan_found(gang: GangId, plan: Plan, find: Find) -> PlanFound:
     """Returns the event that reports an open plan to a new core: its places, and its remaining victims."""
+    if isinstance(plan, RecreationPlan):
+        return PlanFound(gang, {})
     victims = []
     for victim in plan.victims:
         pods = frozenset(ref.uid for ref in victim.pods if occupying(ref, find) is not None)
@@ -156,8 +170,10 @@ def encode(plan: Plan) -> Object:
     blob = base64.b64encode(zlib.compress(body, 6)).decode()
     for size, most in ((len(blob), MAX_BLOB), (len(body), MAX_BODY)):
         if size > most:
-            what = f"{len(plan.remade)} pods" if plan.remade else f"{len(plan.nodes)} places"
-            raise PlanTooLarge(what, size, most)
+            many = (
+                f"{len(plan.nodes)} places" if isinstance(plan, PlacementPlan) else f"{len(plan.pods)} pods"
+            )
+            raise PlanTooLarge(many, size, most)
     return {
         "apiVersion": kinds.GANG_PLAN.api_version,
         "kind": kinds.GANG_PLAN.kind,
@@ -172,30 +188,18 @@ def decode(obj: GangPlan) -> Plan:
         body = _BODY.decode(_inflated(base64.b64decode(obj.spec.blob)))
         if not body.gang.startswith(f"{obj.metadata.namespace}/"):
             raise ValueError(f"its gang {body.gang} is of another namespace")
-        return Plan(
-            gang=GangId(body.gang),
-            record=obj.spec.gang,
-            namespace=obj.metadata.namespace,
-            epoch=obj.spec.epoch,
-            attempt=obj.spec.attempt,
+        header = (GangId(body.gang), obj.spec.gang, obj.metadata.namespace, obj.spec.epoch, obj.spec.attempt)
+        uid, name = obj.metadata.uid, obj.metadata.name
+        if body.remade:
+            recorded = tuple(_recorded(uid, pod) for uid, pod in body.remade)
+            return RecreationPlan(*header, recorded, body.why, uid=uid, named=name)
+        return PlacementPlan(
+            *header,
             nodes=_unpack_places(body.places, body.nodes),
             pods=_unpack_pods(body.pods),
-            victims=tuple(
-                Leaving(
-                    GangId(victim.gang),
-                    OwnerRef(*victim.owner) if victim.owner else None,
-                    tuple(PodRef(namespace, name, PodId(uid)) for namespace, name, uid in victim.pods),
-                    victim.whole,
-                    victim.at,
-                    victim.work_lost,
-                    victim.reclaimed,
-                )
-                for victim in body.victims
-            ),
-            remade=tuple(_remade(uid, pod) for uid, pod in body.remade),
-            why=body.why,
-            uid=obj.metadata.uid,
-            named=obj.metadata.name,
+            victims=tuple(map(_victim, body.victims)),
+            uid=uid,
+            named=name,
         )
     except (*UNREADABLE, zlib.error) as error:
         raise ValueError(f"GangPlan {obj.key}: {error}") from error
@@ -207,7 +211,7 @@ _Date = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
 
-class _Leaving(msgspec.Struct, array_like=True):
+class _Victim(msgspec.Struct, array_like=True):
     """A victim as it is recorded. Records of earlier versions end after `whole`."""
 
     gang: str
@@ -228,7 +232,7 @@ class _Body(msgspec.Struct):
     places: dict[str, list[tuple[_Index, _Index, _Index]]]
     #: by pod set, runs of indices, and the uids
     pods: dict[str, tuple[list[tuple[_Index, _Index]], str | list[str]]]
-    victims: list[_Leaving]
+    victims: list[_Victim]
     remade: list[tuple[str, Object]] = []
     why: str = ""
 
@@ -244,52 +248,61 @@ def _inflated(blob: bytes) -> bytes:
     return text
 
 
-def _remade(uid: str, pod: Object) -> Remade:
+def _victim(victim: _Victim) -> VictimRef:
+    return VictimRef(
+        GangId(victim.gang),
+        OwnerRef(*victim.owner) if victim.owner else None,
+        tuple(PodRef(namespace, name, PodId(uid)) for namespace, name, uid in victim.pods),
+        victim.whole,
+        victim.at,
+        victim.work_lost,
+        victim.reclaimed,
+    )
+
+
+def _recorded(uid: str, pod: Object) -> RecordedPod:
     name = pod["metadata"]["name"]
     if not isinstance(name, str) or not name:
         raise ValueError(f"a pod to be re-created has the name {name!r}")
-    return Remade(PodId(uid), pod)
+    return RecordedPod(PodId(uid), pod)
 
 
 def _pack(plan: Plan) -> bytes:
-    names = sorted(set(plan.nodes.values()))
+    body: Object = {"gang": plan.gang, "nodes": [], "places": {}, "pods": {}, "victims": []}
+    if isinstance(plan, PlacementPlan):
+        body["nodes"], body["places"] = _pack_places(plan.nodes)
+        body["pods"] = _pack_pods(plan.pods)
+        body["victims"] = list(map(_pack_victim, plan.victims))
+    elif plan.pods:
+        body |= {"remade": [(pod.uid, pod.body) for pod in plan.pods], "why": plan.why}
+    return msgspec.json.encode(body)
+
+
+def _pack_places(nodes: Mapping[Place, NodeName]) -> tuple[list[NodeName], dict[str, list[list[int]]]]:
+    """Returns the nodes' names, and per pod set runs of places on one node: first index, count, node."""
+    names = sorted(set(nodes.values()))
     number = {name: i for i, name in enumerate(names)}
-    places: dict[str, list[list[int]]] = {}  # pod set → runs [first index, count, node]
-    for place, node in sorted(plan.nodes.items()):
+    places: dict[str, list[list[int]]] = {}
+    for place, node in sorted(nodes.items()):
         runs = places.setdefault(place.pod_set, [])
         if runs and runs[-1][2] == number[node] and runs[-1][0] + runs[-1][1] == place.index:
             runs[-1][1] += 1
         else:
             runs.append([place.index, 1, number[node]])
-    victims = [
-        (
-            victim.gang,
-            victim.owner
-            and [
-                victim.owner.api_version,
-                victim.owner.kind,
-                victim.owner.namespace,
-                victim.owner.name,
-                victim.owner.uid,
-            ],
-            [(pod.namespace, pod.name, pod.uid) for pod in victim.pods],
-            victim.whole,
-            victim.at,
-            victim.work_lost,
-            victim.reclaimed,
-        )
-        for victim in plan.victims
-    ]
-    body: Object = {
-        "gang": plan.gang,
-        "nodes": names,
-        "places": places,
-        "pods": _pack_pods(plan.pods),
-        "victims": victims,
-    }
-    if plan.remade:
-        body |= {"remade": [(pod.uid, pod.body) for pod in plan.remade], "why": plan.why}
-    return msgspec.json.encode(body)
+    return names, places
+
+
+def _pack_victim(victim: VictimRef) -> tuple[object, ...]:
+    owner = victim.owner
+    return (
+        victim.gang,
+        owner and [owner.api_version, owner.kind, owner.namespace, owner.name, owner.uid],
+        [(pod.namespace, pod.name, pod.uid) for pod in victim.pods],
+        victim.whole,
+        victim.at,
+        victim.work_lost,
+        victim.reclaimed,
+    )
 
 
 def _pack_pods(pods: Mapping[Place, PodId]) -> dict[str, list[Any]]:

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Object, Resource
+from muster.api.base import AnyKind, Object, Resource
 from muster.api.muster_v1alpha1 import Queue, QueueStatus
 from muster.core.world.queues import Queues
-from muster.runtime.writes import AnyKind, PatchQueueStatus
+from muster.effects import Patch
 from muster.translate.queues import conditions, status_of
 
 #: Seconds between two reports.
@@ -33,7 +33,7 @@ class QueueReports:
         self._reported = (-1, -1)
         self._next = 0.0
 
-    def due(self, now: datetime) -> Iterator[PatchQueueStatus]:
+    def due(self, now: datetime) -> Iterator[Patch]:
         """Yields the statuses to write now."""
         queues = self._queues
         if now.timestamp() < self._next or self._reported == (queues.usage_version, queues.division_version):
@@ -56,7 +56,8 @@ class QueueReports:
                 field: {r: status[field].get(r) for r in {*getattr(found.status, field), *status[field]}}
                 for field in ("used", "entitled", "borrowed")
             }
-            yield PatchQueueStatus(name, found.metadata.resource_version, {"status": {**status, **gone}})
+            body = {"status": {**status, **gone}}
+            yield Patch(kinds.QUEUE, "", name, body, "status", missing_ok=False)
 
     def failed(self, name: str) -> None:
         """Notes that the status was not written; it is retried at the next change."""

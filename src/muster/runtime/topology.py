@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Object, Resource, condition
+from muster.api.base import AnyKind, Condition, Object, Resource, condition
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology, ClusterNetworkTopologyStatus
 from muster.core.cycle import Scheduler
-from muster.runtime.writes import AnyKind, PatchTopologyStatus
+from muster.effects import Patch
 from muster.translate.layers import detail
 from muster.translate.world import World
 
@@ -37,7 +37,7 @@ class TopologyReports:
         self._reported: object = None
         self._next = 0.0
 
-    def due(self, now: datetime) -> Iterator[PatchTopologyStatus]:
+    def due(self, now: datetime) -> Iterator[Patch]:
         """Yields the status to write now, if there is one."""
         if now.timestamp() < self._next or self._reported == self._now():
             return
@@ -66,7 +66,8 @@ class TopologyReports:
         if seen or self._written == (found.metadata.uid, status):
             return
         self._written = found.metadata.uid, status
-        yield PatchTopologyStatus(DEFAULT, found.metadata.resource_version, {"status": status})
+        body: Object = {"status": status}
+        yield Patch(kinds.CLUSTER_NETWORK_TOPOLOGY, "", DEFAULT, body, "status", missing_ok=False)
 
     def failed(self, name: str) -> None:
         """Notes that the status was not written; it is retried at the next change."""

@@ -5,10 +5,9 @@ from collections.abc import Container
 from functools import partial
 
 from muster.api import kinds
-from muster.api.base import Resource
+from muster.api.base import AnyKind, Resource
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED, Changes, Mirror
-from muster.runtime.writes import AnyKind
 
 
 class WatchedMirror(Mirror):

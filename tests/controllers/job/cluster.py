@@ -17,8 +17,8 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX, TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
-from muster.controllers.effects import Create, Delete, Effect, Patch, Record, Requeue
 from muster.controllers.job import JobObserved, reconcile
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -137,7 +137,7 @@ class Cluster:
             case Delete(_, _, name, uid):
                 if name in self.pods and self.pods[name]["metadata"]["uid"] == uid:
                     self.delete(name)
-            case Record(_, _, reason):
+            case RecordEvent(_, _, reason):
                 self.events.append(reason)
             case _:
                 raise AssertionError(effect)

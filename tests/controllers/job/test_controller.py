@@ -7,13 +7,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from muster.api.base import Object, is_true
+from muster.api.base import AnyKind, Object, is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD
 from muster.api.rules.job import default
 from muster.controllers.driver import run
-from muster.controllers.effects import AnyKind
 from muster.controllers.job import CONTROLLER
 from muster.kube.errors import Unanswered
 from tests.controllers.job.cluster import job_object

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from muster.controllers.effects import Requeue
+from muster.effects import Requeue
 from tests.controllers.job.cluster import Cluster, Crash, Refused, job_object
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -15,12 +15,12 @@ from muster.api.base import Object, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.rules.metadata import labels
 from muster.app.views.jobs import JobView
+from muster.effects import Evict
+from muster.effects.execute import execute
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
 from muster.kube.listing import every
-from muster.runtime.performing import perform
-from muster.runtime.writes import EvictPod
 from muster.translate.priority import SYSTEM
 
 _OWNERS: Final = (kinds.JOBSET, kinds.JOB)
@@ -104,7 +104,7 @@ async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
 
 async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
     with suppress(NotFound):  # the pod has just ended
-        await perform(client, EvictPod(pod, "sent back to wait by muster requeue"), clock)
+        await execute(client, Evict(pod, "sent back to wait by muster requeue"), clock.now())
 
 
 async def known_queue(client: Client, queue: str, namespace: str) -> None:

@@ -1,10 +1,9 @@
 """A hypothetical cluster, and the events about it for a scheduler."""
 
-from muster.api.base import Resource
+from muster.api.base import AnyKind, Resource
 from muster.core.words.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
-from muster.runtime.plan import found
-from muster.runtime.writes import AnyKind
+from muster.runtime.plan import plan_found
 from muster.workloads.snapshot import Name, Objects
 
 
@@ -29,7 +28,7 @@ class SnapshotMirror:
         """The changes since the last call, and the open plans, which may be repeated."""
         changes = self.mirror.drain(now).events
         planned = [gang for gang in self.mirror.planned() if gang in self.mirror.groups]
-        return [*changes, *(found(gang, self.mirror.plans(gang)[-1], self._find) for gang in planned)]
+        return [*changes, *(plan_found(gang, self.mirror.plans(gang)[-1], self._find) for gang in planned)]
 
     def _find(self, kind: AnyKind, key: str) -> Resource | None:
         namespace, _, name = key.rpartition("/")

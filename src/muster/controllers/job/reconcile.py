@@ -20,10 +20,10 @@ from muster.api import kinds
 from muster.api.base import Object, condition, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
-from muster.controllers.effects import Create, Delete, Effect, Patch, Record, Requeue
 from muster.controllers.job import census as censuses
 from muster.controllers.job import scale, status, tally, verdict
 from muster.controllers.job.verdict import Verdict
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _events(job: Job, conditions: list[Object]) -> list[Effect]:
     return effects
 
 
-def _record(job: Job, reason: str, message: str, type_: str = "Warning") -> Record:
+def _record(job: Job, reason: str, message: str, type_: str = "Warning") -> RecordEvent:
     about = {
         "apiVersion": kinds.JOB.api_version,
         "kind": kinds.JOB.kind,
@@ -196,4 +196,4 @@ def _record(job: Job, reason: str, message: str, type_: str = "Warning") -> Reco
         "name": job.metadata.name,
         "uid": job.metadata.uid,
     }
-    return Record(about, "Normal" if type_ == "Normal" else "Warning", reason, message)
+    return RecordEvent(about, "Normal" if type_ == "Normal" else "Warning", reason, message)

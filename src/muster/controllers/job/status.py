@@ -13,8 +13,8 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Object, condition
 from muster.api.batch_v1 import Job
-from muster.controllers.effects import Patch
 from muster.controllers.job.tally import Tally
+from muster.effects import Patch
 
 SUSPENDED = "Suspended"
 

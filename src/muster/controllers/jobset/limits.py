@@ -25,7 +25,7 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOBSET
 from muster.api.natural import natural
-from muster.controllers.effects import Patch
+from muster.effects import Patch
 
 
 def bookkeeping(jobset: JobSet, jobs: list[Job], pods: Iterable[Pod], now: datetime) -> Patch | None:

@@ -13,11 +13,11 @@ from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import CONTROLLER, JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.rules.jobset import unsupported
-from muster.controllers.effects import Delete, Effect, Requeue
 from muster.controllers.jobset import attempts, failure_policy, limits, startup, success_policy
 from muster.controllers.jobset.causes import cause, first_failure
 from muster.controllers.jobset.observation import Observed
 from muster.controllers.jobset.status import COMPLETED, FAILED, SUSPENDED, Draft
+from muster.effects import Delete, Effect, Requeue
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:

@@ -8,11 +8,11 @@ from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import DependsOn, JobSet, ReplicatedJob, ReplicatedJobStatus
 from muster.api.kinds import JOB, SERVICE
-from muster.controllers.effects import Create, Effect, Patch, Record
 from muster.controllers.jobset import construction
 from muster.controllers.jobset.attempts import Jobs, group_of, index_of
 from muster.controllers.jobset.observation import Observed
 from muster.controllers.jobset.status import STARTED, STARTING, Draft, about
+from muster.effects import Create, Effect, Patch, RecordEvent
 
 _IN_ORDER = "InOrderStartupPolicy"
 
@@ -22,7 +22,9 @@ def service(observed: Observed) -> list[Effect]:
     jobset = observed.jobset
     if observed.service is not None or not construction.has_dns(jobset):
         return []
-    refused = Record(about(jobset), "Warning", "HeadlessServiceCreationFailed", "the service was refused")
+    refused = RecordEvent(
+        about(jobset), "Warning", "HeadlessServiceCreationFailed", "the service was refused"
+    )
     return [Create(SERVICE, jobset.metadata.namespace, construction.service(jobset), refused)]
 
 
@@ -85,7 +87,7 @@ def _missing(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effe
     for index in range(replicated.replicas):
         name = construction.job_name(jobset, replicated, index)
         if index not in there and name not in held:
-            refused = Record(about(jobset), "Warning", "JobCreationFailed", f"job {name} was refused")
+            refused = RecordEvent(about(jobset), "Warning", "JobCreationFailed", f"job {name} was refused")
             body = construction.job(jobset, replicated, index)
             effects.append(Create(JOB, jobset.metadata.namespace, body, refused))
     return effects

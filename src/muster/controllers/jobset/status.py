@@ -14,8 +14,8 @@ from muster.api.base import Condition, Object, condition
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.jobset_v1alpha2 import JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from muster.api.kinds import JOBSET
-from muster.controllers.effects import Effect, Patch, Record
 from muster.controllers.jobset.attempts import Jobs, group_of
+from muster.effects import Effect, Patch, RecordEvent
 
 COMPLETED = "Completed"
 FAILED = "Failed"
@@ -36,7 +36,7 @@ class Draft:
     restarts_count_towards_max: int = field(init=False)
     terminal_state: str = field(init=False)
     groups: dict[str, ReplicatedJobStatus] = field(init=False)
-    records: list[Record] = field(init=False, default_factory=list)
+    records: list[RecordEvent] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         status = self.jobset.status
@@ -82,7 +82,7 @@ class Draft:
             self.set_false(RESTARTING, reason, f"{message}; last restart: {found.message}")
 
     def record(self, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        self.records.append(Record(about(self.jobset), type_, reason, message))
+        self.records.append(RecordEvent(about(self.jobset), type_, reason, message))
 
     def effects(self) -> list[Effect]:
         status = JobSetStatus(

@@ -6,27 +6,18 @@ from itertools import chain
 
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import NodeName, PodId
+from muster.runtime.commit.context import Context
 from muster.runtime.commit.outcomes import commit_failed
-from muster.runtime.commit.places import Places
-from muster.runtime.commit.view import NEVER, GangView, Limits, Memory, Step
-from muster.runtime.plan import Leaving, Plan, PlanTooLarge, PodRef, encode
-from muster.runtime.writes import CreateGang, CreatePlan, RecordPods, Write
-from muster.translate.group import Group
-from muster.translate.status import gang_record
+from muster.runtime.commit.view import NEVER, GangView, RetryState, Step
+from muster.runtime.plan import PlacementPlan, PlanTooLarge, PodRef, RecreationPlan, VictimRef
+from muster.runtime.writes import RecordPods, create_gang, create_plan
 
 
-def record_attempt(
-    view: GangView,
-    group: Group,
-    places: Places,
-    victims: tuple[Leaving, ...],
-    memory: Memory,
-    now: float,
-    limits: Limits,
-) -> Step:
+def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
     """Records the next attempt: it carries over every filled place and every assigned place to be filled."""
-    attempt = _next_attempt(view, memory)
-    plan = Plan(
+    view, group, places, state = context.view, context.group, context.places, context.state
+    attempt = _next_attempt(view, state)
+    plan = PlacementPlan(
         gang=view.id,
         record=group.record,
         namespace=group.namespace,
@@ -37,25 +28,23 @@ def record_attempt(
         victims=victims,
     )
     try:
-        body = encode(plan)
+        create = create_plan(plan)
     except PlanTooLarge as error:
-        memory, events = commit_failed(view.id, memory, str(error), now, limits, until=NEVER)
-        return Step(memory, events=events)
-    create: list[Write] = [CreatePlan(plan, body)]
-    if view.record is None:
-        create.insert(0, CreateGang(group.namespace, group.record, gang_record(group)))
-    return Step(replace(memory, attempt=attempt), tuple(create))
+        state, events = commit_failed(view.id, state, str(error), context.now, context.limits, until=NEVER)
+        return Step(state, events=events)
+    first = () if view.record is not None else (create_gang(group),)
+    return Step(replace(state, attempt=attempt), (*first, create))
 
 
-def record_pods(view: GangView, plan: Plan, pods: Iterable[Pod], memory: Memory) -> Step:
+def record_pods(context: Context, pods: Iterable[Pod]) -> Step:
     """Records an attempt that ends these pods and re-creates them from what was recorded before."""
-    attempt = _next_attempt(view, memory)
-    why = memory.giving_up
-    anew = Plan(view.id, plan.record, plan.namespace, view.epoch, attempt, nodes={}, why=why)
-    refs = (PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods)
-    return Step(replace(memory, attempt=attempt), (RecordPods(anew, tuple(refs)),))
+    view, group, state = context.view, context.group, context.state
+    attempt = _next_attempt(view, state)
+    plan = RecreationPlan(view.id, group.record, group.namespace, view.epoch, attempt, (), state.giving_up)
+    refs = tuple(PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods)
+    return Step(replace(state, attempt=attempt), (RecordPods(plan, refs),))
 
 
-def _next_attempt(view: GangView, memory: Memory) -> int:
+def _next_attempt(view: GangView, state: RetryState) -> int:
     last = view.record.status.attempt if view.record else 0
-    return 1 + max(memory.attempt, last, *(plan.attempt for plan in view.plans), 0)
+    return 1 + max(state.attempt, last, *(plan.attempt for plan in view.plans), 0)

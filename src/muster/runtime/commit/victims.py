@@ -5,12 +5,12 @@ from typing import Final
 
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId
+from muster.effects import Evict, Patch
 from muster.runtime.commit.view import Victim
 from muster.runtime.consent import entry
-from muster.runtime.plan import Leaving
-from muster.runtime.writes import CreateGang, DeletePlan, EvictPod, PatchGangStatus, Suspend, Write
+from muster.runtime.plan import VictimRef
+from muster.runtime.writes import Write, create_gang, delete_plan, patch_gang, suspend
 from muster.translate.pods import live
-from muster.translate.status import gang_record
 
 #: Most entries of a Gang's `status.preemptions`; the oldest are removed first.
 MOST_PREEMPTIONS: Final = 20
@@ -24,17 +24,16 @@ def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
         if not alive or (owner is not None and owner.suspended):
             continue
         if victim.record is None and victim.group is not None and victim.group.source.kind:
-            group = victim.group
-            yield CreateGang(group.namespace, group.record, gang_record(group))
+            yield create_gang(victim.group)
             continue  # its eviction waits until the record names it
-        if (told := _preempted(victim.record, victim.recorded, by)) is not None:
-            yield told
+        if (note := _preempted(victim.record, victim.recorded, by)) is not None:
+            yield note
         if victim.recorded.whole:
-            yield from map(DeletePlan, victim.plans)
+            yield from map(delete_plan, victim.plans)
         if owner is not None:
-            yield Suspend(alive[0].metadata.namespace, owner)
+            yield suspend(alive[0].metadata.namespace, owner)
         else:
-            yield from (EvictPod(pod, f"makes room for {by}") for pod in alive)
+            yield from (Evict(pod, f"makes room for {by}") for pod in alive)
 
 
 def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
@@ -44,7 +43,7 @@ def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
             yield victim
 
 
-def _preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchGangStatus | None:
+def _preempted(record: GangRecord | None, victim: VictimRef, by: GangId) -> Patch | None:
     """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
     The note is written before the victim is ended. Every leader writes the same note, so neither a crash nor
@@ -52,9 +51,7 @@ def _preempted(record: GangRecord | None, victim: Leaving, by: GangId) -> PatchG
     """
     if record is None:
         return None
-    told, known = entry(victim, by), record.status.preemptions
-    if told in known:
+    note, known = entry(victim, by), record.status.preemptions
+    if note in known:
         return None
-    meta = record.metadata
-    body = {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], told]}}
-    return PatchGangStatus(meta.namespace, meta.name, meta.resource_version, body)
+    return patch_gang(record, {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], note]}}, "status")

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a commit step: what it sees, what it remembers, and what it returns."""
+"""The inputs and outputs of a commit step: what it sees, what it keeps between steps, and what it returns."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId, NodeName, Place, PodId
-from muster.runtime.plan import Leaving, Plan
+from muster.runtime.plan import Plan, VictimRef
 from muster.runtime.writes import Write
 from muster.translate.group import Group, Owner
 
@@ -21,9 +21,9 @@ class Limits:
     """Bounds of a commit, in seconds unless they say otherwise."""
 
     #: time without progress (a pod appeared, a bind succeeded) after which muster gives the minimum up
-    patience: float = 60.0
+    progress_timeout: float = 60.0
     #: the same while victims are leaving: includes their grace periods
-    victims: float = 300.0
+    victim_timeout: float = 300.0
     #: pause after a failed commit: the first, doubled after each failure, and the longest
     back_off: tuple[float, float] = (5.0, 300.0)
     #: failed commits after which a gang waits for a change
@@ -33,14 +33,14 @@ class Limits:
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
     #: least time between two writes of the same Gang's status that only report
-    tell: float = 1.0
+    report: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
     """A victim of the open plan as it is now."""
 
-    recorded: Leaving
+    recorded: VictimRef
     owner: Owner | None  # None = the pods are evicted one by one
     pods: tuple[Pod, ...]  # the recorded pods that still occupy a node
     plans: tuple[Plan, ...]  # the victim's own open plans, which end with it
@@ -49,7 +49,7 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class Unfenced:
     """Why a gang must not be written to yet, and until when at least (seconds since the epoch)."""
 
     message: str
@@ -68,11 +68,11 @@ class GangView:
     assigned: Mapping[Place, NodeName]  # by the core; filled places may be among them
     nodes: Container[str]
     devices: Mapping[Place, int] = field(default_factory=dict)  # for assigned places that share a GPU
-    called: tuple[Leaving, ...] = ()  # victims that the core has named and that are still there
+    chosen: tuple[VictimRef, ...] = ()  # victims that the core has chosen and that are still there
     victims: tuple[Victim, ...] = ()  # of the plan with the highest attempt
-    remade: tuple[Pod | None, ...] = ()  # the pods that now have the names the highest plan re-creates
+    namesakes: tuple[Pod | None, ...] = ()  # the pods that now have the names the highest plan re-creates
     explanation: Explanation | None = None
-    fenced: Fenced | None = None  # an earlier leader could still write to the gang
+    unfenced: Unfenced | None = None  # an earlier leader could still write to the gang
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
 
 
@@ -86,8 +86,8 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a leader remembers of a gang between two visits. Losing it costs time, never correctness."""
+class RetryState:
+    """What a leader keeps of a gang between two steps. Losing it costs time, never correctness."""
 
     attempt: int = 0  # the last attempt that this leader made
     failures: int = 0  # commits undone since the gang last stood
@@ -99,7 +99,7 @@ class Memory:
     refusals: Mapping[PodId, Refusal] = field(default_factory=dict)
     retries: int = 0
     retry_at: float = 0.0
-    told_at: float = 0.0
+    reported_at: float = 0.0
     #: uids of open plans that this leader found when it started; other plans of older epochs arrived too late
     adopted: frozenset[str] = frozenset()
 
@@ -108,10 +108,10 @@ class Memory:
 class Step:
     """The result of a step.
 
-    The writes go out in order, and the first failure ends the step; then the gang is visited again.
+    The writes go out in order, and the first failure ends the step; then the gang is stepped again.
     """
 
-    memory: Memory
+    state: RetryState
     writes: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
     wake: float = NEVER

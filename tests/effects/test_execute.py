@@ -1,13 +1,11 @@
-"""Carrying out effects: order, what goes together, and what counts as success."""
-
-from datetime import timedelta
+"""Executing effects: order, what goes together, and what counts as success."""
 
 import pytest
 
 from muster.api.kinds import EVENT, JOB, POD
-from muster.controllers.effects import Absent, Create, Delete, Effect, Patch, Record, Requeue
-from muster.controllers.writes import Written, carry_out
-from muster.kube.errors import Conflict, Forbidden, Unreachable
+from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Requeue
+from muster.effects.execute import Outcome, attempt, execute_all
+from muster.kube.errors import Conflict, Forbidden, NotFound, Unreachable
 from tests.controllers.memory import START, Memory, MemoryClient
 
 ABOUT = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "j", "uid": "u"}
@@ -18,10 +16,13 @@ def client() -> MemoryClient:
     return MemoryClient(Memory())
 
 
-async def carried(client: MemoryClient, *effects: Effect) -> Written:
-    written = Written()
-    await carry_out(client, effects, written, component="test", now=START)
-    return written
+async def executed(client: MemoryClient, *effects: Effect) -> list[Outcome[Effect]]:
+    """Raises the first error."""
+    outcomes = await execute_all(effects, lambda effect: attempt(client, effect, START))
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return outcomes
 
 
 def pod(name: str) -> Create:
@@ -38,60 +39,60 @@ async def test_runs_go_together_and_in_order(client: MemoryClient) -> None:
         Patch(POD, "ns", "p0", {"metadata": {"labels": {"x": "2"}}}),  # after the first one of p0
         Delete(POD, "ns", "p2", "uid-3"),
     ]
-    await carried(client, *effects)
+    await executed(client, *effects)
     assert [operation for operation, _, _ in client.calls] == ["create"] * 3 + ["patch"] * 3 + ["delete"]
     assert client.most_under_way == 3
     assert client.memory.read(POD, "ns/p0").metadata.labels == {"x": "2"}
 
 
-async def test_tells_the_revisions_of_writes_and_the_earliest_requeue(client: MemoryClient) -> None:
-    soon = START + timedelta(seconds=1)
+async def test_tells_the_revisions_of_writes(client: MemoryClient) -> None:
     client.memory.create(JOB, "ns", {"metadata": {"name": "j"}})
-    written = await carried(
-        client, pod("a"), pod("b"), Patch(JOB, "ns", "j", {"spec": {"suspend": True}}), Requeue(soon)
+    outcomes = await executed(
+        client, pod("a"), pod("b"), Patch(JOB, "ns", "j", {"spec": {"suspend": True}}), Requeue(START)
     )
-    assert written.versions == {POD: 3, JOB: 4}
-    assert written.requeue == soon
+    assert [outcome.revision for outcome in outcomes] == [2, 3, 4, 0]
 
 
 async def test_what_is_gone_need_not_be_patched_or_deleted(client: MemoryClient) -> None:
-    written = await carried(
+    outcomes = await executed(
         client, Patch(POD, "ns", "p", {"spec": {}}), Delete(POD, "ns", "p", "u"), Absent(POD, "ns", "p", "u")
     )
-    assert written.versions == {}
+    assert [outcome.revision for outcome in outcomes] == [0, 0, 0]
+
+
+async def test_a_patch_may_need_its_object(client: MemoryClient) -> None:
+    with pytest.raises(NotFound):
+        await executed(client, Patch(POD, "ns", "p", {"spec": {}}, missing_ok=False))
 
 
 async def test_absent_stops_what_follows(client: MemoryClient) -> None:
     client.memory.create(POD, "ns", {"metadata": {"name": "p"}})
     with pytest.raises(Conflict):
-        await carried(client, Absent(POD, "ns", "p", "uid-1"), Delete(POD, "ns", "p", "uid-1"))
+        await executed(client, Absent(POD, "ns", "p", "uid-1"), Delete(POD, "ns", "p", "uid-1"))
     assert len(client.memory.all(POD)) == 1
-    await carried(client, Absent(POD, "ns", "p", "another"), Delete(POD, "ns", "p", "uid-1"))
+    await executed(client, Absent(POD, "ns", "p", "another"), Delete(POD, "ns", "p", "uid-1"))
     assert client.memory.all(POD) == []
 
 
-async def test_of_a_refused_run_all_are_tried_and_one_event_tells(client: MemoryClient) -> None:
+async def test_of_a_refused_run_all_are_tried_and_nothing_after_it(client: MemoryClient) -> None:
     client.fault = lambda operation, kind, name: Forbidden("no more") if name in ("p1", "p2") else None
-    refused = Record(ABOUT, "Warning", "FailedCreate", "not made")
-    creates = [Create(POD, "ns", {"metadata": {"name": f"p{n}"}}, refused) for n in range(4)]
-    with pytest.raises(Forbidden):
-        await carried(client, *creates)
+    effects: list[Effect] = [*(pod(f"p{n}") for n in range(4)), Delete(POD, "ns", "p0", "uid-1")]
+    outcomes = await execute_all(effects, lambda effect: attempt(client, effect, START))
     assert [pod.metadata.name for pod in client.memory.all(POD)] == ["p0", "p3"]
-    (event,) = client.memory.all(EVENT)
-    assert event.message == "not made: no more"
+    assert [outcome.error is not None for outcome in outcomes] == [False, True, True, False]
 
 
 async def test_an_event_that_cannot_be_recorded_stops_nothing(
     client: MemoryClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client.fault = lambda operation, kind, name: Unreachable("down") if kind is EVENT else None
-    await carried(client, Record(ABOUT, "Normal", "Done", "done"), pod("p"))
+    await executed(client, RecordEvent(ABOUT, "Normal", "Done", "done"), pod("p"))
     assert len(client.memory.all(POD)) == 1
     assert "event Done about j not recorded: down" in caplog.text
 
 
 async def test_events_of_one_moment_are_one_if_they_say_the_same(client: MemoryClient) -> None:
-    same = Record(ABOUT, "Normal", "Done", "done")
-    await carried(client, same, same, Record(ABOUT, "Normal", "Done", "x" * 2000))
+    same = RecordEvent(ABOUT, "Normal", "Done", "done")
+    await executed(client, same, same, RecordEvent(ABOUT, "Normal", "Done", "x" * 2000))
     assert [len(event.message) for event in client.memory.all(EVENT) if event.message != "done"] == [1024]
     assert len(client.memory.all(EVENT)) == 2

@@ -1,7 +1,7 @@
 """What makes a pod anew: all that its user wrote, nothing of its last life."""
 
 from muster.names import EPOCH, PLAN
-from muster.runtime.remake import remade
+from muster.runtime.recreation import recreated
 
 POD = {
     "apiVersion": "v1",
@@ -28,7 +28,7 @@ POD = {
 
 
 def test_what_the_user_wrote_and_nothing_of_its_last_life() -> None:
-    assert remade(POD) == {
+    assert recreated(POD) == {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "namespace": "ns", "labels": {"app": "x"}, "annotations": {"note": "kept"}},
@@ -42,4 +42,4 @@ def test_what_the_user_wrote_and_nothing_of_its_last_life() -> None:
 
 def test_the_priority_of_a_class_is_computed_anew() -> None:
     spec = {"priorityClassName": "high", "priority": 1000, "preemptionPolicy": "Never"}
-    assert remade({**POD, "spec": spec})["spec"] == {"priorityClassName": "high"}
+    assert recreated({**POD, "spec": spec})["spec"] == {"priorityClassName": "high"}

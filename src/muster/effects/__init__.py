@@ -1,0 +1,121 @@
+"""What muster does to the cluster, as data: the effects that controllers and the committer return.
+
+`muster.effects.execute` executes them, in their order. A pure function that returns effects is tested by
+comparing them.
+
+An effect can be repeated. It names its object by uid where a namesake could be meant, and an effect that must
+not happen twice or late carries the resourceVersion that its decision was based on, so that the API server
+refuses it if another writer was first.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from muster.api.base import AnyKind, Object
+from muster.api.core_v1 import Pod
+from muster.core.words.gang import NodeName, Place
+from muster.kube.client import Patch as Document
+from muster.kube.client import Propagation
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """An Event about an object, recorded once the effects before it have succeeded.
+
+    If the server refuses the Event, that is only logged.
+    """
+
+    about: Object = field(repr=False)  # {apiVersion, kind, namespace, name, uid}
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """An object to create.
+
+    It is success if the object exists already; if the body names a controller, only under that controller.
+    `refused` is recorded, with the server's message added, if the server refuses the object.
+    """
+
+    kind: AnyKind
+    namespace: str
+    body: Object
+    refused: RecordEvent | None = None
+
+    @property
+    def name(self) -> str:
+        """The object's name; "" if the server generates it."""
+        return str(self.body["metadata"].get("name", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch to apply. `resourceVersion` and `uid` in a merge patch's metadata make it conditional."""
+
+    kind: AnyKind
+    namespace: str
+    name: str
+    body: Document
+    subresource: str = ""
+    #: whether it is success if the object is gone
+    missing_ok: bool = True
+    #: the object's resourceVersion when the patch was decided; "" where nothing waits for the change
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object to delete; it is success if the object is gone. `uid` protects a successor of its name."""
+
+    kind: AnyKind
+    namespace: str
+    name: str
+    uid: str
+    propagation: Propagation = "Background"
+    grace_period: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A pod to bind to a node, if the pod is still as it was seen."""
+
+    pod: Pod
+    place: Place
+    node: NodeName
+    #: value of the annotation `muster.dev/plan`
+    mark: str
+    #: which of the node's shared GPUs
+    device: int | None = None
+    #: part of an open plan, not a transaction of its own
+    planned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """A pod to mark as ended by muster's own decision, then to delete: two writes, in this order."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A check at the server itself: continue only if no object of this uid exists; otherwise start over."""
+
+    kind: AnyKind
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Reconciles this object again at `at`, even if nothing changes. Executing it does nothing."""
+
+    at: datetime
+
+
+Effect = Create | Patch | Delete | Bind | Evict | Absent | RecordEvent | Requeue

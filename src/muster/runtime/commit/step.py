@@ -1,0 +1,132 @@
+"""The step itself: what to do next, from the newest plan and what is missing of it."""
+
+from dataclasses import replace
+
+from muster.core.words.events import CommitFailed
+from muster.runtime.commit.attempts import record_attempt
+from muster.runtime.commit.binding import bindable, binds, why_unreachable
+from muster.runtime.commit.context import Context, context_of
+from muster.runtime.commit.ending import close, end, give_up, recreate, release, suspendable
+from muster.runtime.commit.outcomes import places_lost
+from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.status import write_status
+from muster.runtime.commit.victims import end_victims
+from muster.runtime.commit.view import GangView, Limits, RetryState, Step
+from muster.runtime.plan import PlacementPlan, RecreationPlan
+from muster.runtime.writes import delete_plan, resume
+from muster.translate.status import Phase
+
+
+def step(view: GangView, state: RetryState, now: float, limits: Limits) -> Step:
+    """Returns the next writes for a gang; `now` is Unix time in seconds. Never raises."""
+    if now < state.retry_at:
+        return Step(state, wake=state.retry_at)
+    late = [plan for plan in view.plans if plan.epoch != view.epoch and plan.uid not in state.adopted]
+    superseded = [plan for plan in view.plans[:-1] if plan not in late]
+    if late or superseded:
+        return Step(state, tuple(map(delete_plan, [*late, *superseded])))
+    plan = view.plans[-1] if view.plans else None
+    group = view.group
+    if group is None:
+        return end(view, state, now)
+    context = context_of(view, group, state, now, limits)
+    if view.unfenced is not None and not group.finished:
+        return _wait(context)
+    if isinstance(plan, RecreationPlan):
+        return recreate(context, plan)
+    if group.finished:
+        return end(view, state, now)
+    return _begin(context) if plan is None else _continue(context, plan)
+
+
+def _wait(context: Context) -> Step:
+    """Only reports the status; the core takes back what it has assigned, and tries again later."""
+    view, places, unfenced = context.view, context.places, context.view.unfenced
+    if unfenced is not None and (places.missing or places.lost or view.chosen):
+        until = max(unfenced.until, context.now + 1.0)
+        return Step(context.state, events=(CommitFailed(view.id, until, unfenced.message),))
+    return write_status(context)
+
+
+def _begin(context: Context) -> Step:
+    """Starts work when no plan is open: records a plan if there is something to do, or binds without one.
+
+    A gang that is re-created is assigned its places one by one, as its old pods leave their nodes. Its
+    plan is recorded once, when the assigned places make the gang whole.
+    """
+    view, gang, places = context.view, context.group.gang, context.places
+    state = replace(context.state, progress=None, giving_up="", recordable=True)
+    if state.failures and minimum_met(gang, places.settled):
+        state = replace(state, failures=0)
+    context = replace(context, state=state)
+    if places.lost:
+        return Step(state, events=(places_lost(context),))
+    if context.suspended and not suspendable(context):
+        return write_status(context)
+    binding = bindable(context, None)
+    startable = context.suspended or view.chosen or binding.places
+    if places.missing and startable and minimum_met(gang, places.settled | places.missing.keys()):
+        # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan.
+        if not context.suspended and not view.chosen and len(places.missing) == 1:
+            return Step(state, tuple(binds(context, binding, state.attempt, planned=False)))
+        return record_attempt(context, view.chosen)
+    reported = write_status(context)
+    return replace(reported, wake=min(reported.wake, binding.excluded_until))
+
+
+def _continue(context: Context, plan: PlacementPlan) -> Step:
+    """Does the next missing thing: a newer plan, victims, pods, binds, or the end of the plan."""
+    view, group, places = context.view, context.group, context.places
+    state, now, limits = context.state, context.now, context.limits
+    whole = minimum_met(group.gang, places.settled)
+    if state.giving_up and (context.suspended or not whole):
+        return release(context, plan)
+    if plan.unreadable and plan.epoch == view.epoch:  # another record would be unreadable, too
+        return give_up(context, plan, plan.unreadable)
+    if places.lost:
+        return Step(state, events=(places_lost(context),))
+
+    # 1. The core has decided otherwise since: record its decision first.
+    chosen = tuple(victim for victim in view.chosen if victim not in plan.victims)
+    moved = any(plan.nodes.get(place) != node for place, node in places.missing.items())
+    if chosen or (moved and minimum_met(group.gang, places.settled | places.missing.keys())):
+        leaving = tuple(victim.recorded for victim in view.victims if victim.pods)
+        return record_attempt(context, leaving + chosen)
+
+    progress = (-sum(len(victim.pods) for victim in view.victims), len(places.settled) + len(places.ready))
+    if state.progress is None or progress > state.progress:
+        state = replace(state, progress=progress, since=now)
+        context = replace(context, state=state)
+
+    # 2. Victims leave first.
+    if any(victim.pods for victim in view.victims):
+        if writes := tuple(end_victims(view.victims, view.id)):
+            return Step(state, writes)
+        if now >= state.since + limits.victim_timeout:
+            return give_up(context, plan, "victims did not leave")
+        reported = write_status(context)
+        return replace(reported, wake=min(reported.wake, state.since + limits.victim_timeout))
+
+    # 3. The owner may create the pods.
+    if group.owner is not None and group.owner.suspended:
+        if not group.owner.admission:
+            return give_up(context, plan, "its owner was suspended")
+        return Step(state, (resume(group.namespace, group.owner),))
+
+    # 4. Bind the pods once they can reach the minimum.
+    binding = bindable(context, plan)
+    if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
+        return Step(state, tuple(binds(context, binding, plan.attempt)))
+
+    # 5. The plan ends: closed or given up.
+    overdue = now >= state.since + limits.progress_timeout
+    if whole and (overdue or places.missing.keys().isdisjoint(plan.nodes)):
+        return close(replace(context, state=replace(state, failures=0)), plan, Phase.STANDING, None)
+    if message := why_unreachable(context, plan):
+        return give_up(context, plan, message)
+    if overdue:
+        message = f"{len(places.settled)} of {len(plan.nodes)} pods were bound"
+        return give_up(context, plan, f"{message} within {limits.progress_timeout:.0f} s")
+    reported = write_status(context)
+    wake = min(reported.wake, state.since + limits.progress_timeout, binding.excluded_until)
+    return replace(reported, wake=wake)
