@@ -60,11 +60,11 @@ FAULTS: Final = (
         _STEP,
     ),
     _fault(
-        "a pod is bound to a node that its plan does not name",
+        "a pod that two nodes refused is tried on",
         "commit/binding.py",
-        "        if pod is None or (plan is not None and plan.nodes.get(place) != node):",
-        "        if pod is None:",
-        ("tests/runtime/test_crashes.py",),
+        "        if is_excluded(state, pod, context.now):",
+        "        if False:",
+        _STEP,
     ),
     Fault(
         "an effect follows a run that has failed",
@@ -154,15 +154,15 @@ FAULTS: Final = (
     _fault(
         "a pod with a scheduling gate is bound",
         "commit/places.py",
-        "        elif not pod.spec.scheduling_gates:",
-        "        else:",
+        "            if not (member.pod.spec.node_name or member.pod.spec.scheduling_gates)",
+        "            if not member.pod.spec.node_name",
         _STEP,
     ),
     _fault(
         "minima of pod sets are not asked for",
         "commit/places.py",
-        "        counts.get(pod_set.name, 0) >= pod_set.min_count for pod_set in gang.pod_sets",
-        "        counts.get(pod_set.name, 0) >= 0 for pod_set in gang.pod_sets",
+        "        counts[pod_set.name] >= pod_set.min_count for pod_set in gang.pod_sets",
+        "        counts[pod_set.name] >= 0 for pod_set in gang.pod_sets",
         _STEP,
     ),
     _fault(

@@ -7,6 +7,7 @@ committer from acting twice on one outdated picture.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource
@@ -81,8 +82,7 @@ class Change(Enum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(NamedTuple):
     """What the mirror must show of an object before its gang is stepped again."""
 
     change: Change

@@ -1,4 +1,4 @@
-"""Binds pods to the nodes of their places, as far as the plan and the core agree on these."""
+"""Binds pods to the nodes of their places."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,17 +20,14 @@ class Bindable:
     excluded_until: float
 
 
-def bindable(context: Context, plan: PlacementPlan | None) -> Bindable:
-    """Returns the missing places that can be filled: plan and core agree, and the pod exists.
-
-    A pod that two nodes have refused is excluded for a while. Without a plan, the core decides alone.
-    """
+def bindable(context: Context) -> Bindable:
+    """Returns the missing places whose pod exists; a pod that two nodes refused is excluded for a while."""
     places, state = context.places, context.state
     found: dict[Place, tuple[Pod, NodeName]] = {}
     until = NEVER
     for place, node in places.missing.items():
         pod = places.ready.get(place)
-        if pod is None or (plan is not None and plan.nodes.get(place) != node):
+        if pod is None:
             continue
         if is_excluded(state, pod, context.now):
             until = min(until, state.refusals[PodId(pod.metadata.uid)].until)

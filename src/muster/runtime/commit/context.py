@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from muster.runtime.commit.places import Places, places_of
+from muster.runtime.commit.places import Places
 from muster.runtime.commit.view import GangView, Limits, RetryState
 from muster.translate.group import Group
 
@@ -25,4 +25,4 @@ class Context:
 
 
 def context_of(view: GangView, group: Group, state: RetryState, now: float, limits: Limits) -> Context:
-    return Context(view, group, places_of(view, group), state, now, limits)
+    return Context(view, group, Places(view, group), state, now, limits)

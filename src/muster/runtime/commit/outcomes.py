@@ -26,7 +26,7 @@ def learn(
     """Returns the new state (when to retry, what to leave alone) and the events for the core."""
     match error:
         case None:
-            return replace(state, retries=0), ()
+            return (replace(state, retries=0) if state.retries else state), ()
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result
         case Unanswered() | Unreachable() | TooManyRequests():

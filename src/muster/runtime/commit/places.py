@@ -1,7 +1,8 @@
 """Sorts the places of a gang by state: filled, ready to be filled, missing, or lost."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from functools import cached_property
 
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import Gang, NodeName, Place
@@ -10,47 +11,63 @@ from muster.translate.group import Group
 from muster.translate.pods import live
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a gang, by state. A missing place may be ready as well: its pod exists."""
+    """The places of a gang, by state. A missing place may be ready as well: its pod exists.
 
-    #: places with a live pod on a node
-    filled: Mapping[Place, Pod]
-    #: places with a pod that could be bound
-    ready: Mapping[Place, Pod]
-    #: satisfied places: filled, or retired (no pod will fill them any more)
-    settled: Set[Place]
-    #: assigned places that are to be filled
-    missing: Mapping[Place, NodeName]
-    #: places assigned to nodes that no longer exist
-    lost: Mapping[Place, NodeName]
+    Each state is computed when it is first read: while a large gang's pods appear, one step follows the
+    other, and most of them read one state only.
+    """
 
+    def __init__(self, view: GangView, group: Group) -> None:
+        self._view, self._group = view, group
 
-def places_of(view: GangView, group: Group) -> Places:
-    filled: dict[Place, Pod] = {}
-    ready: dict[Place, Pod] = {}
-    for member in group.members.values():
-        pod, place = member.pod, member.place
-        if place is None or not live(pod):
-            continue
-        if pod.spec.node_name:
-            filled[place] = pod
-        elif not pod.spec.scheduling_gates:
-            ready[place] = pod
-    settled = filled.keys() | group.retired
-    missing: dict[Place, NodeName] = {}
-    lost: dict[Place, NodeName] = {}
-    for place, node in view.assigned.items():
-        if place not in settled:
-            (missing if node in view.nodes else lost)[place] = node
-    return Places(filled, ready, settled, missing, lost)
+    @cached_property
+    def filled(self) -> Mapping[Place, Pod]:
+        """Places with a live pod on a node."""
+        return {
+            member.place: member.pod
+            for member in self._group.members.values()
+            if member.pod.spec.node_name and member.place is not None and live(member.pod)
+        }
+
+    @cached_property
+    def ready(self) -> Mapping[Place, Pod]:
+        """Places with a pod that could be bound."""
+        return {
+            member.place: member.pod
+            for member in self._group.members.values()
+            if not (member.pod.spec.node_name or member.pod.spec.scheduling_gates)
+            and member.place is not None
+            and live(member.pod)
+        }
+
+    @cached_property
+    def settled(self) -> Set[Place]:
+        """Satisfied places: filled, or retired (no pod will fill them any more)."""
+        return self.filled.keys() | self._group.retired
+
+    @cached_property
+    def missing(self) -> Mapping[Place, NodeName]:
+        """Assigned places that are to be filled."""
+        nodes = self._view.nodes
+        return {place: node for place, node in self._unfilled.items() if node in nodes}
+
+    @cached_property
+    def lost(self) -> Mapping[Place, NodeName]:
+        """Places assigned to nodes that no longer exist."""
+        nodes = self._view.nodes
+        return {place: node for place, node in self._unfilled.items() if node not in nodes}
+
+    @cached_property
+    def _unfilled(self) -> Mapping[Place, NodeName]:
+        assigned = self._view.assigned
+        settled = self.settled if assigned else frozenset[Place]()
+        return {place: node for place, node in assigned.items() if place not in settled}
 
 
 def minimum_met(gang: Gang, places: Iterable[Place]) -> bool:
     """Whether these places satisfy all stated minima of `gang`."""
-    counts: dict[str, int] = {}
-    for place in places:
-        counts[place.pod_set] = counts.get(place.pod_set, 0) + 1
-    return sum(counts.values()) >= gang.min_count and all(
-        counts.get(pod_set.name, 0) >= pod_set.min_count for pod_set in gang.pod_sets
+    counts = Counter(place.pod_set for place in places)
+    return counts.total() >= gang.min_count and all(
+        counts[pod_set.name] >= pod_set.min_count for pod_set in gang.pod_sets
     )

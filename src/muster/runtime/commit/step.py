@@ -63,7 +63,7 @@ def _begin(context: Context) -> Step:
         return Step(state, events=(places_lost(context),))
     if context.suspended and not suspendable(context):
         return write_status(context)
-    binding = bindable(context, None)
+    binding = bindable(context)
     startable = context.suspended or view.chosen or binding.places
     if places.missing and startable and minimum_met(gang, places.settled | places.missing.keys()):
         # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan.
@@ -113,8 +113,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
             return give_up(context, plan, "its owner was suspended")
         return Step(state, (resume(group.namespace, group.owner),))
 
-    # 4. Bind the pods once they can reach the minimum.
-    binding = bindable(context, plan)
+    # 4. Bind the pods once they can reach the minimum. Since 1, the plan and the core agree on their nodes.
+    binding = bindable(context)
     if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
         return Step(state, tuple(binds(context, binding, plan.attempt)))
 
