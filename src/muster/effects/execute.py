@@ -2,7 +2,7 @@
 
 A run of effects of one type on different objects of one kind goes out in parallel; the next effect starts
 when the whole run is finished. If part of a run fails, the rest of the run is still tried, and the effects
-after the run are skipped: whoever decided on them decides again.
+after the run are skipped, to be decided on again.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ class Fencing:
             return
         tried.due = now + min(RETRY[1], RETRY[0] * 2 ** min(tried.tries, 16))
         if isinstance(error, Unreachable):
-            return  # tells nothing about the object
+            return  # says nothing about the object
         tried.tries += 1
         refused = isinstance(error, ApiError) and not isinstance(error, (Conflict, TooManyRequests))
         if not (refused or tried.refusal or tried.tries >= TRIES):
