@@ -1,14 +1,22 @@
 """What a gang leaves when it ends: all that it uses, once, whatever a trial has lifted of it already."""
 
+from collections.abc import Iterable
+
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.core.cycle import Scheduler
-from muster.core.words.decisions import Victim
-from muster.core.words.gang import GangId, PodSet
+from muster.core.cycle import Config, Scheduler
+from muster.core.reservations import Backfill
+from muster.core.words.decisions import Decision, Evict, Victim
+from muster.core.words.events import PodsEnded
+from muster.core.words.gang import GangId, PodId, PodSet
+from muster.core.world.completions import Ends
+from muster.core.world.gangs import GangState
 from muster.core.world.trial import Trial
-from tests.core.words import assigns, bind, gang, node, scheduler, shape
+from tests.core.test_quiet import Story
+from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape
 
 #: Pods that share GPUs, pods that have some to themselves, and places that are held without a pod.
 SETS = (
@@ -63,3 +71,54 @@ def test_a_lift_ends_when_its_trial_is_kept_or_not() -> None:
         end(inner)
         assert runs not in made.ledger.lifted
     outer.undo()
+
+
+class SlowlyLeaving(Story):
+    """As a `Story`, but the pods of victims leave one by one, some cycles later."""
+
+    def __init__(self, seed: int, config: Config) -> None:
+        super().__init__(seed, config)
+        self.leaving: list[PodId] = []
+
+    def obey(self, decision: Decision) -> None:
+        if not isinstance(decision, Evict):
+            super().obey(decision)
+            return
+        for victim in decision.victims:
+            places = self.running.get(victim.gang, [])
+            gone = victim.pods or {pod(victim.gang, place) for place in places}
+            self.running[victim.gang] = [p for p in places if pod(victim.gang, p) not in gone]
+            self.leaving += sorted(gone)
+
+    def step(self) -> None:
+        while self.leaving and self.random.random() < 0.4:
+            self.tell(PodsEnded((self.leaving.pop(0),), self.now))
+        super().step()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE]))
+@example(7, Backfill.EASY)
+@example(9, Backfill.CONSERVATIVE)
+def test_gangs_leave_no_more_than_is_charged_while_victims_are_leaving(seed: int, backfill: Backfill) -> None:
+    give = Ends.give
+
+    def checked(ends: Ends, states: Iterable[GangState]) -> None:
+        give(ends, states)
+        assert (ends._nodes.used >= 0).all()
+
+    story = SlowlyLeaving(seed, Config(explain=False, backfill=backfill, drain_after=9.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ends, "give", checked)
+        for _ in range(20):
+            story.step()
+            for core in (story.core, story.watchful, story.telling):
+                trial, used = core.ledger.trial(), core.nodes.used.copy()
+                ending = [state for _, state in core.ends.after(story.now)]
+                for state in ending:
+                    core.ends.leave(state, used)
+                assert (used >= 0).all()
+                trial.undo()
+                trial = core.ledger.trial()
+                core.ends.give(ending)
+                trial.undo()

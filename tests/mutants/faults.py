@@ -523,6 +523,14 @@ FAULTS: Final = (
         ("tests/core/test_ends.py",),
     ),
     Fault(
+        "leaving victims count as use of their own gangs",
+        "oversubscription",
+        "core/world/completions.py",
+        "for pod in state.pods if pod not in leaving)",
+        "for pod in state.pods)",
+        ("tests/core/test_ends.py",),
+    ),
+    Fault(
         "victims are lifted off nobody's record",
         "waiting bound",
         "core/world/pending_evictions.py",

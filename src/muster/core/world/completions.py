@@ -7,7 +7,8 @@ gangs is the limit, or the estimate if there is no limit. A gang with neither, a
 no known end.
 
 A gang that outlives its time ends *any moment*: its end is the time of each cycle, and the head of the queue
-waits for that. All of a gang's places are assumed to be free at its end, none before.
+waits for that. All of a gang's places are assumed to be free at its end, none before. Victims that are
+leaving count as used until the end of the gang for which they leave: it may fill their places at any time.
 """
 
 from bisect import bisect_left, insort
@@ -20,11 +21,12 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.events import PodsBound, Presence
+from muster.core.words.events import NOTHING, PodsBound, Presence
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.world.gangs import GangState, Hold
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Columns, RowAmounts
+from muster.core.world.pending_evictions import PendingEvictions
 
 #: Amounts in use, rows of the ledger × columns.
 Used = npt.NDArray[np.int64]
@@ -76,11 +78,13 @@ class Ends:
         self,
         pods: Mapping[PodId, PodsBound],
         ledger: Ledger,
+        pending_evictions: PendingEvictions,
         duration: Callable[[Gang], float] = expected,
     ) -> None:
         """`duration`: `expected` or `promised`."""
         self.duration = duration
         self._pods, self._ledger, self._nodes = pods, ledger, ledger.nodes
+        self._pending_evictions = pending_evictions
         #: end, start, id; gangs without a known end are last, the oldest first
         self._ordered: list[tuple[float, float, GangId]] = []
         self._known: dict[GangId, tuple[float, float, GangId]] = {}
@@ -133,8 +137,10 @@ class Ends:
     def left_by(self, at: float) -> Left | None:
         """What gangs that end by `at` use; cached and updated for the last `at`.
 
-        None: shares of GPUs are among it.
+        None: shares of GPUs are among it, or victims are leaving.
         """
+        if self._pending_evictions:
+            return None
         asked = at, self._nodes.layout, self._nodes.used.shape
         if asked != self._asked:
             self._asked = asked
@@ -216,10 +222,13 @@ class Ends:
         column, row_amounts = self._nodes.column, self._nodes.row_amounts
         alike: dict[tuple[RowAmounts, Presence], dict[int, int]] = {}
         shares: list[tuple[NodeName, Amounts, int, Presence]] = []
-        bound, held = map(self._pods.__getitem__, state.pods), state.holds.values()
-        taken: list[tuple[PodsBound | Hold, int | None, int]] = []
+        leaving = self._pending_evictions.leaving
+        bound = (self._pods[pod] for pod in state.pods if pod not in leaving)
+        departing, shared = self._pending_evictions.charged_to(state.id)
+        taken: list[tuple[PodsBound | Hold | Charged, int | None, int]] = []
         taken += ((one, one.presence.device, number) for one, number in _runs(bound))
-        taken += ((one, one.device, number) for one, number in _runs(held))
+        taken += ((one, one.device, number) for one, number in _runs(state.holds.values()))
+        taken += ((one, one.device, 1) for one in departing)
         off = dict(lifted)
         for one, device, number in taken:
             if off and (gone := off.get(what := Charged(one.node, one.requests, device, one.presence))):
@@ -232,6 +241,10 @@ class Ends:
             elif (at := column.get(one.node)) is not None:
                 times = alike.setdefault((row_amounts(one.requests), one.presence), {})
                 times[at] = times.get(at, 0) + number
+        for node, common in shared.items() if not lifted else ():
+            if (at := column.get(node)) is not None:
+                times = alike.setdefault((common, NOTHING), {})
+                times[at] = times.get(at, 0) - 1
         return Taken(
             [
                 (

@@ -7,7 +7,8 @@ for each beneficiary with the *greater* of the two. The capacity is neither free
 counted twice. Whatever happens next (a pod ends, a place is filled) never needs more than is charged.
 
 The greater is taken for each beneficiary by itself, not of the sums over all of them: one may start while
-another's victims still exist.
+another's victims still exist. A look ahead counts it as the beneficiary's use (`completions.py`), so a
+leaving pod is no longer part of what its own gang uses.
 
 An eviction is pending as long as its beneficiary holds places, or an open plan promises it some, and victims
 exist. If the beneficiary gives up, victims whose eviction has not begun stay; the others are seen as being
@@ -126,6 +127,7 @@ class PendingEvictions:
         self.leaving.update(dict.fromkeys(eviction.pods, beneficiary))
         self.whole.update(dict.fromkeys(eviction.whole, beneficiary))
         self._changed.add(beneficiary)
+        self._restamp(beneficiary, *(self._pods[pod].gang for pod in eviction.pods))
 
     # -- how they end
 
@@ -150,6 +152,7 @@ class PendingEvictions:
             beneficiary = self.leaving.pop(pod)
             self._pending[beneficiary].pods.discard(pod)
             self._changed.add(beneficiary)
+            self._restamp(beneficiary)
         return left
 
     def give_up(self, beneficiary: GangId) -> None:
@@ -196,6 +199,7 @@ class PendingEvictions:
             for charged in eviction.promised:
                 self._ledger.give(*charged)
             eviction.promised.clear()
+            self._restamp(beneficiary)
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
         """End an eviction. Returns its victims: what still exists of them is theirs again."""
@@ -209,6 +213,7 @@ class PendingEvictions:
             del self.leaving[pod]
         for gang in eviction.whole:
             del self.whole[gang]
+        self._restamp(beneficiary, *gangs)
         over = {gang for gang in gangs if gang is not None}
         self.version += bool(over)
         return over
@@ -263,11 +268,8 @@ class PendingEvictions:
         """Let all that leaves for it be gone from the ledger: for a trial, or until `lower`."""
         eviction = self._pending.get(beneficiary)
         if eviction is not None:
-            for gang, charged in self._all(eviction):
-                if gang is None:
-                    self._ledger.give(*charged)
-                else:
-                    self._ledger.lift(gang, charged)
+            for charged in self._all(eviction):
+                self._ledger.lift(beneficiary, charged)
             for node, row_amounts in eviction.shared.items():
                 self._ledger.charge(node, row_amounts)
 
@@ -275,18 +277,26 @@ class PendingEvictions:
         """Charge it again, less what it has in common with the places that are held now."""
         eviction = self._pending.get(beneficiary)
         if eviction is not None:
-            for _, charged in self._all(eviction):
+            for charged in self._all(eviction):
                 self._ledger.take(*charged)
             eviction.shared = {}
+            self._restamp(beneficiary)
             self._share(beneficiary, eviction)
 
-    def _all(self, eviction: PendingEviction) -> Iterator[tuple[GangId | None, Charged]]:
-        """On whose record it is, if on any gang's, and what."""
-        for pod in sorted(eviction.pods):
-            bound = self._pods[pod]
-            yield bound.gang, _charged(bound)
-        for promised in eviction.promised:
-            yield None, promised
+    def charged_to(self, beneficiary: GangId) -> tuple[list[Charged], Mapping[NodeName, RowAmounts]]:
+        """What leaves for it, and the part of that which its places use already: charged once."""
+        eviction = self._pending.get(beneficiary)
+        return ([], {}) if eviction is None else ([*self._all(eviction)], eviction.shared)
+
+    def _all(self, eviction: PendingEviction) -> Iterator[Charged]:
+        yield from (_charged(self._pods[pod]) for pod in sorted(eviction.pods))
+        yield from eviction.promised
+
+    def _restamp(self, *gangs: GangId | None) -> None:
+        """Note that what these gangs leave at their ends has changed."""
+        for gang in gangs:
+            if gang is not None and (state := self._gangs.get(gang)) is not None:
+                state.stamp += 1
 
     def _share(self, beneficiary: GangId, eviction: PendingEviction) -> None:
         """Take off what its victims and its own places have in common now.
@@ -294,7 +304,7 @@ class PendingEvictions:
         Shares of a GPU are counted twice, on the safe side: what they have in common depends on devices.
         """
         held = self._by_node(self._gangs[beneficiary].holds.values())
-        left = self._by_node(charged for _, charged in self._all(eviction))
+        left = self._by_node(self._all(eviction))
         common = {
             node: tuple(
                 (row, least)
@@ -311,6 +321,7 @@ class PendingEvictions:
         for node, shared in common.items():
             self._ledger.charge(node, shared, -1)
         eviction.shared = common
+        self._restamp(beneficiary)
 
     def _by_node(self, some: Iterable[Hold | Charged]) -> dict[NodeName, dict[int, int]]:
         """What these take by node and row of the ledger, without those that share a GPU."""

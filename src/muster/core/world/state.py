@@ -35,5 +35,5 @@ class State:
         self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
         self.queues, self.quotas, self.budgets = Queues(nodes, eligibility), Quotas(), Budgets()
         self.pending_evictions = PendingEvictions(self.ledger, self.exclusive_domains, self.pods, self.gangs)
-        self.ends = Ends(self.pods, self.ledger, duration)
+        self.ends = Ends(self.pods, self.ledger, self.pending_evictions, duration)
         self.demands = Demands(self.ledger.presences)
