@@ -18,6 +18,7 @@ from muster.core.world.lacking import Demands
 from muster.core.world.nodes import Nodes
 from muster.core.world.queues import Queues
 from muster.core.world.quotas import Quotas
+from muster.core.world.trial import UndoLog
 from tests.core.words import gang
 
 
@@ -27,8 +28,8 @@ class Order:
     def __init__(self) -> None:
         self.demands = Demands(Presences(Nodes()))
         nodes = Nodes()
-        self._queues = Queues(nodes, Eligibility(nodes))
-        self._admission = Admission(self._queues, Quotas(), self.demands)
+        self._queues = Queues(nodes, Eligibility(nodes), UndoLog())
+        self._admission = Admission(self._queues, Quotas(UndoLog()), self.demands)
         self.lines = PendingQueues(self._queues)
 
     def put(self, state: GangState) -> None:

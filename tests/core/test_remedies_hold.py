@@ -277,13 +277,13 @@ def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
     drawn: tuple[Config, list[Event], list[Step]],
 ) -> None:
     core = Story(*drawn).core
-    rehearsal = core._explainer._remedies._rehearsal
+    dry_run = core._explainer._remedies._dry_run
     asked = [state for state in core.served if state.waits]
     for first in range(len(asked)):
         for beyond in (False, True):
-            for gang, outlook in rehearsal.outlooks(asked[first:], 10_000, beyond=beyond).items():
-                alone = rehearsal.outlooks([core.gangs[gang]], 10_000, beyond=beyond)
+            for gang, outlook in dry_run.outlooks(asked[first:], 10_000, beyond=beyond).items():
+                alone = dry_run.outlooks([core.gangs[gang]], 10_000, beyond=beyond)
                 assert alone == {gang: outlook}
         for other in [state for state in core.gangs.values() if state.pods]:
-            for gang, starts in rehearsal.starts_without(other, asked[first:], 10_000).items():
-                assert rehearsal.starts_without(other, [core.gangs[gang]], 10_000) == {gang: starts}
+            for gang, starts in dry_run.starts_without(other, asked[first:], 10_000).items():
+                assert dry_run.starts_without(other, [core.gangs[gang]], 10_000) == {gang: starts}

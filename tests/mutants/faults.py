@@ -709,7 +709,7 @@ FAULTS: Final = (
     Fault(
         "a remedy that was not tried",
         "explanations",
-        "core/explain/remedies/rehearsal.py",
+        "core/cycle/dry_run.py",
         "                return any(self._play({state.id: state}))",
         "                return True",
         _REMEDIES,
@@ -717,9 +717,9 @@ FAULTS: Final = (
     Fault(
         "a remedy that delays who has a reservation",
         "explanations",
-        "core/explain/remedies/rehearsal.py",
-        "waits = state.waits and attempt.tier is not Tier.BORROWING and not",
-        "waits = False and not",
+        "core/cycle/dry_run.py",
+        "        if not last and self._starts.reserves(attempt):",
+        "        if False:",
         _REMEDIES,
     ),
     Fault(

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from muster.core.cycle.dry_run import DryRun
 from muster.core.cycle.incremental import Quiet
 from muster.core.cycle.start import Starts
 from muster.core.explain import Explainer
 from muster.core.explain.remedies import Remedies
-from muster.core.explain.remedies.rehearsal import Rehearsal
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.placement.order import Order
@@ -96,7 +96,7 @@ class Scheduler:
         self._pending = PendingQueues(self.queues, self.ends.duration if backfill.reserves else None)
         self._quiet = Quiet(world, self._pending, self._infeasible, self.preemption, self.reservations)
         self._starts = Starts(hold, world, fit, self._infeasible, self.preemption, self.reservations)
-        rehearsal = Rehearsal(
+        dry_run = DryRun(
             world,
             fit,
             self._admission,
@@ -114,7 +114,7 @@ class Scheduler:
             self._admission,
             self.preemption,
             self.reservations,
-            rehearsal,
+            dry_run,
         )
         self._explainer = Explainer(world, fit, self._admission, remedies)
         #: gangs that were leaving stay, since the end of the last cycle: they may be victims again

@@ -43,7 +43,7 @@ class Starts:
         reservations: Reservations,
     ) -> None:
         """`hold`: as in `Config`."""
-        self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
+        self._hold, self._world, self._ledger, self._nodes = hold, world, world.ledger, world.nodes
         self._gangs, self._pods = world.gangs, world.pods
         self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
         self._accounting = world.accounting
@@ -68,52 +68,41 @@ class Starts:
     def place(self, attempt: Attempt, now: float) -> list[Decision]:
         """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
         attempt = self._up_to_date(attempt)
-        state, demand, full = attempt.state, attempt.grant.demand, attempt.grant.cap_exceeded
+        state, demand, capped = attempt.state, attempt.grant.demand, attempt.grant.cap_exceeded
         if self._passed_over(state, attempt.grant):
             return []
-        plain = state.plain and state.id not in self._pending_evictions
-        misfit = plain and demand in self._infeasible and not self._reservations.due(state.id)
-        reserves = state.waits and attempt.tier is not Tier.BORROWING and not full
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
         request = self._request(state, demand, attempt.grant.vacant, untold)
-        if (full or misfit) and not self._preemption.may_help(state, demand):
-            if reserves and self._reservations.wanted(demand):
-                self._reservations.wait(state, request)
+        comparable = state.plain and state.id not in self._pending_evictions
+        known = comparable and demand in self._infeasible and not self._reservations.due(state.id)
+        if (capped or known) and not self._preemption.may_help(state, demand):
+            self._reserve(attempt, request)
             return []
-        tried = self._ledger.trial()
-        for promise in untold.values():
-            lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
-            self._ledger.lift(state.id, lifted)
-            occupy(state, promise.node, promise.requests, -1)
-            self._ledger.log.push(occupy, state, promise.node, promise.requests, 1)
-        self._pending_evictions.lift(state.id)
-        found = placed = None
-        if not full:
-            placed = self._infeasible.verdict(demand) if misfit else self._reservations.fit(state, request)
-        if (placed is None or isinstance(placed, Infeasible)) and self._preemption.may_help(state, demand):
-            found = self._preemption.find(state, request)
-            if found is not None:
-                placed = self.fit_without(state, found, request)
-        if not placed or not (placed.columns or untold):
-            tried.undo()
-            if full:
+        outcome: Placed | Infeasible | WouldDelay | None = None
+        victims, devices = None, dict[Place, int]()
+        with self._world.trial() as trial:
+            self._lift(state, untold)
+            if not (capped or known):
+                outcome = self._reservations.fit(state, request)
+            match outcome:
+                case None | Infeasible() if self._preemption.may_help(state, demand):
+                    victims = self._preemption.find(state, request)
+                    if victims is not None:
+                        outcome = self.fit_without(state, victims, request)
+            if outcome and (outcome.columns or untold):
+                devices = self._fit.devices(demand, outcome.columns, trial)
+                trial.keep()
+        match outcome:
+            case Placed(columns) if columns or untold:
+                return self._start(state, columns, devices, untold, victims, now)
+            case _ if capped:
                 return []  # its queue's refusal is recorded already
-            if isinstance(placed, WouldDelay):
-                state.refusal = placed.reservation.refusal
-            elif plain or demand.bound:
-                self._infeasible.note(demand, placed if isinstance(placed, Infeasible) else None)
-            if reserves and self._reservations.wanted(demand):
-                self._reservations.wait(state, request)
-            return []
-        devices = self._fit.devices(demand, placed.columns, tried)
-        tried.keep()
-        evict = self._evict(state, found) if found is not None and found.gangs else None
-        assign = self._assign(state, placed.columns, devices, untold, now)
-        self._pending_evictions.lower(state.id)
-        if evict is None or assign is None:
-            return [assign] if assign is not None else []
-        self._accounting.evicted(victim.gang for victim in evict.victims)
-        return [evict, assign, Wait(state.id, waits_for(evict.victims))]
+            case WouldDelay(reservation):
+                state.refusal = reservation.refusal
+            case _ if not known and (comparable or demand.bound):
+                self._infeasible.note(demand, None if outcome is None or outcome else outcome)
+        self._reserve(attempt, request)
+        return []
 
     def request(self, state: GangState, demand: Demand) -> Request:
         """The request by which this gang would be placed, with all of its vacant places."""
@@ -153,6 +142,44 @@ class Starts:
         state.planned.clear()
         state.lapsed -= placed.keys()
 
+    def reserves(self, attempt: Attempt) -> bool:
+        """Whether the gang has to wait for its minimum, and that is to be recorded (`Reservations.wait`)."""
+        state, grant = attempt.state, attempt.grant
+        if not state.waits or attempt.tier is Tier.BORROWING or grant.cap_exceeded:
+            return False
+        return self._reservations.wanted(grant.demand)
+
+    def _reserve(self, attempt: Attempt, request: Request) -> None:
+        if self.reserves(attempt):
+            self._reservations.wait(attempt.state, request)
+
+    def _lift(self, state: GangState, untold: Mapping[Place, Hold]) -> None:
+        """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
+        for promise in untold.values():
+            lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
+            self._ledger.lift(state.id, lifted)
+            occupy(state, promise.node, promise.requests, -1)
+            self._world.log.push(occupy, state, promise.node, promise.requests, 1)
+        self._pending_evictions.lift(state.id)
+
+    def _start(
+        self,
+        state: GangState,
+        placed: Mapping[Place, int],
+        devices: Mapping[Place, int],
+        untold: Mapping[Place, Hold],
+        victims: Victims | None,
+        now: float,
+    ) -> list[Decision]:
+        """Evict the victims, and hold the places. The ledger is charged with the places already."""
+        evict = self._evict(state, victims) if victims is not None and victims.gangs else None
+        assign = self._assign(state, placed, devices, untold, now)
+        self._pending_evictions.lower(state.id)
+        if evict is None or assign is None:
+            return [assign] if assign is not None else []
+        self._accounting.evicted(victim.gang for victim in evict.victims)
+        return [evict, assign, Wait(state.id, waits_for(evict.victims))]
+
     def _evict(self, state: GangState, victims: Victims) -> Evict:
         """Evict the victims. So far they are off the ledger; `lower` charges it with them again."""
         assert state.gang is not None
@@ -182,6 +209,10 @@ class Starts:
             self._gangs.touched.add(state.id)
             self._infeasible.helped = True
             return True
+        return self.refused(state, grant)
+
+    def refused(self, state: GangState, grant: Grant) -> bool:
+        """Whether the gang backs off, is being evicted, or is known to delay a reservation."""
         if state.back_off is not None:
             return True
         if beneficiary := self._pending_evictions.whole.get(state.id):

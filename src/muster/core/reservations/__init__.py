@@ -20,8 +20,7 @@ seconds the scheduler *drains* for it: it sets aside the places that the longest
 keeps free what is free there already.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import takewhile
 from math import inf
@@ -31,7 +30,7 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.reservations.affinity_guard import Company
-from muster.core.reservations.calendar import Reservation, Timetable, WouldDelay, held
+from muster.core.reservations.calendar import Reservation, Saved, Timetable, WouldDelay, held
 from muster.core.reservations.reservations import Bookings
 from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import GangId
@@ -73,7 +72,12 @@ class Reservations:
         self._keeps = backfill is Backfill.CONSERVATIVE
         #: how many waiting gangs are recorded (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
-        self._nodes, self._ledger, self._queues = world.nodes, world.ledger, world.queues
+        self._nodes, self._ledger, self._queues, self._log = (
+            world.nodes,
+            world.ledger,
+            world.queues,
+            world.log,
+        )
         self._fit, self._ends, self._demands = fit, world.ends, world.demands
         self._timetable = Timetable(world.ledger, world.ends)
         self._company = Company(world, fit)
@@ -138,18 +142,23 @@ class Reservations:
         self._held.clear()
         self._bookings.next_cycle()
 
-    @contextmanager
-    def set_aside(self) -> Iterator[None]:
-        """Make the cycles in this context dry runs: afterwards the reservations are restored."""
-        saved = self._timetable.save()
+    def save(self) -> None:
+        """Let the trial that has begun restore the reservations, if it is undone."""
         before = self.made, self.closed, self._kept, self._now, self._moved, self._lost
-        held, never = dict(self._held), set(self._never)
-        try:
-            yield
-        finally:
-            self._timetable.restore(saved)
-            self.made, self.closed, self._kept, self._now, self._moved, self._lost = before
-            self._held, self._never = held, never
+        self._log.push(self._restore, self._timetable.save(), before, dict(self._held), set(self._never))
+
+    def _restore(
+        self,
+        saved: Sequence[Saved],
+        before: tuple[
+            list[Reservation], Explanation | None, Reservation | None, float, set[GangId], set[GangId]
+        ],
+        held: dict[tuple[Demand, bool], tuple[float, Reservation]],
+        never: set[Demand],
+    ) -> None:
+        self._timetable.restore(saved)
+        self.made, self.closed, self._kept, self._now, self._moved, self._lost = before
+        self._held, self._never = held, never
 
     def end(self) -> list[Reserve]:
         """End the cycle. Returns the reservations that differ from what was announced last."""

@@ -10,6 +10,8 @@ promised with the start and not filled is held as long, counted from when its ga
 """
 
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, Final
 
 from muster.core.words.decisions import Release
 from muster.core.words.gang import GangId
@@ -20,14 +22,14 @@ from muster.core.world.state import State
 class Accounting:
     def __init__(self, hold: float, world: State) -> None:
         """`hold`: as in `Config`."""
-        self._hold, self._ledger, self._gangs = hold, world.ledger, world.gangs
+        self._hold, self._ledger, self._gangs, self._log = hold, world.ledger, world.gangs, world.log
         self._exclusive, self._demands, self._ends = world.exclusive_domains, world.demands, world.ends
         self._queues, self._quotas, self._pending_evictions = (
             world.queues,
             world.quotas,
             world.pending_evictions,
         )
-        #: time of the last cycle
+        #: time of the last cycle, or of a dry run
         self.now = 0.0
         #: how often a gang was accounted for, ever
         self.accounted = 0
@@ -132,6 +134,21 @@ class Accounting:
         self._queues.settle(state, self._pending_evictions.of(state))
         self._quotas.settle(state)
 
+    def save(self, state: GangState) -> None:
+        """Let the trial that has begun restore this gang and its accounts, if it is undone."""
+        values = {name: getattr(state, name) for name in _FIELDS}
+        self._log.push(self._restore, state, values)
+        for name, value in values.items():
+            if isinstance(value, dict | set):
+                setattr(state, name, value.copy())
+
+    def _restore(self, state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields
+        if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
+            values["stamp"] = state.stamp + 1
+        _set(state, values)
+        self.account(state)
+        _set(state, values)
+
     def _linger(self) -> None:
         """Report to the queues what leaving pods still use."""
         self._queues.linger(tuple(self._pending_evictions.usage()))
@@ -147,3 +164,11 @@ class Accounting:
         for place, promise in state.holds.items():
             if promise.told and promise.until is None:
                 state.holds[place] = promise._replace(until=now + self._hold)
+
+
+def _set(state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields
+    for name, value in values.items():
+        setattr(state, name, value)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(GangState))

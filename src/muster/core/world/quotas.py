@@ -12,19 +12,20 @@ Which quotas count for a pod, and what each charges, is computed from the pod's 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from muster.core.demand import Demand
 from muster.core.words.gang import Amounts, Gang, GangId, PodSet
 from muster.core.words.wording import bare
 from muster.core.world.gangs import GangState
+from muster.core.world.trial import UndoLog
 
 #: Namespace and name.
 Name = tuple[str, str]
 
 
 class Quotas:
-    def __init__(self) -> None:
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
         self._rooms: dict[Name, dict[str, int]] = {}
         self._promised: dict[Name, dict[str, int]] = {}
         self._of: dict[GangId, list[tuple[Name, Amounts]]] = {}
@@ -95,20 +96,13 @@ class Quotas:
         names = {_name(gang, pod_set, quota) for pod_set in gang.pod_sets for quota, _ in pod_set.quotas}
         return any(name in names for name, _ in _charged(other))
 
-    @contextmanager
-    def set_aside(self) -> Iterator[None]:
-        """A context for a trial: at its end, what was given back in it (`give`) is taken again."""
-        rooms = {name: dict(room) for name, room in self._rooms.items()}
-        try:
-            yield
-        finally:
-            self._rooms = rooms
-
     def give(self, state: GangState) -> None:
         """Give back what the pods of a gang are charged, in a trial."""
         for name, amounts in _charged(state) if self._rooms else ():
             room = self._rooms.get(name, {})
-            _add(room, tuple((resource, amount) for resource, amount in amounts if resource in room), 1)
+            given = tuple((resource, amount) for resource, amount in amounts if resource in room)
+            _add(room, given, 1)
+            self._log.push(_add, room, given, -1)
 
     def charges(self, state: GangState) -> dict[str, dict[str, int]]:
         """What one more place of each pod set is charged, by resources of quotas, named as by `room`."""

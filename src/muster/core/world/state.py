@@ -33,7 +33,11 @@ class State:
         self.ledger = Ledger(nodes, device, self.log)
         self.topology = Topology(nodes)
         self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
-        self.queues, self.quotas, self.budgets = Queues(nodes, eligibility), Quotas(), Budgets()
+        self.queues, self.quotas, self.budgets = (
+            Queues(nodes, eligibility, self.log),
+            Quotas(self.log),
+            Budgets(),
+        )
         self.pending_evictions = PendingEvictions(self.ledger, self.exclusive_domains, self.pods, self.gangs)
         self.ends = Ends(self.pods, self.ledger, self.pending_evictions, duration)
         self.demands = Demands(self.ledger.presences)

@@ -1,6 +1,6 @@
 """Finds changes that would start a waiting gang, and confirms each by a dry run.
 
-A reason says what is wrong; a remedy says what would help. Each remedy is confirmed by a `Rehearsal` of the
+A reason says what is wrong; a remedy says what would help. Each remedy is confirmed by a dry run of the
 next cycle with the change made: the gang starts in it, after the gangs before it have been served, and its
 queue, its namespace's quotas and all reservations allow that. A remedy is therefore true for the state it was
 computed from. The list may be incomplete: a trial is greedy (`Claim.search`), so a change that only a search
@@ -25,8 +25,7 @@ from muster.core.explain.remedies.expected_start import expected_start
 from muster.core.explain.remedies.fewer_pods import fewer_pods
 from muster.core.explain.remedies.other_queue import other_queue
 from muster.core.explain.remedies.preempting import preempting
-from muster.core.explain.remedies.question import Admission, Foresight, Question
-from muster.core.explain.remedies.rehearsal import Rehearsal
+from muster.core.explain.remedies.question import Admission, DryRun, Foresight, Question
 from muster.core.explain.remedies.smaller_pods import smaller_pods
 from muster.core.explain.remedies.without_layer import without_layer
 from muster.core.preemption import Preemption
@@ -92,11 +91,11 @@ class Remedies:
         admission: Admission,
         preemption: Preemption,
         reservations: Reservations,
-        rehearsal: Rehearsal,
+        dry_run: DryRun,
     ) -> None:
         """`request` returns what a gang would be placed with; `admission` tells if its queue admits that."""
         self._first, self._trials = first, trials
-        self._request, self._admission, self._rehearsal = request, admission, rehearsal
+        self._request, self._admission, self._dry_run = request, admission, dry_run
         self._preemption, self._reservations = preemption, reservations
         #: what was found, as long as nothing changes
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
@@ -111,7 +110,7 @@ class Remedies:
 
     def begin(self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float) -> None:
         """Begin a cycle. `waiting`: the gangs that wait, and why, in serving order."""
-        if self._as_of != self._rehearsal.as_of or (now != self._now and self._rehearsal.timed):
+        if self._as_of != self._dry_run.as_of or (now != self._now and self._dry_run.timed):
             self._known.clear()
             self._foresight = Foresight()
         self._now, self._left, self.behind = now, self._trials, False
@@ -125,7 +124,7 @@ class Remedies:
 
     def end(self) -> None:
         """End the cycle: all gangs have been explained."""
-        self._as_of = self._rehearsal.as_of
+        self._as_of = self._dry_run.as_of
 
     def added(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Demand], Case]
@@ -184,7 +183,7 @@ class Remedies:
             self._admission,
             self._preemption,
             self._reservations,
-            self._rehearsal,
+            self._dry_run,
             self._now,
             [other for other, code in asked if code in PASSING],
             foresight,

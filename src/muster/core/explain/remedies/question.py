@@ -5,7 +5,7 @@ find the largest number of pods by bisection. `starts` makes a dry run of the ne
 only what it confirms is reported.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import dropwhile
@@ -13,11 +13,10 @@ from typing import Final, Protocol
 
 from muster.core.demand import Demand, Part, Request
 from muster.core.explain.case import Case
-from muster.core.explain.remedies.rehearsal import Outlook, Rehearsal
 from muster.core.preemption import Preemption, Victims
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import Explanation, PodSetExplanation
-from muster.core.words.gang import Gang, GangId
+from muster.core.words.gang import Gang, GangId, NodeName
 from muster.core.world.gangs import GangState
 
 NOW: Final = "would start now"
@@ -48,6 +47,60 @@ class Admission(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """When a gang would start. `at` is infinite if that requires ends whose time is unknown.
+
+    It is also infinite if the gang has not started when all others have ended: then `endless` is empty.
+    """
+
+    at: float
+    #: the gangs that would have ended by then, in that order, and the nodes of each
+    ended: tuple[tuple[GangId, frozenset[NodeName]], ...]
+    #: where the gang would be
+    nodes: frozenset[NodeName] = frozenset()
+    #: the gangs whose end is unknown
+    endless: tuple[GangId, ...] = ()
+
+
+class DryRun(Protocol):
+    """The next cycle with one change made, without a trace: `muster.core.cycle.dry_run`.
+
+    `most`: how many placements may be tried for an answer.
+    """
+
+    #: how many placements were tried in total
+    trials: int
+
+    @property
+    def as_of(self) -> Hashable:
+        """A version of the state: while it is the same, so are the results."""
+        ...
+
+    @property
+    def timed(self) -> bool:
+        """Whether results also change with time."""
+        ...
+
+    def starts(self, state: GangState, gang: Gang, most: int) -> bool:
+        """Whether the gang, edited to `gang`, would certainly start now."""
+        ...
+
+    def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
+        """Which of the gangs in `asked`, in serving order, would certainly start now if another ended."""
+        ...
+
+    def victims(self, state: GangState, most: int) -> Victims | None:
+        """The victims with which the gang would start now if it might preempt; None if none."""
+        ...
+
+    def outlooks(
+        self, asked: Sequence[GangState], most: int, *, beyond: bool
+    ) -> dict[GangId, Outlook | None]:
+        """When gangs start if all gangs end as expected and none arrives; None: not found out."""
+        ...
+
+
 @dataclass
 class Foresight:
     """Results for several gangs at once, valid as long as nothing changes."""
@@ -69,7 +122,7 @@ class Question:
     admission: Admission
     preemption: Preemption
     reservations: Reservations
-    rehearsal: Rehearsal
+    dry_run: DryRun
     now: float
     #: the gangs of its queue for which the effect of other gangs' ends is examined, in serving order
     asked: Sequence[GangState]
@@ -101,7 +154,8 @@ class Question:
             return False
         if self.reservations.refusal(self.state, demand) is not None:
             return False
-        with self.reservations.set_aside():
+        with self.case.world.trial():
+            self.reservations.save()
             return self._placed(demand, lambda request: self.reservations.fit(self.state, request))
 
     def has_room(self, without: GangState | None = None) -> bool:
@@ -118,29 +172,29 @@ class Question:
             return bool(fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False)))
 
     def starts(self, gang: Gang) -> bool:
-        """Whether the gang, edited to `gang`, starts in the next cycle (`Rehearsal.starts`)."""
+        """Whether the gang, edited to `gang`, starts in the next cycle (`DryRun.starts`)."""
         with self._counted():
             self.trials += 1
-            return self.rehearsal.starts(self.state, gang, MOST * self.patience)
+            return self.dry_run.starts(self.state, gang, MOST * self.patience)
 
     def starts_without(self, other: GangState) -> bool:
-        """Whether the gang starts in the next cycle if another ends (`Rehearsal.starts_without`)."""
+        """Whether the gang starts in the next cycle if another ends (`DryRun.starts_without`)."""
         known = self.foresight.ends.setdefault(other.id, {})
         if self.state.id not in known:
             on = dropwhile(lambda each: each is not self.state, self.asked)
             asked = [each for each in on if each.id not in known]
             with self._counted():
                 self.trials += 1
-                known |= self.rehearsal.starts_without(other, asked, MOST * self.patience * len(asked))
+                known |= self.dry_run.starts_without(other, asked, MOST * self.patience * len(asked))
         return known[self.state.id]
 
     def victims(self) -> Victims | None:
-        """Return the victims that the gang would preempt if it might (`Rehearsal.victims`)."""
+        """Return the victims that the gang would preempt if it might (`DryRun.victims`)."""
         self.trials += VICTIMS
-        return self.rehearsal.victims(self.state, MOST * self.patience)
+        return self.dry_run.victims(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
-        """Return when the gang starts if no other gang arrives (`Rehearsal.outlooks`)."""
+        """Return when the gang starts if no other gang arrives (`DryRun.outlooks`)."""
         known = self.foresight.outlooks
         if self.state.id not in known:
             asked = [
@@ -148,14 +202,14 @@ class Question:
             ]
             with self._counted():
                 most = FAR * self.patience * len(asked)
-                known |= self.rehearsal.outlooks(asked, most, beyond=self.patience > 1)
+                known |= self.dry_run.outlooks(asked, most, beyond=self.patience > 1)
         return known[self.state.id]
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        before = self.rehearsal.trials
+        before = self.dry_run.trials
         yield
-        self.trials += self.rehearsal.trials - before
+        self.trials += self.dry_run.trials - before
 
     @contextmanager
     def _gone(self, other: GangState | None) -> Iterator[None]:

@@ -37,7 +37,6 @@ Kueue's hierarchical cohorts (least common ancestor) have the same shape.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -55,6 +54,7 @@ from muster.core.world.queues.account import DEFAULT, ROOT, Account
 from muster.core.world.queues.entitlement import entitle
 from muster.core.world.queues.faults import faults_of
 from muster.core.world.queues.terminating import Leaving, linger
+from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 
 _UNUSABLE: Final = np.uint8(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
@@ -72,8 +72,8 @@ class _Charge(NamedTuple):
 
 
 class Queues:
-    def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
-        self._nodes, self._eligibility = nodes, eligibility
+    def __init__(self, nodes: Nodes, eligibility: Eligibility, log: UndoLog) -> None:
+        self._nodes, self._eligibility, self._log = nodes, eligibility, log
         self._rules: dict[str, Queue] = {}
         self.accounts: dict[str, Account] = {}
         self.root = Account(Queue(ROOT))
@@ -366,21 +366,15 @@ class Queues:
 
     def borrowed(self, account: Account) -> None:
         """Record that a start carried the queue over its entitlement: next time other queues go first."""
+        self._log.push(self._undo_borrowed, [(above, above.last_borrowed) for above in account.path])
         for above in account.path:
             above.last_borrowed = self._borrowings
         self._borrowings += 1
 
-    @contextmanager
-    def set_aside(self) -> Iterator[None]:
-        """Forget on exit which queues `borrowed` inside the block. The caller takes back what it charged."""
-        before = {account: account.last_borrowed for account in self.accounts.values()}
-        borrowings = self._borrowings
-        try:
-            yield
-        finally:
-            self._borrowings = borrowings
-            for account, last_borrowed in before.items():
-                account.last_borrowed = last_borrowed
+    def _undo_borrowed(self, before: list[tuple[Account, int]]) -> None:
+        self._borrowings -= 1
+        for above, last_borrowed in before:
+            above.last_borrowed = last_borrowed
 
     # Which queue may reclaim from which
 

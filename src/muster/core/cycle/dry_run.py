@@ -1,31 +1,31 @@
-"""A dry run of the next cycle with one change made: executed on the real state, then undone.
+"""A dry run: the next cycle with one change made, in a trial that is undone.
 
 A remedy must be true when the gang is served: after the gangs before it, with entitlements and reservations
 recomputed. So the change is really made (the gang is edited, another is ended), the accounts are updated, and
-gangs take their `Attempts` and are placed, up to the one in question. Then the ledger is rolled back and
-every state that was changed is restored.
+gangs take their turns and are placed, up to the one in question. Then the trial is undone.
 
 A dry run omits two things: exact searches, and victims of the gangs in front. If one of them could matter, or
 more than `most` placements would have to be tried, the result is unknown, and the dry run answers no. An
 *outlook* further ahead, from one end to the next, continues without them: it is an estimate, not a promise.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from muster.core.cycle.start import Starts
 from muster.core.demand import Demand, Request
+from muster.core.explain.remedies.question import Outlook
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.placement.greedy import short_of_slots
 from muster.core.preemption import Preemption, Victims
 from muster.core.queueing.admission import Admission, CapExceeded
-from muster.core.queueing.attempts import Attempt, Attempts, Tier
+from muster.core.queueing.attempts import Attempt, Attempts
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import WouldDelay
@@ -37,23 +37,6 @@ from muster.core.world.nodes import Columns
 #: So many places of gangs in front count as one more placement that is tried.
 PLACES: Final = 64
 
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """When a gang would start. `at` is infinite if that requires ends whose time is unknown.
-
-    It is also infinite if the gang has not started when all others have ended: then `endless` is empty.
-    """
-
-    at: float
-    #: the gangs that would have ended by then, in that order, and the nodes of each
-    ended: tuple[tuple[GangId, frozenset[NodeName]], ...]
-    #: where the gang would be
-    nodes: frozenset[NodeName] = frozenset()
-    #: the gangs whose end is unknown
-    endless: tuple[GangId, ...] = ()
-
-
 _Answer = Placed | Infeasible | WouldDelay | None
 
 
@@ -61,13 +44,13 @@ class _Unsure(Exception):
     """Raised if the result depends on something that a dry run omits."""
 
 
-class Rehearsal:
+class DryRun:
     def __init__(
         self,
         world: World,
         fit: Fit,
         admission: Admission,
-        lines: PendingQueues,
+        pending: PendingQueues,
         infeasible: InfeasibleDemands,
         preemption: Preemption,
         reservations: Reservations,
@@ -75,26 +58,21 @@ class Rehearsal:
         in_order: Callable[[Attempts], Iterable[Attempt]],
     ) -> None:
         """`in_order` sorts the attempts of a cycle as they are taken."""
-        self._ledger, self._slots, self._pods = world.ledger, fit.slots, world.pods
-        self._fit, self._ends, self._queues = fit, world.ends, world.queues
-        self._quotas = world.quotas
-        self._demands, self._pending_evictions = world.demands, world.pending_evictions
-        self._admission, self._pending = admission, lines
+        self._world, self._fit, self._nodes, self._queues = world, fit, world.nodes, world.queues
+        self._accounting, self._pending_evictions = world.accounting, world.pending_evictions
+        self._admission, self._pending = admission, pending
         self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
-        self._starts, self._accounting, self._in_order = starts, world.accounting, in_order
+        self._starts, self._in_order = starts, in_order
         #: how many placements were tried in total
         self.trials = 0
         self._last = 0
-        self._saved: dict[GangId, tuple[GangState, dict[str, Any]]] = {}  # Any: a state's fields
         #: the demands of the gangs in question
         self._wanted: set[Demand | None] = set()
         #: whether the gang in question may preempt, and the victims it would preempt
         self._preempts = False
         self._found: Victims | None = None
-        #: wants that did not fit in this dry run
+        #: demands that did not fit in this dry run
         self._tried: set[Demand] = set()
-        #: whether room was freed: what did not fit in the last cycle may fit
-        self._freed = False
         #: whether entitlements changed: victims may be found where there were none
         self._anew = False
         #: gangs that were given places since reservations were made
@@ -105,7 +83,7 @@ class Rehearsal:
     @property
     def as_of(self) -> tuple[Hashable, ...]:
         """A version of the state: while it is the same, so are the results of dry runs."""
-        return self._ledger.nodes.revision, self._accounting.accounted, self._admission.rules
+        return self._nodes.revision, self._accounting.accounted, self._admission.rules
 
     @property
     def timed(self) -> bool:
@@ -114,7 +92,7 @@ class Rehearsal:
 
     def starts(self, state: GangState, gang: Gang, most: int) -> bool:
         """Whether the gang, edited to `gang`, would certainly start now."""
-        with self._undone(most, strict=True, freed=False):
+        with self._trial(most, strict=True):
             self._edit(state, gang)
             shares = [account.entitled for account in self._queues.accounts.values()]
             self._queues.entitle()
@@ -132,7 +110,7 @@ class Rehearsal:
         """
         left, starting = {state.id: state for state in asked}, set[GangId]()
         if not self._leaves(other):
-            with self._undone(most, strict=True, freed=True):
+            with self._trial(most, strict=True):
                 self._end(other)
                 self._queues.entitle()
                 self._anew = True
@@ -175,7 +153,7 @@ class Rehearsal:
         endless: tuple[GangId, ...] = ()
         self._anew = True
         self._started.clear()
-        with self._undone(most, strict=False, freed=True):
+        with self._trial(most, strict=False):
             while left and self.trials < self._last:
                 now, ending = self._next_ends(but=first if first in left else None)
                 if now == inf:
@@ -189,8 +167,7 @@ class Rehearsal:
                     ended.append((each.id, frozenset(each.nodes)))
                     self._end(each)
                     left.pop(each.id, None)
-                for each in self._started:
-                    self._line_up(each)
+                self._pending.update(self._started)
                 self._accounting.now = now
                 self._queues.entitle()
                 self._tried.clear()
@@ -199,7 +176,7 @@ class Rehearsal:
                 self._started.clear()
                 try:
                     for gang, where in self._play(left):
-                        names = self._ledger.nodes.names
+                        names = self._nodes.names
                         nodes = frozenset(names[column] for column in where.tolist())
                         found[gang] = Outlook(inf if endless else now, tuple(ended), nodes, endless)
                 except _Unsure:
@@ -212,7 +189,7 @@ class Rehearsal:
     def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
         """Return the next time at which gangs end, and all gangs that end then, except `but`."""
         first, ending = inf, list[GangState]()
-        for end, state in self._ends.after(self._accounting.now, but=but):
+        for end, state in self._world.ends.after(self._accounting.now, but=but):
             if ending and end > first:
                 break
             first = end
@@ -224,62 +201,44 @@ class Rehearsal:
         pending = self._pending_evictions
         return state.id in pending or not pending.leaving.keys().isdisjoint(state.pods)
 
-    # -- changes, and how they are undone
+    # -- changes
 
     @contextmanager
-    def _undone(self, most: int, *, strict: bool, freed: bool) -> Iterator[None]:
+    def _trial(self, most: int, *, strict: bool) -> Iterator[None]:
         """Undo on exit all changes made inside the block."""
-        self._last, self._strict, self._freed = self.trials + most, strict, freed
-        now, tried = self._accounting.now, self._ledger.trial()
-        with self._reservations.set_aside(), self._queues.set_aside(), self._quotas.set_aside():
+        self._last, self._strict = self.trials + most, strict
+        now = self._accounting.now
+        with self._world.trial():
+            self._reservations.save()
             try:
                 yield
             finally:
-                tried.undo()
-                self._accounting.now = now
-                for state, values in self._saved.values():
-                    if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
-                        values["stamp"] = state.stamp + 1
-                    _put_back(state, values)
-                    self._accounting.account(state)
-                    _put_back(state, values)
-                    self._line_up(state)
-                self._saved.clear()
                 self._tried.clear()
+        self._accounting.now = now
         self._queues.entitle()
 
     def _save(self, state: GangState) -> None:
-        """Save the state before its first change; its containers are replaced by copies."""
-        if state.id not in self._saved:
-            values = {name: getattr(state, name) for name in _FIELDS}
-            self._saved[state.id] = state, values
-            for name, value in values.items():
-                if isinstance(value, dict | set):
-                    setattr(state, name, value.copy())
+        """Let the trial restore the gang, and after that its position in the pending queue."""
+        self._world.log.push(self._pending.update, (state,))
+        self._accounting.save(state)
 
     def _edit(self, state: GangState, gang: Gang) -> None:
         self._save(state)
         state.gang = gang
         self._accounting.account(state)
-        self._line_up(state)
+        self._pending.update((state,))
 
     def _end(self, state: GangState) -> None:
         self._save(state)
-        self._ends.give([state])
-        self._quotas.give(state)
+        self._world.ends.give([state])
+        self._world.quotas.give(state)
         state.gang = state.back_off = None
         for what in (state.pods, state.filled, state.leaving, state.holds, state.planned, state.avoided):
             what.clear()
         state.usage.clear()
         state.nodes.clear()
         self._accounting.account(state)
-        self._line_up(state)
-
-    def _line_up(self, state: GangState) -> None:
-        if state.demand is not None or (state.gang is not None and state.gang.gate is not None):
-            self._pending.put(state)
-        else:
-            self._pending.drop(state.id)
+        self._pending.update((state,))
 
     # -- the cycle
 
@@ -321,23 +280,23 @@ class Rehearsal:
             return not self._may_end_others(state, demand.demand)
         if self._reservations.refusal(state, demand) is not None:
             return True
-        if not state.plain or not self._is_misfit(demand) or self._may_end_others(state, demand):
+        if not state.plain or not self._does_not_fit(demand) or self._may_end_others(state, demand):
             return False
         return over or not (state.waits and self._reservations.wanted(demand))
 
     def _may_fit(self, demand: Demand) -> bool:
-        return not self._is_misfit(demand)
+        return not self._does_not_fit(demand)
 
-    def _is_misfit(self, demand: Demand) -> bool:
+    def _does_not_fit(self, demand: Demand) -> bool:
         """Whether the demand is known not to fit, from what this dry run does not change."""
         if demand in self._tried:
             return True
-        if self._freed:
-            return demand.rules is None and short_of_slots(demand, self._slots)
+        if demand.rules is None and short_of_slots(demand, self._fit.slots):
+            return True
         if not self._infeasible.known(demand):
             return False
-        verdict = self._infeasible.verdict(demand)
-        return verdict is None or not verdict.postponed or demand.fits_by_slots
+        known = self._infeasible.verdict(demand)
+        return known is None or not known.postponed or demand.fits_by_slots
 
     def _may_end_others(self, state: GangState, demand: Demand) -> bool:
         if self._anew:
@@ -351,67 +310,52 @@ class Rehearsal:
         behind.
         """
         state, demand = attempt.state, attempt.grant.demand
-        pending = self._pending_evictions
-        if not demand.parts:
+        if not demand.parts or self._starts.refused(state, attempt.grant):
             return None
-        if state.back_off is not None or state.id in pending.whole:
-            return None
-        if self._reservations.refusal(state, demand) is not None:
-            return None
-        if state.id in pending or any(not promise.told for promise in state.holds.values()):
+        if state.id in self._pending_evictions or any(not promise.told for promise in state.holds.values()):
             self._unsure()
             return None
-        if self._demands.newly_concerned(state):
+        if self._world.demands.newly_concerned(state):
             raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
         vacant = attempt.grant.vacant
         if last and not (state.begun or self._preempts):
-            vacant = [()] * len(
-                demand.parts
-            )  # only whether it starts matters, not which place is on which node
+            vacant = [()] * len(demand.parts)  # whether it starts matters, not which place is on which node
         request = self._starts.request(state, demand)._replace(vacant=vacant, search=False)
-        tried, before = self._ledger.trial(), self._ledger.nodes.used.copy()
-        try:
-            placed = self._placed(attempt, request, mine=mine, last=last)
-        except _Unsure:
-            tried.undo()
-            raise
-        if placed and (mine or placed.columns):
-            where = np.flatnonzero((self._ledger.nodes.used[: len(before)] > before).any(axis=0))
-            if not keep:
-                tried.undo()
+        before = self._nodes.used.copy()
+        with self._world.trial() as trial:
+            answer = self._answer(attempt, request, mine=mine, last=last)
+            if answer and (mine or answer.columns):
+                where = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
+                if keep:
+                    devices = self._fit.devices(demand, answer.columns, trial) if not last else {}
+                    trial.keep()
+                    if not last:
+                        self.trials += len(answer.columns) // PLACES
+                        self._save(state)
+                        self._starts.promise(state, answer.columns, devices)
+                        self._accounting.account(state)
+                        self._started.append(state)
                 return where
-            devices = self._fit.devices(demand, placed.columns, tried) if not last else {}
-            tried.keep()
-            if not last:
-                self.trials += len(placed.columns) // PLACES
-                self._save(state)
-                self._starts.promise(state, placed.columns, devices)
-                self._accounting.account(state)
-                self._started.append(state)
-            return where
-        tried.undo()
-        waits = state.waits and attempt.tier is not Tier.BORROWING and not attempt.grant.cap_exceeded
-        if waits and self._reservations.wanted(demand) and not last:
+        if not last and self._starts.reserves(attempt):
             self.trials += 1
             self._reservations.wait(state, request)
         return None
 
-    def _placed(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Answer:
+    def _answer(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Answer:
         """Return where the gang fits, charged; nothing is charged if it does not fit."""
         state, demand = attempt.state, attempt.grant.demand
-        placed: _Answer = None
-        if not (attempt.grant.cap_exceeded or (state.plain and self._is_misfit(demand))):
+        if not (attempt.grant.cap_exceeded or (state.plain and self._does_not_fit(demand))):
             if self.trials >= self._last:
                 raise _Unsure
             self.trials += 1
-            placed = self._reservations.fit(state, request)
-        if isinstance(placed, Infeasible):
-            if state.plain:
-                self._tried.add(demand)
-            if not (last or placed.proven or demand.fits_by_slots):
-                self._unsure()
-        if placed or isinstance(placed, WouldDelay):
-            return placed
+            match answer := self._reservations.fit(state, request):
+                case Placed() | WouldDelay():
+                    return answer
+                case Infeasible():
+                    if state.plain:
+                        self._tried.add(demand)
+                    if not (last or answer.proven or demand.fits_by_slots):
+                        self._unsure()
         if mine and self._preempts:
             return self._fit_without_victims(state, request)
         if not last and self._may_end_others(state, demand):
@@ -425,11 +369,3 @@ class Rehearsal:
     def _unsure(self) -> None:
         if self._strict:
             raise _Unsure
-
-
-def _put_back(state: GangState, values: Mapping[str, Any]) -> None:  # Any: a state's fields
-    for name, value in values.items():
-        setattr(state, name, value)
-
-
-_FIELDS: Final = tuple(field.name for field in fields(GangState))
