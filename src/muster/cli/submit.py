@@ -33,7 +33,7 @@ def command(
     from muster.app.wiring.cluster import Target, acting, attached
     from muster.cli import jobfile, show
     from muster.kube.apply import Outcome
-    from muster.kube.listing import every
+    from muster.kube.listing import list_all
     from muster.workloads.jobfile import Role
 
     target = Target(kubeconfig, context, namespace, nodes)
@@ -45,7 +45,7 @@ def command(
         async def act() -> Submitted:
             async with acting(target, endpoint) as client:
                 queues = any(each["kind"] == kinds.QUEUE.kind for each in job.objects)
-                there = await every(client, kinds.QUEUE) if queues else []
+                there = (await list_all(client, kinds.QUEUE, missing_ok=True)).items if queues else []
                 for finding in jobfile.unusable(job, there):
                     jobfile.print_finding(finding)
                 await jobfile.refuse_what_can_never_start(client, job, queue, target)

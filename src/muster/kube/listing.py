@@ -12,24 +12,30 @@ R = TypeVar("R", bound=Resource)
 PAGE: Final = 2000
 
 
-async def everything(
-    client: Client, kind: Kind[R], namespace: str = "", *, labels: str = "", fields: str = ""
+async def list_all(
+    client: Client,
+    kind: Kind[R],
+    namespace: str = "",
+    *,
+    labels: str = "",
+    fields: str = "",
+    missing_ok: bool = False,
 ) -> Page[R]:
-    """All objects of a kind as of the revision of the first page. Raises what `Client.list` raises."""
+    """Returns all objects of a kind as of the revision of the first page. Raises what `Client.list` raises.
+
+    `missing_ok`: a kind that the cluster does not know (its definition is not installed) has no objects.
+    """
     items: list[R] = []
     token, version = "", ""
     while True:
-        page = await client.list(kind, namespace, labels=labels, fields=fields, limit=PAGE, token=token)
+        try:
+            page = await client.list(kind, namespace, labels=labels, fields=fields, limit=PAGE, token=token)
+        except NotFound:
+            if not missing_ok:
+                raise
+            return Page([], "")
         items += page.items
         version = version or page.resource_version
         token = page.token
         if not token:
             return Page(items, version)
-
-
-async def every(client: Client, kind: Kind[R], namespace: str = "") -> list[R]:
-    """All objects of a kind; none if the cluster does not know the kind (its definition is not installed)."""
-    try:
-        return (await everything(client, kind, namespace)).items
-    except NotFound:
-        return []

@@ -16,7 +16,7 @@ from muster.api.fields import UNREADABLE
 from muster.kube.client import Client, EventType
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
-from muster.kube.listing import everything
+from muster.kube.listing import list_all
 
 R = TypeVar("R", bound=Resource)
 OnChange = Callable[[R | None, R | None], None]
@@ -107,7 +107,7 @@ class Reflector(Generic[R]):
             await self._clock.sleep(delay * (0.5 + random.random() / 2))  # spread the retries
 
     async def _list(self) -> None:
-        listed = await everything(
+        listed = await list_all(
             self._client, self.kind, self._namespace, labels=self._labels, fields=self._fields
         )
         if self._off:

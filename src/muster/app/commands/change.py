@@ -20,7 +20,7 @@ from muster.effects.execute import execute
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
-from muster.kube.listing import every
+from muster.kube.listing import list_all
 from muster.translate.priority import SYSTEM
 
 _OWNERS: Final = (kinds.JOBSET, kinds.JOB)
@@ -117,7 +117,7 @@ async def known_queue(client: Client, queue: str, namespace: str) -> None:
     from muster.translate.queues import queue_changed
 
     core = Scheduler()
-    for found in await every(client, kinds.QUEUE):
+    for found in (await list_all(client, kinds.QUEUE, missing_ok=True)).items:
         core.apply(queue_changed(found))
     why = core.queues.barred(Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace))
     if why is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -27,8 +27,10 @@ from muster.api.scheduling import PodGroup
 from muster.app.views.pods import failed
 from muster.core.words.gang import Code
 from muster.kube.client import Client
-from muster.kube.listing import every
+from muster.kube.listing import list_all
 from muster.names import ADMISSION, PRIORITY, QUEUE
+
+R = TypeVar("R", bound=Resource)
 
 _CODES: Final = frozenset(code.value for code in Code)
 
@@ -112,13 +114,17 @@ class Objects:
 
 async def fetch(client: Client, namespace: str = "") -> Objects:
     """All objects that make up jobs, listed at nearly the same time."""
+
+    async def listed(kind: Kind[R]) -> list[R]:
+        return (await list_all(client, kind, namespace, missing_ok=True)).items
+
     jobsets, jobs, x, sigs, pods, gangs = await asyncio.gather(
-        every(client, kinds.JOBSET, namespace),
-        every(client, kinds.JOB, namespace),
-        every(client, kinds.POD_GROUP_X, namespace),
-        every(client, kinds.POD_GROUP_SIGS, namespace),
-        every(client, kinds.POD, namespace),
-        every(client, kinds.GANG, namespace),
+        listed(kinds.JOBSET),
+        listed(kinds.JOB),
+        listed(kinds.POD_GROUP_X),
+        listed(kinds.POD_GROUP_SIGS),
+        listed(kinds.POD),
+        listed(kinds.GANG),
     )
     groups = [(kinds.POD_GROUP_X, group) for group in x]
     groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs]

@@ -10,7 +10,7 @@ from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
 from muster.core.words.gang import NodeName
 from muster.kube.client import Client
-from muster.kube.listing import everything
+from muster.kube.listing import list_all
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
@@ -29,8 +29,8 @@ class NodeView:
 
 
 async def fetch(client: Client) -> list[NodeView]:
-    nodes = (await everything(client, kinds.NODE)).items
-    pods = (await everything(client, kinds.POD, fields="spec.nodeName!=")).items
+    nodes = (await list_all(client, kinds.NODE)).items
+    pods = (await list_all(client, kinds.POD, fields="spec.nodeName!=")).items
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if not pod.terminal:

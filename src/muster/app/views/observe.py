@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from muster.api.kinds import HIDDEN
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
-from muster.kube.listing import everything
+from muster.kube.listing import list_all
 from muster.runtime.mirror import WATCHED
 from muster.workloads.snapshot import AnyKind, Objects
 
@@ -15,7 +15,7 @@ async def observe(client: Client, kinds: Sequence[AnyKind] = WATCHED) -> Objects
     """All objects that the scheduler would watch. Raises Forbidden with all kinds that may not be listed."""
     found = Objects()
     denied: dict[str, Forbidden] = {}
-    pages = await asyncio.gather(*(everything(client, kind) for kind in kinds), return_exceptions=True)
+    pages = await asyncio.gather(*(list_all(client, kind) for kind in kinds), return_exceptions=True)
     for kind, page in zip(kinds, pages, strict=True):
         match page:
             case NotFound():  # the cluster lacks muster's kinds, or another project's

@@ -14,7 +14,7 @@ from muster.core.words.gang import NodeName
 from muster.core.world.nodes import Nodes
 from muster.core.world.topology import Topology
 from muster.kube.client import Client
-from muster.kube.listing import every
+from muster.kube.listing import list_all
 from muster.translate.layers import Layers, layers
 
 
@@ -47,7 +47,7 @@ class TopologyView:
 
 
 async def fetch(client: Client) -> TopologyView:
-    found = await every(client, kinds.CLUSTER_NETWORK_TOPOLOGY)
+    found = (await list_all(client, kinds.CLUSTER_NETWORK_TOPOLOGY, missing_ok=True)).items
     default = next((one for one in found if one.metadata.name == DEFAULT), None)
     return view(default is not None, layers(default), await nodes.fetch(client))
 

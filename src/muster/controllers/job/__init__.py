@@ -1,6 +1,6 @@
 """The batch/v1 Job controller.
 
-`reconcile` takes a Job and its pods together: `census` sorts the pods, `tally` counts those that ended,
+`reconcile` takes a Job and its pods together: `pod_states` sorts the pods, `counts` counts the ended ones,
 `verdict` says whether the Job's fate is decided, `scale` which pods to start and to release, and `status`
 writes the result. `failure_policy`, `success_policy`, `backoff` and `pods` each answer one question of these.
 """

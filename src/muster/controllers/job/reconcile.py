@@ -2,12 +2,12 @@
 
 The order of the writes makes a crash after any of them harmless. The status is written first, conditional on
 the state that was seen: it holds the verdict, the new counts, and the uids of pods whose finalizer may be
-removed next. Then follow finalizers, then deletions, then new pods. `muster.controllers.job.tally` explains
+removed next. Then follow finalizers, then deletions, then new pods. `muster.controllers.job.counts` explains
 why no pod is counted twice or forgotten, `muster.controllers.job.pods` why no pod is created twice.
 
 The behaviour is upstream's (Kubernetes 1.3x, KEP-2307 and its successors) except for two things. Pods
 that muster itself ended are not failures (`failure_policy`), and a pod that was being deleted before it was
-bound counts as ended (`census`).
+bound counts as ended (`pod_states`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,9 @@ from muster.api import kinds
 from muster.api.base import Object, condition, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
-from muster.controllers.job import census as censuses
-from muster.controllers.job import scale, status, tally, verdict
+from muster.controllers.job import scale, status, verdict
+from muster.controllers.job.counts import Counts, count
+from muster.controllers.job.pod_states import PodStates, is_ready, sort_pods
 from muster.controllers.job.verdict import Verdict
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
@@ -50,16 +51,16 @@ def reconcile(observed: JobObserved, now: datetime) -> list[Effect]:
 
 def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
     seen, job = job, _started(job, now)
-    census = censuses.take(job, pods)
-    counts = tally.count(job, census)
-    decided = verdict.reach(job, census, counts, now)
-    plan = _plan(job, census, counts, decided, now)
+    states = sort_pods(job, pods)
+    counts = count(job, states)
+    decided = verdict.reach(job, states, counts, now)
+    plan = _plan(job, states, counts, decided, now)
 
-    leaving = len(plan.let_go) + len(plan.cut_short) + len(census.doomed)
+    leaving = len(plan.let_go) + len(plan.cut_short) + len(states.doomed)
     wanted = status.Wanted(
         active=len(plan.keep) + len(plan.start),
-        ready=sum(map(censuses.is_ready, plan.keep)),
-        terminating=census.terminating + leaving,
+        ready=sum(map(is_ready, plan.keep)),
+        terminating=states.terminating + leaving,
         start_time=job.status.start_time,
         completion_time=None,
     )
@@ -77,7 +78,7 @@ def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
     if written is not None:
         effects += [written, *_events(seen, wanted.conditions)]
     effects += _release([*counts.release, *plan.let_go])
-    effects += [_delete(pod) for pod in (*plan.let_go, *plan.cut_short, *census.doomed)]
+    effects += [_delete(pod) for pod in (*plan.let_go, *plan.cut_short, *states.doomed)]
     effects += [_create(job, body) for body in plan.start]
     again = [at for at in (plan.again, verdict.deadline(job) if decided is None else None) if at is not None]
     if again:
@@ -105,15 +106,13 @@ class _Plan:
     again: datetime | None = None
 
 
-def _plan(
-    job: Job, census: censuses.Census, counts: tally.Tally, decided: Verdict | None, now: datetime
-) -> _Plan:
+def _plan(job: Job, states: PodStates, counts: Counts, decided: Verdict | None, now: datetime) -> _Plan:
     """Decides which active pods stay and which end, and which pods to start."""
     if decided is not None and decided.counts_pods:
-        return _Plan(cut_short=census.active)
+        return _Plan(cut_short=states.active)
     if decided is not None or job.spec.suspend:
-        return _Plan(let_go=census.active)
-    scaled = scale.plan(job, census, counts, now)
+        return _Plan(let_go=states.active)
+    scaled = scale.plan(job, states, counts, now)
     return _Plan(keep=scaled.keep, let_go=scaled.surplus, start=scaled.start, again=scaled.again)
 
 

@@ -14,9 +14,9 @@ from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.controllers.job import backoff
-from muster.controllers.job.census import Census, Latest, index_of, is_ready
+from muster.controllers.job.counts import Counts
+from muster.controllers.job.pod_states import Latest, PodStates, index_of, is_ready
 from muster.controllers.job.pods import indexed_pods, plain_name, plain_pods
-from muster.controllers.job.tally import Tally
 
 #: Most pods started by one reconcile, as upstream: a refusal (a quota) then costs 500 requests, not all.
 MOST_STARTS: Final = 500
@@ -31,37 +31,37 @@ class Scale:
     again: datetime | None = None
 
 
-def plan(job: Job, census: Census, tally: Tally, now: datetime) -> Scale:
-    scale = _spare(job, census, tally)
-    wanted = _wanted(job, scale, tally)
-    missing = wanted - len(scale.keep) - len(census.leaving)
+def plan(job: Job, states: PodStates, counts: Counts, now: datetime) -> Scale:
+    scale = _spare(job, states, counts)
+    wanted = _wanted(job, scale, counts)
+    missing = wanted - len(scale.keep) - len(states.leaving)
     if wanted < len(scale.keep):
         _drop(scale, len(scale.keep) - wanted)
     elif missing > 0:
         start = _start_indexes if job.spec.completion_mode == "Indexed" else _start_plain
-        start(job, census, tally, scale, missing, now)
+        start(job, states, counts, scale, missing, now)
     return scale
 
 
-def _wanted(job: Job, scale: Scale, tally: Tally) -> int:
+def _wanted(job: Job, scale: Scale, counts: Counts) -> int:
     """Returns how many pods should be active."""
     parallelism, completions = job.spec.parallelism, job.spec.completions
     if completions is None:
-        return min(parallelism, len(scale.keep)) if tally.succeeded else parallelism
-    missing = completions - tally.succeeded - len(tally.failed_indexes)
+        return min(parallelism, len(scale.keep)) if counts.succeeded else parallelism
+    missing = completions - counts.succeeded - len(counts.failed_indexes)
     return max(0, min(parallelism, missing))
 
 
-def _spare(job: Job, census: Census, tally: Tally) -> Scale:
+def _spare(job: Job, states: PodStates, counts: Counts) -> Scale:
     """Separates surplus pods: those of an index that needs none or has a better one."""
     if job.spec.completion_mode != "Indexed":
-        return Scale(keep=list(census.active))
+        return Scale(keep=list(states.active))
     best: dict[int, Pod] = {}
     surplus: list[Pod] = []
-    for pod in census.active:
+    for pod in states.active:
         index = index_of(pod)
         needed = 0 <= index < (job.spec.completions or 0)
-        if not needed or index in tally.completed or index in tally.failed_indexes:
+        if not needed or index in counts.completed or index in counts.failed_indexes:
             surplus.append(pod)
         elif index not in best:
             best[index] = pod
@@ -92,13 +92,15 @@ def _progress(pod: Pod) -> tuple[bool, bool, bool, float, int, str]:
     )
 
 
-def _start_plain(job: Job, census: Census, tally: Tally, scale: Scale, missing: int, now: datetime) -> None:
-    if not _may_start(census, scale, now):
+def _start_plain(
+    job: Job, states: PodStates, counts: Counts, scale: Scale, missing: int, now: datetime
+) -> None:
+    if not _may_start(states, scale, now):
         return
     pod = plain_pods(job)
-    number = tally.succeeded + tally.failed + len(census.active)
+    number = counts.succeeded + counts.failed + len(states.active)
     for _ in range(min(missing, MOST_STARTS)):
-        while plain_name(job, number) in census.names:
+        while plain_name(job, number) in states.names:
             number += 1
         scale.start.append(pod(number))
         number += 1
@@ -106,13 +108,15 @@ def _start_plain(job: Job, census: Census, tally: Tally, scale: Scale, missing: 
         scale.again = now
 
 
-def _start_indexes(job: Job, census: Census, tally: Tally, scale: Scale, missing: int, now: datetime) -> None:
+def _start_indexes(
+    job: Job, states: PodStates, counts: Counts, scale: Scale, missing: int, now: datetime
+) -> None:
     per_index = job.spec.backoff_limit_per_index is not None
-    if not per_index and not _may_start(census, scale, now):
+    if not per_index and not _may_start(states, scale, now):
         return
     pod = indexed_pods(job)
-    occupied = {index_of(item) for item in (*scale.keep, *census.leaving)}
-    for index in (tally.completed | tally.failed_indexes).missing(job.spec.completions or 0):
+    occupied = {index_of(item) for item in (*scale.keep, *states.leaving)}
+    for index in (counts.completed | counts.failed_indexes).missing(job.spec.completions or 0):
         if len(scale.start) == missing:
             break
         if len(scale.start) == MOST_STARTS:
@@ -120,7 +124,7 @@ def _start_indexes(job: Job, census: Census, tally: Tally, scale: Scale, missing
             break
         if index in occupied:
             continue
-        latest = census.latest.get(index)
+        latest = states.latest.get(index)
         if per_index and latest is not None and not _index_may_start(latest, scale, now):
             continue
         if latest is None:
@@ -129,8 +133,8 @@ def _start_indexes(job: Job, census: Census, tally: Tally, scale: Scale, missing
             scale.start.append(pod(index, latest.pod.metadata.uid, latest.failures, latest.ignored))
 
 
-def _may_start(census: Census, scale: Scale, now: datetime) -> bool:
-    return _due(census.last_failure + backoff.delay(census.consecutive_failures), scale, now)
+def _may_start(states: PodStates, scale: Scale, now: datetime) -> bool:
+    return _due(states.last_failure + backoff.delay(states.consecutive_failures), scale, now)
 
 
 def _index_may_start(latest: Latest, scale: Scale, now: datetime) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Object, condition
 from muster.api.batch_v1 import Job
-from muster.controllers.job.tally import Tally
+from muster.controllers.job.counts import Counts
 from muster.effects import Patch
 
 SUSPENDED = "Suspended"
@@ -21,7 +21,7 @@ SUSPENDED = "Suspended"
 
 @dataclass(slots=True)
 class Wanted:
-    """What the status should contain besides the tally."""
+    """What the status should contain besides the counts."""
 
     active: int
     ready: int
@@ -31,7 +31,7 @@ class Wanted:
     conditions: list[Object] = field(default_factory=list)  # new or changed conditions
 
 
-def patch(job: Job, tally: Tally, wanted: Wanted) -> Patch | None:
+def patch(job: Job, counts: Counts, wanted: Wanted) -> Patch | None:
     """Returns the patch that sets this status; None if it is set already."""
     status, changes = job.status, dict[str, Any]()  # Any: JSON
 
@@ -42,20 +42,22 @@ def patch(job: Job, tally: Tally, wanted: Wanted) -> Patch | None:
     put("active", status.active, wanted.active, wanted.active)
     put("ready", status.ready, wanted.ready, wanted.ready)
     put("terminating", status.terminating, wanted.terminating, wanted.terminating)
-    put("succeeded", status.succeeded, tally.counted_succeeded, tally.counted_succeeded)
-    put("failed", status.failed, tally.counted_failed, tally.counted_failed)
+    put("succeeded", status.succeeded, counts.counted_succeeded, counts.counted_succeeded)
+    put("failed", status.failed, counts.counted_failed, counts.counted_failed)
     put("startTime", status.start_time, wanted.start_time, text(wanted.start_time))
     put("completionTime", status.completion_time, wanted.completion_time, text(wanted.completion_time))
     if job.spec.completion_mode == "Indexed":
-        put("completedIndexes", status.completed_indexes, str(tally.completed), str(tally.completed))
+        put("completedIndexes", status.completed_indexes, str(counts.completed), str(counts.completed))
         if job.spec.backoff_limit_per_index is not None:
-            put("failedIndexes", status.failed_indexes, str(tally.failed_indexes), str(tally.failed_indexes))
+            put(
+                "failedIndexes", status.failed_indexes, str(counts.failed_indexes), str(counts.failed_indexes)
+            )
     listed = status.uncounted_terminated_pods
     uncounted: Object = {}
-    if listed.succeeded != tally.uncounted_succeeded:
-        uncounted["succeeded"] = tally.uncounted_succeeded or None
-    if listed.failed != tally.uncounted_failed:
-        uncounted["failed"] = tally.uncounted_failed or None
+    if listed.succeeded != counts.uncounted_succeeded:
+        uncounted["succeeded"] = counts.uncounted_succeeded or None
+    if listed.failed != counts.uncounted_failed:
+        uncounted["failed"] = counts.uncounted_failed or None
     if uncounted:
         changes["uncountedTerminatedPods"] = uncounted
     if wanted.conditions:

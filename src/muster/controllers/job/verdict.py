@@ -12,8 +12,8 @@ from typing import Final
 from muster.api.base import condition
 from muster.api.batch_v1 import Job
 from muster.controllers.job import success_policy
-from muster.controllers.job.census import Census
-from muster.controllers.job.tally import Tally
+from muster.controllers.job.counts import Counts
+from muster.controllers.job.pod_states import PodStates
 
 FAILURE_TARGET: Final = "FailureTarget"
 SUCCESS_CRITERIA_MET: Final = "SuccessCriteriaMet"
@@ -51,9 +51,9 @@ class Verdict:
         return self.reason != COMPLETIONS_REACHED
 
 
-def reach(job: Job, census: Census, tally: Tally, now: datetime) -> Verdict | None:
+def reach(job: Job, states: PodStates, counts: Counts, now: datetime) -> Verdict | None:
     """Returns the verdict, or None while the Job runs."""
-    return _written(job) or _failure(job, census, tally, now) or _success(job, census, tally)
+    return _written(job) or _failure(job, states, counts, now) or _success(job, states, counts)
 
 
 def deadline(job: Job) -> datetime | None:
@@ -72,50 +72,50 @@ def _written(job: Job) -> Verdict | None:
     return None
 
 
-def _failure(job: Job, census: Census, tally: Tally, now: datetime) -> Verdict | None:
+def _failure(job: Job, states: PodStates, counts: Counts, now: datetime) -> Verdict | None:
     spec = job.spec
-    if tally.fail_job:
-        return Verdict(False, POD_FAILURE_POLICY, tally.fail_job)
-    if tally.failed > spec.backoff_limit or _restarts_exhausted(job, census):
+    if counts.fail_job:
+        return Verdict(False, POD_FAILURE_POLICY, counts.fail_job)
+    if counts.failed > spec.backoff_limit or _restarts_exhausted(job, states):
         return Verdict(False, BACKOFF_LIMIT_EXCEEDED, "Job has reached the specified backoff limit")
     due = deadline(job)
     if due is not None and now >= due:
         return Verdict(False, DEADLINE_EXCEEDED, "Job was active longer than specified deadline")
     if spec.backoff_limit_per_index is None:
         return None
-    failed = len(tally.failed_indexes)
+    failed = len(counts.failed_indexes)
     if spec.max_failed_indexes is not None and failed > spec.max_failed_indexes:
         return Verdict(
             False,
             MAX_FAILED_INDEXES_EXCEEDED,
             "Job has exceeded the specified maximal number of failed indexes",
         )
-    if failed and failed + len(tally.completed) >= (spec.completions or 0):
+    if failed and failed + len(counts.completed) >= (spec.completions or 0):
         return Verdict(False, FAILED_INDEXES, "Job has failed indexes")
     return None
 
 
-def _restarts_exhausted(job: Job, census: Census) -> bool:
+def _restarts_exhausted(job: Job, states: PodStates) -> bool:
     """With restartPolicy OnFailure, restarts of containers use up the backoffLimit like failed pods."""
     template = job.spec.template.get("spec") or {}
     if template.get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(
         status.restart_count
-        for pod in census.active
+        for pod in states.active
         for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
     )
     return restarts > 0 if job.spec.backoff_limit == 0 else restarts >= job.spec.backoff_limit
 
 
-def _success(job: Job, census: Census, tally: Tally) -> Verdict | None:
-    rule = success_policy.matched(job, tally.completed)
+def _success(job: Job, states: PodStates, counts: Counts) -> Verdict | None:
+    rule = success_policy.matched(job, counts.completed)
     if rule is not None:
         return Verdict(True, SUCCESS_POLICY, rule)
     if job.spec.completions is None:
-        reached = tally.succeeded > 0 and not census.active and not census.leaving
+        reached = counts.succeeded > 0 and not states.active and not states.leaving
     else:
-        reached = tally.succeeded >= job.spec.completions
+        reached = counts.succeeded >= job.spec.completions
     if not reached:
         return None
     return Verdict(True, COMPLETIONS_REACHED, "Reached expected number of succeeded pods")

@@ -25,15 +25,15 @@ from muster.api.base import is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
-from muster.controllers.job.census import Census, attempts_before, index_of
 from muster.controllers.job.failure_policy import Action
+from muster.controllers.job.pod_states import PodStates, attempts_before, index_of
 
 #: Bound of the list in the status: 500 uids are 20 KB. The remaining pods wait.
 MOST_UNCOUNTED = 500
 
 
 @dataclass(slots=True)
-class Tally:
+class Counts:
     #: how many pods are known to have succeeded and failed, counted or not yet
     succeeded: int
     failed: int
@@ -59,15 +59,15 @@ class Tally:
         return not (self.uncounted_succeeded or self.uncounted_failed or self.crowded)
 
 
-def count(job: Job, census: Census) -> Tally:
+def count(job: Job, states: PodStates) -> Counts:
     """Counts what has ended so far, and computes what to write into the status."""
     status, spec = job.status, job.spec
     indexed = spec.completion_mode == "Indexed"
     below = spec.completions if indexed else 0
     listed = status.uncounted_terminated_pods
-    kept_succeeded = [uid for uid in listed.succeeded if uid in census.tracked]
-    kept_failed = [uid for uid in listed.failed if uid in census.tracked]
-    tally = Tally(
+    kept_succeeded = [uid for uid in listed.succeeded if uid in states.tracked]
+    kept_failed = [uid for uid in listed.failed if uid in states.tracked]
+    counts = Counts(
         succeeded=status.succeeded + len(listed.succeeded),
         failed=status.failed + len(listed.failed),
         completed=Indexes.salvage(status.completed_indexes, below=below),
@@ -78,75 +78,77 @@ def count(job: Job, census: Census) -> Tally:
         uncounted_failed=kept_failed,
     )
     if indexed:
-        _count_indexes(job, census, tally)
+        _count_indexes(job, states, counts)
     else:
         known = set(kept_succeeded)
-        for pod in census.succeeded:
-            tally.succeeded += pod.metadata.uid not in known
-            if _listed(tally, pod, tally.uncounted_succeeded, known):
-                tally.release.append(pod)
-    _count_failures(job, census, tally)
-    return tally
+        for pod in states.succeeded:
+            counts.succeeded += pod.metadata.uid not in known
+            if _listed(counts, pod, counts.uncounted_succeeded, known):
+                counts.release.append(pod)
+    _count_failures(job, states, counts)
+    return counts
 
 
-def _count_indexes(job: Job, census: Census, tally: Tally) -> None:
+def _count_indexes(job: Job, states: PodStates, counts: Counts) -> None:
     """Counts successes of indexes: a second one of an index, or one beyond `completions`, does not count."""
     completions = job.spec.completions or 0
-    done = (index_of(pod) for pod in census.succeeded)
-    tally.completed |= Indexes.of(index for index in done if 0 <= index < completions)
-    tally.succeeded = tally.counted_succeeded = len(tally.completed)
-    tally.uncounted_succeeded = []
-    tally.release += census.succeeded
+    done = (index_of(pod) for pod in states.succeeded)
+    counts.completed |= Indexes.of(index for index in done if 0 <= index < completions)
+    counts.succeeded = counts.counted_succeeded = len(counts.completed)
+    counts.uncounted_succeeded = []
+    counts.release += states.succeeded
 
 
-def _count_failures(job: Job, census: Census, tally: Tally) -> None:
+def _count_failures(job: Job, states: PodStates, counts: Counts) -> None:
     limit = job.spec.backoff_limit_per_index
     completions = job.spec.completions or 0
-    known = set(tally.uncounted_failed)
+    known = set(counts.uncounted_failed)
     waiting: list[Pod] = []
     newly_failed: list[int] = []
     decided = any(is_true(job.status.conditions, type_) for type_ in ("FailureTarget", "SuccessCriteriaMet"))
-    for failure in census.failed:
+    for failure in states.failed:
         pod, action = failure.pod, failure.judgement.action
         index = index_of(pod) if limit is not None else -1
-        counts = action not in (Action.IGNORE, Action.SPARE) or pod.metadata.uid in known
-        if action is Action.FAIL_JOB and not tally.fail_job:
-            tally.fail_job = failure.judgement.message
+        is_counted = action not in (Action.IGNORE, Action.SPARE) or pod.metadata.uid in known
+        if action is Action.FAIL_JOB and not counts.fail_job:
+            counts.fail_job = failure.judgement.message
         cut_short = decided and pod.metadata.deletion_timestamp is not None
-        if limit is not None and 0 <= index < completions and counts and not cut_short:
+        if limit is not None and 0 <= index < completions and is_counted and not cut_short:
             exhausted = attempts_before(pod)[0] >= limit
-            if (exhausted or action is Action.FAIL_INDEX) and index not in tally.completed:
+            if (exhausted or action is Action.FAIL_INDEX) and index not in counts.completed:
                 newly_failed.append(index)
-        if counts:
-            tally.failed += pod.metadata.uid not in known
-            if not _listed(tally, pod, tally.uncounted_failed, known):
+        if is_counted:
+            counts.failed += pod.metadata.uid not in known
+            if not _listed(counts, pod, counts.uncounted_failed, known):
                 continue
         waiting.append(pod)
     if limit is None:
-        tally.release += waiting
+        counts.release += waiting
         return
-    tally.failed_indexes |= Indexes.of(newly_failed)
-    at_work = {index_of(pod) for pod in census.active}
+    counts.failed_indexes |= Indexes.of(newly_failed)
+    at_work = {index_of(pod) for pod in states.active}
     for pod in waiting:
-        awaits = _awaits_replacement(pod, census, tally, at_work, completions)
-        (tally.awaiting if awaits else tally.release).append(pod)
+        awaits = _awaits_replacement(pod, states, counts, at_work, completions)
+        (counts.awaiting if awaits else counts.release).append(pod)
 
 
-def _awaits_replacement(pod: Pod, census: Census, tally: Tally, at_work: set[int], completions: int) -> bool:
+def _awaits_replacement(
+    pod: Pod, states: PodStates, counts: Counts, at_work: set[int], completions: int
+) -> bool:
     index = index_of(pod)
     if not 0 <= index < completions or index in at_work:
         return False
-    if index in tally.completed or index in tally.failed_indexes:
+    if index in counts.completed or index in counts.failed_indexes:
         return False
-    return census.latest[index].pod is pod
+    return states.latest[index].pod is pod
 
 
-def _listed(tally: Tally, pod: Pod, uids: list[str], known: set[str]) -> bool:
+def _listed(counts: Counts, pod: Pod, uids: list[str], known: set[str]) -> bool:
     """Takes step 1 if the list has room. Returns whether the pod's uid is in the list."""
     if pod.metadata.uid in known:
         return True
-    if len(tally.uncounted_succeeded) + len(tally.uncounted_failed) >= MOST_UNCOUNTED:
-        tally.crowded = True
+    if len(counts.uncounted_succeeded) + len(counts.uncounted_failed) >= MOST_UNCOUNTED:
+        counts.crowded = True
         return False
     uids.append(pod.metadata.uid)
     return True

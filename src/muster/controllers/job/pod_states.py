@@ -54,7 +54,7 @@ class Latest:
 
 
 @dataclass(slots=True)
-class Census:
+class PodStates:
     #: tracked pods that run or wait to run
     active: list[Pod] = field(default_factory=list)
     #: pods without finalizer that still run although they were released
@@ -77,9 +77,9 @@ class Census:
     last_failure: datetime = backoff.EPOCH
 
 
-def take(job: Job, pods: Iterable[Pod]) -> Census:
+def sort_pods(job: Job, pods: Iterable[Pod]) -> PodStates:
     """Sorts the Job's pods in one pass."""
-    census = Census()
+    states = PodStates()
     indexed = job.spec.completion_mode == "Indexed"
     only_ended = counts_only_ended(job)
     counted_failures = set(job.status.uncounted_terminated_pods.failed)
@@ -91,32 +91,32 @@ def take(job: Job, pods: Iterable[Pod]) -> Census:
         tracked = TRACKING_FINALIZER in meta.finalizers
         deleting = meta.deletion_timestamp is not None
         ended = phase in ("Succeeded", "Failed") or (deleting and not pod.spec.node_name)
-        census.names.add(meta.name)
+        states.names.add(meta.name)
         if tracked:
-            census.tracked.add(meta.uid)
+            states.tracked.add(meta.uid)
         if deleting and not ended:
-            census.terminating += 1
+            states.terminating += 1
         judgement: Judgement | None = None  # set for failures
         if not ended and not deleting:
-            (census.active if tracked else census.doomed).append(pod)
+            (states.active if tracked else states.doomed).append(pod)
         elif phase == "Succeeded" and meta.uid not in counted_failures:
             if tracked:
-                census.succeeded.append(pod)
+                states.succeeded.append(pod)
             last_success = max(last_success, backoff.finish_time(pod))
         elif tracked and not ended and only_ended:
-            census.leaving.append(pod)
+            states.leaving.append(pod)
         elif tracked or (ended and not deleting):
             judgement = judge(job, pod, marked=marked)
             if tracked:
-                census.failed.append(Failure(pod, judgement))
+                states.failed.append(Failure(pod, judgement))
             if judgement.action is not Action.SPARE and _since_start(job, pod):
                 failure_times.append(backoff.finish_time(pod))
         if indexed and (ended or deleting or not tracked):
-            _note_latest(census, job, pod, judgement)
+            _note_latest(states, job, pod, judgement)
     recent = [time for time in failure_times if time >= last_success]
-    census.consecutive_failures = len(recent)
-    census.last_failure = max(recent, default=backoff.EPOCH)
-    return census
+    states.consecutive_failures = len(recent)
+    states.last_failure = max(recent, default=backoff.EPOCH)
+    return states
 
 
 def counts_only_ended(job: Job) -> bool:
@@ -141,7 +141,7 @@ def is_ready(pod: Pod) -> bool:
     return is_true(pod.status.conditions, "Ready")
 
 
-def _note_latest(census: Census, job: Job, pod: Pod, judgement: Judgement | None) -> None:
+def _note_latest(states: PodStates, job: Job, pod: Pod, judgement: Judgement | None) -> None:
     index = index_of(pod)
     failures, ignored = attempts_before(pod)
     failed_at: datetime | None = None
@@ -152,9 +152,9 @@ def _note_latest(census: Census, job: Job, pod: Pod, judgement: Judgement | None
         else:
             failures += 1
     candidate = Latest(pod, failures, ignored, failed_at)
-    known = census.latest.get(index)
+    known = states.latest.get(index)
     if known is None or candidate.age > known.age:
-        census.latest[index] = candidate
+        states.latest[index] = candidate
 
 
 def _since_start(job: Job, pod: Pod) -> bool:
