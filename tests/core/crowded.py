@@ -205,7 +205,7 @@ def searched(made: Scheduler, decisions: Sequence[object]) -> Best | None:
     return Best(max(priorities), all(v.pods for v in evict.victims), evict.work_lost)
 
 
-#: Of a candidate, the cuts that are taken.
+#: Of a candidate, the units that are taken.
 _Some = tuple[int, ...]
 _Chosen = list[tuple[Candidate, _Some]]
 
@@ -239,8 +239,8 @@ def sets_of(case: Case) -> int:
 
 def _ways(candidate: Candidate) -> list[_Some]:
     """What may be taken of a gang: so much surplus that its minima hold, in any order, or everything."""
-    gang, numbers = candidate.gang, range(len(candidate.cuts))
-    surplus = [n for n in numbers if not candidate.cuts[n].core]
+    gang, numbers = candidate.gang, range(len(candidate.units))
+    surplus = [n for n in numbers if not candidate.units[n].core]
     ways = [
         some
         for number in range(len(surplus) + 1)
@@ -251,16 +251,16 @@ def _ways(candidate: Candidate) -> list[_Some]:
 
 
 def _filled(candidate: Candidate) -> int:
-    return sum(len(cut.pods) for cut in candidate.cuts)
+    return sum(len(unit.pods) for unit in candidate.units)
 
 
 def _whole(candidate: Candidate, some: _Some) -> bool:
-    return any(candidate.cuts[n].core for n in some)
+    return any(candidate.units[n].core for n in some)
 
 
 def _allowed(case: Case, chosen: _Chosen) -> bool:
     made = case.made
-    pods = [made.pods[pod] for c, some in chosen for n in some for pod in c.cuts[n].pods]
+    pods = [made.pods[pod] for c, some in chosen for n in some for pod in c.units[n].pods]
     if case.budget is not None and sum(("app", "a") in pod.presence.labels for pod in pods) > case.budget:
         return False
     row_amounts = Counter({"pods": case.preemptor.min_count})
@@ -272,7 +272,7 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
         for name in ("p", candidate.gang.queue):
             gangs[name] += _whole(candidate, some)
             for n in some:
-                freed[name].update(_freed(candidate.cuts[n].freed))
+                freed[name].update(_freed(candidate.units[n].freed))
     for name in ("p", "q"):
         account = made.queues.accounts[name]
         cap = dict(account.rules.capability).get(GPU)
@@ -303,7 +303,7 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, row_amounts: Counter[str]) -
         return False
     used = Counter(theirs.used)
     for _, _, _, taken in sorted(
-        (sum(len(c.cuts[n].pods) for n in some), c.gang.id, number, taken)
+        (sum(len(c.units[n].pods) for n in some), c.gang.id, number, taken)
         for c, some in foreign
         for number, taken in enumerate(_steps(c, some))
     ):
@@ -317,7 +317,7 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, row_amounts: Counter[str]) -
 
 def _steps(candidate: Candidate, some: _Some) -> Iterator[Counter[str]]:
     """Surplus pod by pod; of a gang that goes as a whole, after its surplus all the rest."""
-    freed = [_freed(candidate.cuts[n].freed) for n in some]
+    freed = [_freed(candidate.units[n].freed) for n in some]
     steps = candidate.spare.get("", 0) if _whole(candidate, some) else len(some)
     yield from freed[:steps]
     if freed[steps:]:
@@ -333,7 +333,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     assert state.demand is not None
     tried = made.ledger.trial()
     for candidate, some in chosen:
-        pods = frozenset(pod for n in some for pod in candidate.cuts[n].pods)
+        pods = frozenset(pod for n in some for pod in candidate.units[n].pods)
         made.world.pending_evictions.lift_victims([Victim(candidate.gang.id, pods)])
     made.fit.exact.next_cycle()
     made.fit.exclusive_domains.leave(map(Victim, made.gangs))  # what keeps it off is computed here once more
@@ -347,7 +347,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
 def _kept_off(case: Case, chosen: _Chosen) -> Columns | None:
     """Where who is left has a domain to itself; and, if the gang is to have one, where others are."""
     made = case.made
-    gone = {pod for candidate, some in chosen for n in some for pod in candidate.cuts[n].pods}
+    gone = {pod for candidate, some in chosen for n in some for pod in candidate.units[n].pods}
     left = [bound for pod, bound in made.pods.items() if pod not in gone]
     kept = set[int]()
     for bound in left:

@@ -10,9 +10,9 @@ import pytest
 from muster.core.cycle import Scheduler
 from muster.core.demand import Request
 from muster.core.preemption.candidates import OTHERS, Candidates
-from muster.core.preemption.eviction_units import Table
+from muster.core.preemption.eviction_units import UnitTable
 from muster.core.preemption.limits import Quota
-from muster.core.preemption.slot_bounds import Count
+from muster.core.preemption.slot_bounds import SlotBounds
 from muster.core.words.events import GangSubmitted, LayersChanged
 from muster.core.words.gang import Gather, Layer, PodId, PodSet, Strategy
 from muster.core.world.nodes import Bools
@@ -109,13 +109,13 @@ def test_of_a_large_gang_a_bounded_number_of_pods_is_considered(
     """Empty: the gang is evicted as a whole."""
     made = spread(OTHERS + 2, OTHERS + 2 - spare)
     [elastic], _ = Candidates(made.nodes, made.gangs, made.pods).of(10.0, lambda _: True)
-    assert sum(not cut.core for cut in elastic.cuts) == spare + OTHERS
+    assert sum(not unit.core for unit in elastic.units) == spare + OTHERS
     host = made.pods[PodId(f"elastic:main/{index}")].node
     assert victims(made, *on(host)) == [f"elastic:main/{i}" for i in expected]
 
 
 def test_a_pod_set_gives_up_its_highest_indices_beside_a_large_one() -> None:
-    """The cuts that a gang can spare together are all considered, however many others there are."""
+    """The units that a gang can spare together are all considered, however many others there are."""
     made = scheduler(node(f"n{i}", gpu=1, labels={"host": f"n{i}"}) for i in range(OTHERS + 12))
     large, small = PodSet("large", shape(gpu=1), OTHERS + 10, OTHERS + 9), PodSet("small", shape(gpu=1), 2, 1)
     running(made, gang("elastic", large, small, minimum=OTHERS + 10))
@@ -127,13 +127,13 @@ def test_a_pod_set_gives_up_its_highest_indices_beside_a_large_one() -> None:
 def test_the_search_among_many_pods_of_one_gang_is_short(
     wanted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, asked, enough = spread(1_000, 500), list[Bools](), Count.enough
+    made, asked, enough = spread(1_000, 500), list[Bools](), SlotBounds.enough
 
-    def counted(self: Count, taken: Bools) -> bool:
+    def counted(self: SlotBounds, taken: Bools) -> bool:
         asked.append(taken)
         return enough(self, taken)
 
-    monkeypatch.setattr(Count, "enough", counted)
+    monkeypatch.setattr(SlotBounds, "enough", counted)
     expected = sorted(f"elastic:main/{999 - i}" for i in range(wanted))
     assert victims(made, PodSet("w", shape(gpu=1), wanted, wanted)) == expected
     assert len(asked) < 200
@@ -141,13 +141,13 @@ def test_the_search_among_many_pods_of_one_gang_is_short(
 
 def test_surplus_that_cannot_suffice_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two gangs can spare half of their pods: too few for one node more than half."""
-    made, picked, picks = scheduler(node(f"n{i}", gpu=2) for i in range(8)), list[Bools](), Count.picks
+    made, picked, picks = scheduler(node(f"n{i}", gpu=2) for i in range(8)), list[Bools](), SlotBounds.picks
 
-    def counted(self: Count, usable: Bools, *others: Any) -> Iterator[Bools]:
+    def counted(self: SlotBounds, usable: Bools, *others: Any) -> Iterator[Bools]:
         picked.append(usable)
         return picks(self, usable, *others)
 
-    monkeypatch.setattr(Count, "picks", counted)
+    monkeypatch.setattr(SlotBounds, "picks", counted)
     running(made, gang("one", count=8, minimum=4), gang("two", count=8, minimum=4))
     assert victims(made, PodSet("w", shape(gpu=2), 5, 5))
     assert picked[0].all()
@@ -164,9 +164,11 @@ def test_what_some_set_of_victims_frees_is_attainable(about: tuple[str, ...]) ->
         candidates, _ = Candidates(made.nodes, made.gangs, made.pods).of(NOW, lambda _: True)
         if demand is None or not candidates:
             continue
-        request, table = Request(demand, [()] * len(demand.parts)), Table(candidates, len(made.nodes))
+        request, table = Request(demand, [()] * len(demand.parts)), UnitTable(candidates, len(made.nodes))
         quota = Quota(np.zeros(0, np.int64), np.zeros((0, len(table)), np.int64))
-        count = Count(request, made.nodes, made.eligibility, table, quota, made.fit.grounds(request), None)
+        count = SlotBounds(
+            request, made.nodes, made.eligibility, table, quota, made.fit.grounds(request), None
+        )
         for usable in (~table.core, table.priority <= 1, table.lost < 2_000):
             sets = table.sets(usable, 300)
             if sets is not None and any(map(count.enough, sets)):
@@ -175,11 +177,11 @@ def test_what_some_set_of_victims_frees_is_attainable(about: tuple[str, ...]) ->
     assert tried > 3
 
 
-def test_all_sets_of_cuts_are_in_the_order_of_their_cost() -> None:
+def test_all_sets_of_units_are_in_the_order_of_their_cost() -> None:
     made = scheduler(node(f"n{i}", gpu=1) for i in range(8))
     running(made, gang("one", count=4, minimum=2), gang("two", count=4, minimum=2))
     candidates, _ = Candidates(made.nodes, made.gangs, made.pods).of(10.0, lambda _: True)
-    table = Table(candidates, len(made.nodes))
+    table = UnitTable(candidates, len(made.nodes))
     sets = table.sets(np.ones(len(table), np.bool_), 1_000)
     assert sets is not None
     costs = [table.cost(chosen) for chosen in sets]

@@ -221,9 +221,9 @@ FAULTS: Final = (
     Fault(
         "surplus that is not in the way goes with what is",
         "preemption",
-        "core/preemption/trials.py",
-        "                fewer = self._spared(fewer, surplus)",
-        "                pass",
+        "core/preemption/victims.py",
+        "            fewer = _spare(ground, fewer, surplus)",
+        "            pass",
         ("tests/core/test_surplus.py",),
     ),
     Fault(
@@ -253,8 +253,8 @@ FAULTS: Final = (
     Fault(
         "surplus that cannot suffice is searched",
         "preemption",
-        "core/preemption/trials.py",
-        "        if not self.count.attainable(here):",
+        "core/preemption/ground.py",
+        "        if not self.bounds.attainable(here):",
         "        if False:",
         ("tests/core/test_surplus.py",),
     ),
@@ -302,7 +302,7 @@ FAULTS: Final = (
         "everybody is ended who may be",
         "preemption",
         "core/preemption/victims.py",
-        "chosen = best.chosen if best.trial is whole else whole.reprieve(best.chosen)",
+        "chosen = best.chosen if best.ground is whole else _reprieve(whole, best.chosen)",
         "chosen = best.usable",
         ("tests/core/test_preemption.py",),
     ),
@@ -341,9 +341,9 @@ FAULTS: Final = (
     Fault(
         "who is to be kept company may go",
         "preemption",
-        "core/preemption/trials.py",
-        "self.fits(apart := usable & ~self.table.from_on(company.wanted))",
-        "self.fits(apart := usable)",
+        "core/preemption/ground.py",
+        "independent = usable & ~self.table.from_on(dependents.needed)",
+        "independent = usable",
         ("tests/core/test_preemption.py",),
     ),
     Fault(

@@ -28,11 +28,11 @@ from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
 from muster.core.placement.search_budget import Rota
 from muster.core.preemption.candidates import Candidates
-from muster.core.preemption.eviction_units import Table
+from muster.core.preemption.eviction_units import UnitTable
 from muster.core.preemption.failed_searches import FailedSearches
-from muster.core.preemption.limits import Limits, Quota, caps, limits
+from muster.core.preemption.limits import caps, limits
 from muster.core.preemption.running import RunningGangs
-from muster.core.preemption.victims import Search, Victims
+from muster.core.preemption.victims import Victims, find
 from muster.core.words.gang import Gang, GangId, PodId
 from muster.core.world import World
 from muster.core.world.gangs import GangState
@@ -50,7 +50,6 @@ class Preemption:
     def __init__(self, world: World, fit: Fit) -> None:
         self._world, self._fit, self._queues, self._running = world, fit, world.queues, RunningGangs()
         self._candidates = Candidates(world.nodes, world.gangs, world.pods)
-        self._search = Search(world.nodes, world.ledger, world.eligibility, fit)
         self._failed = FailedSearches(world, self._running)
         self._budget = Rota(SEARCHES)
         #: queues that a demand of a queue may take from, in this cycle
@@ -198,18 +197,15 @@ class Preemption:
         """Victims, and when the next minimum run time ends."""
         gang, world = state.gang, self._world
         assert gang is not None
-        asked, leaving = self._queues.asked(state, request.demand), world.pending_evictions.leaving
-
-        def limit(table: Table) -> Limits:
-            return limits(table, gang.queue, asked, self._queues, world.budgets, world.pods, leaving)
-
-        def quota(table: Table) -> Quota:
-            return caps(table, gang.queue, asked, not state.begun, self._queues)
-
-        may, found, due = self._may_evict(gang, request.demand), None, inf
+        asked, may = self._queues.asked(state, request.demand), self._may_evict(gang, request.demand)
+        found, due = None, inf
         for highest in self._candidates.levels(request.demand, may):
             candidates, due = self._candidates.of(self._now, may, highest)
-            found = self._search.find(request, candidates, limit, quota, world.pending_evictions.charged)
+            table = UnitTable(candidates, len(world.nodes))
+            if table.groups:  # some candidate is on a node
+                allow = limits(table, gang.queue, asked, world)
+                quota = caps(table, gang.queue, asked, not state.begun, self._queues)
+                found = find(request, table, allow, quota, world, self._fit)
             if found is not None:
                 break
         return found, due

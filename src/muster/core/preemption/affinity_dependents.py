@@ -13,20 +13,18 @@ Like slots these are necessary conditions, and arithmetic: many sets at once, on
 slots for each of them and each node.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from muster.core.demand import Request
 from muster.core.placement.constraints import Constraints
-from muster.core.preemption.eviction_units import Floats, Table
-from muster.core.words.decisions import Victim
+from muster.core.preemption.eviction_units import Floats, UnitTable
 from muster.core.words.events import Presence
 from muster.core.words.gang import Shape, Spread
-from muster.core.world.eligibility import Eligibility
+from muster.core.world import World
 from muster.core.world.footprints import Matching
-from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Bools, Ints
 
 
@@ -39,19 +37,18 @@ class _Pods:
     presence: Presence
 
 
-class Companions:
-    """The pods on which a request's affinity and spread depend, and the cuts of a table that remove them."""
+class AffinityDependents:
+    """The pods on which a request's affinity and spread depend, and the units of a table that remove them."""
 
     def __init__(
         self,
         request: Request,
         shapes: Sequence[Shape],
-        table: Table,
-        charged: Callable[[Victim], Iterable[Charged]],
-        ledger: Ledger,
-        eligibility: Eligibility,
+        table: UnitTable,
+        world: World,
     ) -> None:
         """`shapes`: the shapes of the request, each once."""
+        ledger = world.ledger
         self._shapes = shapes
         self._size = len(table), table.columns
         self._presences = ledger.presences
@@ -61,21 +58,21 @@ class Companions:
             number, who = shapes.index(part.shape), request.presences.get(part.pod_set) or part.presence
             self._own.append(_Pods(number, part.count, who))
             concern = replace(part.concern, presence=who)
-            self._constraints.setdefault(number, Constraints(part.shape, concern, ledger, eligibility))
+            self._constraints.setdefault(number, Constraints(part.shape, concern, ledger, world.eligibility))
         column = ledger.nodes.column
-        #: cut, column and footprint of each pod that a cut removes; promised places count as staying
+        #: unit, column and footprint of each pod that a unit removes; promised places count as staying
         self._pods = [
             (number, column[node], presence)
-            for number, cut in enumerate(table.cuts)
-            if cut.pods
-            for node, _, _, presence in charged(table.victim(number))
+            for number, unit in enumerate(table.units)
+            if unit.pods
+            for node, _, _, presence in world.pending_evictions.charged(table.victim(number))
             if node in column
         ]
         self._known: dict[Matching, Floats] = {}
 
     @property
-    def wanted(self) -> Bools:
-        """Cuts that remove pods which the request's affinity selects or its spread counts."""
+    def needed(self) -> Bools:
+        """Units that remove pods which the request's affinity selects or its spread counts."""
         questions = [Matching(shape.near) for shape in self._shapes if shape.near]
         for constraints in self._constraints.values():
             questions += [_evened(constraints, spread) for spread in constraints.hard]
@@ -134,12 +131,12 @@ class Companions:
         return self._presences.count(question) - sets @ self._going(question)
 
     def _going(self, question: Matching) -> Floats:
-        """The pods that match it and are removed with a cut: cuts × nodes."""
+        """The pods that match it and are removed with a unit: units × nodes."""
         going = self._known.get(question)
         if going is None:
             going = self._known[question] = np.zeros(self._size)
-            for cut, column, presence in self._pods:
-                going[cut, column] += question.answers(presence)
+            for unit, column, presence in self._pods:
+                going[unit, column] += question.answers(presence)
         return going
 
 

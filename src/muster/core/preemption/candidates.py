@@ -1,10 +1,10 @@
 """Which gangs may be victims, what is lost with each, and what each frees.
 
-A candidate is a standing gang with its *cuts*. A surplus cut is a pod that the gang can spare, the highest
-index first. Of these only so many can be taken, in any order (`Candidate.spare`). The last cut is all the
-rest: below its minimum a gang is evicted as a whole or not at all. So the last cut is taken only with all
+A candidate is a standing gang with its *units*. A surplus unit is a pod that the gang can spare, the highest
+index first. Of these only so many can be taken, in any order (`Candidate.spare`). The last unit is all the
+rest: below its minimum a gang is evicted as a whole or not at all. So the last unit is taken only with all
 others.
-Of equal pods on one node only as many are surplus cuts as can be taken together, and in all no more than
+Of equal pods on one node only as many are surplus units as can be taken together, and in all no more than
 `OTHERS` beyond as many as the gang can spare. All other pods are evicted only with the whole gang.
 
 Never a candidate: a gang that is not preemptible, one within its minimum run time, one that is being
@@ -37,23 +37,23 @@ from muster.core.world.gangs import GangState, Hold, stands
 from muster.core.world.nodes import Columns, Longs, Nodes, RowAmounts
 from muster.names import GPU_SHARE
 
-#: How many gangs' cuts are cached; if there are more, the cache is cleared from time to time.
+#: How many gangs' units are cached; if there are more, the cache is cleared from time to time.
 _KEPT: Final = 100_000
 #: If gangs of lower priorities use so many times the preemptor's minimum, others are left out at first.
 AMPLE: Final = 2
-#: Surplus cuts of a gang beyond as many as it can spare: of larger gangs the other pods of lower indices are
+#: Surplus units of a gang beyond as many as it can spare: of larger gangs the other pods of lower indices are
 #: evicted only with the whole gang.
 OTHERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class EvictionUnit:
     """Pods that are evicted together, and what their end frees."""
 
     pods: tuple[PodId, ...]
     #: all that is left of the gang; its held places are released, too
     core: bool
-    #: of a surplus cut, its pod set
+    #: of a surplus unit, its pod set
     pod_set: str
     #: of each kind of demand the columns on which it is given back, distinct, and how often
     taken: tuple[tuple[RowAmounts, Columns, Longs], ...]
@@ -68,10 +68,10 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     gang: Gang
-    cuts: tuple[Cut, ...]
-    #: work lost by each cut
+    units: tuple[EvictionUnit, ...]
+    #: work lost by each unit
     lost: tuple[float, ...]
-    #: how many surplus cuts can be taken without the last one: of each pod set, and in all (the name "")
+    #: how many surplus units can be taken without the last one: of each pod set, and in all (the name "")
     spare: Mapping[str, int]
 
 
@@ -84,7 +84,7 @@ class Candidates:
         self._nodes = nodes
         self._gangs = gangs
         self._pods = pods
-        self._cuts: dict[GangId, tuple[int, Gang, tuple[Cut, ...], Mapping[str, int]]] = {}
+        self._known: dict[GangId, tuple[int, Gang, tuple[EvictionUnit, ...], Mapping[str, int]]] = {}
         self._layout = -1
 
     def of(
@@ -94,8 +94,8 @@ class Candidates:
 
         Only those of the `highest` priority and below.
         """
-        if self._layout != self._nodes.layout or len(self._cuts) > _KEPT:
-            self._cuts.clear()
+        if self._layout != self._nodes.layout or len(self._known) > _KEPT:
+            self._known.clear()
             self._layout = self._nodes.layout
         found, due = [], float("inf")
         for state in self._gangs.values():
@@ -104,16 +104,16 @@ class Candidates:
                 continue
             if not may(gang):
                 continue
-            cuts, spare = self._cuts_of(state, gang)
-            if not cuts:
+            units, spare = self._units_of(state, gang)
+            if not units:
                 continue
             if gang.min_run_time > 0:
                 until = min(self._since(pod, now) for pod in state.pods) + gang.min_run_time
                 if until > now:
                     due = min(due, until)
                     continue
-            lost = tuple(_lost(cut, gang, now) for cut in cuts)
-            found.append(Candidate(gang, cuts, lost, spare))
+            lost = tuple(_lost(unit, gang, now) for unit in units)
+            found.append(Candidate(gang, units, lost, spare))
         found.sort(key=lambda candidate: candidate.gang.id)
         return found, due
 
@@ -151,17 +151,17 @@ class Candidates:
         at = self._pods[pod].at
         return now if at is None else at
 
-    def _cuts_of(self, state: GangState, gang: Gang) -> tuple[tuple[Cut, ...], Mapping[str, int]]:
-        """The cuts of a gang and what it can spare; no cuts if it does not stand."""
-        known = self._cuts.get(state.id)
+    def _units_of(self, state: GangState, gang: Gang) -> tuple[tuple[EvictionUnit, ...], Mapping[str, int]]:
+        """The units of a gang and what it can spare; no units if it does not stand."""
+        known = self._known.get(state.id)
         if known is not None and known[0] == state.stamp and known[1] is gang:
             return known[2:]
         spare = _spare(state, gang)
-        cuts = tuple(self._cut(state, gang, spare)) if stands(state) else ()
-        self._cuts[state.id] = (state.stamp, gang, cuts, spare)
-        return cuts, spare
+        units = tuple(self._make_units(state, gang, spare)) if stands(state) else ()
+        self._known[state.id] = (state.stamp, gang, units, spare)
+        return units, spare
 
-    def _cut(self, state: GangState, gang: Gang, spare: Mapping[str, int]) -> Iterator[Cut]:
+    def _make_units(self, state: GangState, gang: Gang, spare: Mapping[str, int]) -> Iterator[EvictionUnit]:
         by_gpu = _gpus(tuple(state.usage.items())) > 0
         gone, number = set[PodId](), Counter[str]()
         for place, pods in self._surplus(state, gang, spare):
@@ -214,7 +214,7 @@ class Candidates:
 
     def _make(
         self, pods: Sequence[PodId], held: Iterable[Hold], by_gpu: bool, *, core: bool, pod_set: str = ""
-    ) -> Cut:
+    ) -> EvictionUnit:
         kinds: dict[Amounts, tuple[dict[NodeName, int], dict[float | None, int]]] = {}
         requests, shares = None, False
         for pod in pods:
@@ -239,7 +239,7 @@ class Candidates:
             number = sum(nodes.values())
             for resource, amount in (*requests, (PODS, 1)):
                 freed[resource] = freed.get(resource, 0) + amount * number
-        return Cut(
+        return EvictionUnit(
             tuple(pods),
             core,
             pod_set,
@@ -274,10 +274,10 @@ def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:
     return {**room, "": spare} if spare > 0 and room else {}
 
 
-def _lost(cut: Cut, gang: Gang, now: float) -> float:
-    """The work that is lost with a cut, in resource-seconds."""
+def _lost(unit: EvictionUnit, gang: Gang, now: float) -> float:
+    """The work that is lost with a unit, in resource-seconds."""
     total = 0.0
-    for since, weight in cut.running:
+    for since, weight in unit.running:
         ran = max(now - since, 0.0) if since is not None else 0.0
         if gang.checkpoint_every:
             ran %= gang.checkpoint_every

@@ -1,7 +1,7 @@
-"""Candidates' cuts as arrays, on which a search for victims computes.
+"""Candidates' units as arrays, on which a search for victims computes.
 
-A set of victims is a mask over cuts. Of each gang it contains all cuts, or as much surplus as the gang can
-spare (`Table.holds`). A mask with more surplus than that is an upper bound of what can be freed.
+A set of victims is a mask over units. Of each gang it contains all units, or as much surplus as the gang can
+spare (`UnitTable.holds`). A mask with more surplus than that is an upper bound of what can be freed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,40 +18,40 @@ from muster.core.world.nodes import Bools, Columns, Longs, RowAmounts
 Floats = npt.NDArray[np.float64]
 
 
-class Table:
-    """Arrays with one cell per cut; the cuts of one gang are adjacent, in order."""
+class UnitTable:
+    """Arrays with one cell per unit; the units of one gang are adjacent, in order."""
 
     def __init__(self, candidates: Sequence[Candidate], columns: int) -> None:
         """`columns`: how many nodes there are."""
         self.candidates = candidates
         self.columns = columns
-        sizes = [len(candidate.cuts) for candidate in candidates]
-        self.cuts = [cut for candidate in candidates for cut in candidate.cuts]
+        sizes = [len(candidate.units) for candidate in candidates]
+        self.units = [unit for candidate in candidates for unit in candidate.units]
         self.gang: npt.NDArray[np.intp] = np.repeat(np.arange(len(candidates)), sizes)
         #: all that is left of its gang
-        self.core: Bools = np.array([cut.core for cut in self.cuts], np.bool_)
+        self.core: Bools = np.array([unit.core for unit in self.units], np.bool_)
         #: part of it is a share of a GPU
-        self.shares: Bools = np.array([cut.shares for cut in self.cuts], np.bool_)
+        self.shares: Bools = np.array([unit.shares for unit in self.units], np.bool_)
         self.first: Bools = np.diff(self.gang, prepend=-1) > 0
         self._limit(candidates)
         self.priority: Longs = np.array([c.gang.priority for c in candidates], np.int64)[self.gang]
         self.lost: Floats = np.array([lost for c in candidates for lost in c.lost], np.float64)
-        self.pods: Longs = np.array([len(cut.pods) for cut in self.cuts], np.int64)
-        #: per kind of demand: cut, column, how many
+        self.pods: Longs = np.array([len(unit.pods) for unit in self.units], np.int64)
+        #: per kind of demand: unit, column, how many
         self.groups: list[tuple[RowAmounts, Longs, Columns, Longs]] = []
         self._collect()
 
     def _limit(self, candidates: Sequence[Candidate]) -> None:
-        #: how many surplus cuts each gang can spare, and each of their pod sets
+        #: how many surplus units each gang can spare, and each of their pod sets
         self._spare: Longs = np.array([candidate.spare.get("", 0) for candidate in candidates], np.int64)
         numbers: dict[tuple[int, str], int] = {}
-        keys = zip(self.gang.tolist(), (cut.pod_set for cut in self.cuts), strict=True)
+        keys = zip(self.gang.tolist(), (unit.pod_set for unit in self.units), strict=True)
         self._set: Longs = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         self._of_set: Longs = np.array(
             [candidates[gang].spare.get(name, 0) if name else 1 for gang, name in numbers], np.int64
         )
         self._in_set, self._in_gang = _Ranks(self._set), _Ranks(self.gang)
-        #: how many cuts of its gang come before each
+        #: how many units of its gang come before each
         self._place: Longs = self._in_gang.of(np.ones(len(self.gang), np.bool_))
         #: each gang is evicted as a whole or not at all
         self.whole = bool(self.first.all()) and bool(self.core.all())
@@ -64,7 +64,7 @@ class Table:
         return self.whole or bool((self.kept(chosen) == chosen).all())
 
     def kept(self, chosen: Bools) -> Bools:
-        """Of these cuts, the first that each gang can spare, and all cuts of gangs evicted as a whole."""
+        """Of these units, the first that each gang can spare, and all units of gangs evicted as a whole."""
         if self.whole:
             return chosen
         gone = np.zeros(len(self.candidates), np.bool_)
@@ -76,9 +76,9 @@ class Table:
         return kept
 
     def most(self, usable: Bools, worth: Longs) -> int:
-        """An upper bound of what these cuts are worth together, of which gangs give up no more than they can.
+        """An upper bound of what these units are worth together, of which gangs give up what they can spare.
 
-        Without its last cut a gang gives up as many as it can spare, at best those that are worth most.
+        Without its last unit a gang gives up as many as it can spare, at best those that are worth most.
         """
         surplus = usable & ~self.whole_of(usable)
         order = np.flatnonzero(surplus)
@@ -87,14 +87,14 @@ class Table:
         best = np.arange(len(order)) - np.searchsorted(gang, gang) < self._spare[gang]
         return int(worth[order][best].sum() + worth[usable & ~surplus].sum())
 
-    def whole_of(self, cuts: Bools) -> Bools:
-        """All cuts of the gangs whose last cut is among these."""
+    def whole_of(self, units: Bools) -> Bools:
+        """All units of the gangs whose last unit is among these."""
         whole = np.zeros(len(self.candidates), np.bool_)
-        whole[self.gang[cuts & self.core]] = True
+        whole[self.gang[units & self.core]] = True
         return np.asarray(whole[self.gang])
 
     def next(self, left: Bools, taken: Bools) -> tuple[Bools, Bools]:
-        """Of the cuts that are left, each that can be taken next, and all that a gang can give up at once."""
+        """Of the units left, each that can be taken next, and all that a gang can give up at once."""
         surplus = taken & ~self.core
         of_set = (self._of_set - np.bincount(self._set[surplus], minlength=len(self._of_set)))[self._set]
         of_gang = (self._spare - np.bincount(self.gang[surplus], minlength=len(self._spare)))[self.gang]
@@ -110,8 +110,8 @@ class Table:
 
     def _collect(self) -> None:
         collected: dict[RowAmounts, tuple[list[int], list[Columns], list[Longs]]] = {}
-        for number, cut in enumerate(self.cuts):
-            for row_amounts, columns, times in cut.taken:
+        for number, unit in enumerate(self.units):
+            for row_amounts, columns, times in unit.taken:
                 numbers, all_columns, all_times = collected.setdefault(row_amounts, ([], [], []))
                 numbers.append(number)
                 all_columns.append(columns)
@@ -141,7 +141,7 @@ class Table:
         return np.flatnonzero(np.bincount(self.gang[chosen])).tolist()
 
     def sets(self, usable: Bools, most: int) -> Bools | None:
-        """All sets of these cuts but the empty one, one a row, the cheapest first; None: more than `most`."""
+        """All sets of these units but the empty one, a row each, the cheapest first; None: over `most`."""
         sets = np.zeros((1, len(self)), np.bool_)
         for gang in self.gangs(usable):
             mine = np.flatnonzero(usable & (self.gang == gang))
@@ -156,7 +156,7 @@ class Table:
         return sets[np.lexsort(costs)][1:]
 
     def _subsets(self, mine: Columns, most: int) -> Bools | None:
-        """The sets of these cuts of one gang, one a row, the first cuts first; None: more than `most`."""
+        """The sets of these units of one gang, one a row, the first units first; None: more than `most`."""
         surplus, whole = mine[~self.core[mine]], int(self.core[mine].any())
         spare = min(int(self._spare[self.gang[mine[0]]]), len(surplus))
         sizes = accumulate((comb(len(surplus), number) for number in range(spare + 1)), initial=whole)
@@ -178,9 +178,9 @@ class Table:
         return sorted(self.gangs(chosen), key=lambda gang: (-lost[gang], -gang))
 
     def bans(self, chosen: Bools) -> Iterator[Bools]:
-        """What to exclude in an exchange: each gang of which something is chosen, or its last chosen cut.
+        """What to exclude in an exchange: each gang of which something is chosen, or its last chosen unit.
 
-        A gang of which a cut is excluded is not evicted as a whole.
+        A gang of which a unit is excluded is not evicted as a whole.
         """
         for gang in self.dearest(chosen):
             mine = self.gang == gang
@@ -191,34 +191,43 @@ class Table:
             if (banned != mine).any():
                 yield banned
 
-    def victim(self, cut: int) -> Victim:
-        """The pods of a cut."""
-        return Victim(self.candidates[self.gang[cut]].gang.id, frozenset(self.cuts[cut].pods))
+    def victims(self, chosen: Bools) -> Iterator[Victim]:
+        """The gangs of which something is chosen, and what, in order of name."""
+        for gang in self.gangs(chosen):
+            mine = np.flatnonzero(chosen & (self.gang == gang))
+            whole = bool(self.core[mine].any())
+            pods = frozenset(pod for unit in mine for pod in self.units[unit].pods)
+            lost = float(self.lost[mine].sum())
+            yield Victim(self.candidates[gang].gang.id, frozenset() if whole else pods, lost)
 
-    def from_on(self, cuts: Bools) -> Bools:
-        """These cuts, and those that cannot be taken without them: the last cuts of their gangs."""
+    def victim(self, unit: int) -> Victim:
+        """The pods of a unit."""
+        return Victim(self.candidates[self.gang[unit]].gang.id, frozenset(self.units[unit].pods))
+
+    def from_on(self, units: Bools) -> Bools:
+        """These units, and those that cannot be taken without them: the last units of their gangs."""
         gangs = np.zeros(len(self.candidates), np.bool_)
-        gangs[self.gang[cuts]] = True
-        without: Bools = cuts | (self.core & gangs[self.gang])
+        gangs[self.gang[units]] = True
+        without: Bools = units | (self.core & gangs[self.gang])
         return without
 
-    def prefixes(self, cuts: Bools) -> Iterator[Bools]:
-        """For each of these cuts, what must be taken with it: the cut alone, or all cuts of its gang."""
-        for cut in np.flatnonzero(cuts).tolist():
-            prefix: Bools = self.gang == self.gang[cut]
-            if not self.core[cut]:
+    def prefixes(self, units: Bools) -> Iterator[Bools]:
+        """For each of these units, what must be taken with it: the unit alone, or all units of its gang."""
+        for unit in np.flatnonzero(units).tolist():
+            prefix: Bools = self.gang == self.gang[unit]
+            if not self.core[unit]:
                 prefix[:] = False
-                prefix[cut] = True
+                prefix[unit] = True
             yield prefix
 
 
 class _Ranks:
-    """Counts, for each chosen cut, the chosen cuts of the same group before it."""
+    """Counts, for each chosen unit, the chosen units of the same group before it."""
 
     def __init__(self, group: Longs | Columns) -> None:
         self._order = np.argsort(group, kind="stable")
         begin = np.flatnonzero(np.diff(group[self._order], prepend=-1))
-        #: of each cut in this order, where its group begins
+        #: of each unit in this order, where its group begins
         self._begin = np.repeat(begin, np.diff(begin, append=len(group)))
 
     def of(self, chosen: Bools) -> Longs:

@@ -3,9 +3,9 @@
 - *Budgets*: of the pods that a PodDisruptionBudget selects, no more than it allows. A pod may be selected by
   several, and pods that are leaving already count.
 - *Reclaim*: what another queue uses may be taken only while that queue is over its entitlement, from the
-  first cut to the last: the cuts before the last one must not have brought it down already. The smallest
-  gangs are taken first, which is the order that allows most. A queue is brought down by surplus, cut by cut,
-  or by the rest of whole gangs, which may leave it below its entitlement.
+  first unit to the last: the units before the last one must not have brought it down already. The smallest
+  gangs are taken first, which is the order that allows most. A queue is brought down by surplus,
+  unit by unit, or by the rest of whole gangs, which may leave it below its entitlement.
 
 A set that keeps these limits still does when victims are spared. The opposite holds for
 
@@ -13,18 +13,17 @@ A set that keeps these limits still does when victims are spared. The opposite h
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from muster.core.preemption.candidates import Cut
-from muster.core.preemption.eviction_units import Table
+from muster.core.preemption.candidates import EvictionUnit
+from muster.core.preemption.eviction_units import UnitTable
 from muster.core.words.amounts import counted
-from muster.core.words.events import PodsBound
-from muster.core.words.gang import Amounts, PodId
-from muster.core.world.budgets import Budgets
+from muster.core.words.gang import Amounts
+from muster.core.world import World
 from muster.core.world.nodes import Bools, Longs
 from muster.core.world.queues import Queues
 from muster.core.world.queues.account import Account
@@ -39,84 +38,74 @@ class Quota:
 
     #: by cap, what is missing below it
     lacking: Longs
-    #: caps × cuts: what each frees of it
+    #: caps × units: what each frees of it
     freed: Longs
 
 
-def limits(
-    table: Table,
-    queue: str,
-    asked: Amounts,
-    queues: Queues,
-    budgets: Budgets,
-    pods: Mapping[PodId, PodsBound],
-    leaving: Collection[PodId],
-) -> Limits:
+def limits(table: UnitTable, queue: str, asked: Amounts, world: World) -> Limits:
     """The limits for a preemptor of this queue, which takes at least `asked`."""
     checks: list[Limits] = []
-    if budgets:
-        left = budgets.left(pods, leaving)
+    if world.budgets:
+        left = world.budgets.left(world.pods, world.pending_evictions.leaving)
         names = sorted(left)
-        needs = _needs(table, names, budgets, pods)
+        needs = _needs(table, names, world)
         if needs.any():
             most = np.array([left[name] for name in names], np.int64)
             checks.append(lambda taken: bool((needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()))
     others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
     if others.any():
         foreign: Bools = others[table.gang]
-        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, queues))
+        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, world.queues))
     return lambda taken: all(check(taken) for check in checks)
 
 
-def caps(table: Table, queue: str, asked: Amounts, new: bool, queues: Queues) -> Quota:
+def caps(table: UnitTable, queue: str, asked: Amounts, new: bool, queues: Queues) -> Quota:
     """What must be freed for a preemptor of this queue that takes `asked`; `new`: it is one more gang."""
     lacking: list[int] = []
     freed: list[Longs] = []
     account = queues.find(queue)
     paths = [queues.path(candidate.gang.queue) for candidate in table.candidates]
 
-    def lack(amount: int, above: Account, frees: Callable[[Cut], int]) -> None:
+    def lack(amount: int, above: Account, frees: Callable[[EvictionUnit], int]) -> None:
         below = np.array([above in path for path in paths], np.bool_)[table.gang]
         lacking.append(amount)
-        freed.append(np.where(below, np.array([frees(cut) for cut in table.cuts], np.int64), 0))
+        freed.append(np.where(below, np.array([frees(unit) for unit in table.units], np.int64), 0))
 
     if account is not None:
         for above, gangs in queues.crowds(account) if new else ():
-            lack(gangs, above, lambda cut: int(cut.core))
+            lack(gangs, above, lambda unit: int(unit.core))
         for above, resource, amount in queues.excess(account, asked):
             lack(amount, above, partial(_freed, resource))
     return Quota(np.array(lacking, np.int64), np.array(freed, np.int64).reshape(len(freed), len(table)))
 
 
-def _freed(resource: str, cut: Cut) -> int:
-    return dict(counted(cut.freed)).get(resource, 0)
+def _freed(resource: str, unit: EvictionUnit) -> int:
+    return dict(counted(unit.freed)).get(resource, 0)
 
 
-def _needs(
-    table: Table, names: Sequence[tuple[str, str]], budgets: Budgets, pods: Mapping[PodId, PodsBound]
-) -> Longs:
-    """Cuts × budgets: how many pods of the cut the budget selects."""
+def _needs(table: UnitTable, names: Sequence[tuple[str, str]], world: World) -> Longs:
+    """Units × budgets: how many pods of the unit the budget selects."""
     needs = np.zeros((len(table), len(names)), np.int64)
     number = {name: i for i, name in enumerate(names)}
-    for cut, one in enumerate(table.cuts):
+    for unit, one in enumerate(table.units):
         for pod in one.pods:
-            for name in budgets.of(pods[pod]):
-                needs[cut, number[name]] += 1
+            for name in world.budgets.of(world.pods[pod]):
+                needs[unit, number[name]] += 1
     return needs
 
 
-def _may_reclaim(table: Table, taken: Bools, queue: str, asked: Amounts, queues: Queues) -> bool:
-    """Whether each of these cuts may be reclaimed once those before it are gone."""
+def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Amounts, queues: Queues) -> bool:
+    """Whether each of these units may be reclaimed once those before it are gone."""
     spared = table.kept(taken & ~table.core)
-    cuts = np.flatnonzero(spared | (taken & table.core)).tolist()
+    units = np.flatnonzero(spared | (taken & table.core)).tolist()
     sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
     shifted: list[tuple[str, Amounts]] = []
     allowed = True
-    for cut in sorted(cuts, key=lambda cut: (sizes[table.gang[cut]], cut)):
-        theirs, freed = table.candidates[table.gang[cut]].gang.queue, table.cuts[cut].freed
-        if table.core[cut]:  # with all that could not be spared
-            rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[cut]))
-            freed = tuple(sum((Counter(dict(table.cuts[one].freed)) for one in rest), Counter()).items())
+    for unit in sorted(units, key=lambda unit: (sizes[table.gang[unit]], unit)):
+        theirs, freed = table.candidates[table.gang[unit]].gang.queue, table.units[unit].freed
+        if table.core[unit]:  # with all that could not be spared
+            rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[unit]))
+            freed = tuple(sum((Counter(dict(table.units[one].freed)) for one in rest), Counter()).items())
         if not queues.may_reclaim(queue, asked, theirs, freed):
             allowed = False
             break

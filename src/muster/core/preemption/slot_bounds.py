@@ -1,15 +1,15 @@
-"""How many pods would fit by slots alone if some victims were gone, and which cut to take next.
+"""How many pods would fit by slots alone if some victims were gone, and which unit to take next.
 
-Slots are a necessary condition that is cheap to check: a sum over nodes of what is free and what each cut
+Slots are a necessary condition that is cheap to check: a sum over nodes of what is free and what each unit
 frees. For pods of one shape without further constraints the condition is also sufficient. The same sums say
-what a cut is worth: the slots that it would add on its nodes, and a fraction for its part of the next slot.
+what a unit is worth: the slots that it would add on its nodes, and a fraction for its part of the next slot.
 
 A gang that must gather fits if the slots of one domain suffice. A lower bound of the cost of clearing a
 domain is the fractional knapsack of the resource for which it is highest: victims in the order of what they
 free there relative to what they lose, the last of them in part. No set of victims loses less. For a gang
 that needs exclusive domains the bound is what is lost with all gangs there.
 
-What must be freed below hard caps (`limits.py`) is counted beside the slots: both have to suffice. A cut is
+What must be freed below hard caps (`limits.py`) is counted beside the slots: both have to suffice. A unit is
 worth its part of the missing slots, and of the missing quota.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.core.demand import Request
-from muster.core.preemption.affinity_dependents import Companions, sums
-from muster.core.preemption.eviction_units import Floats, Table
+from muster.core.preemption.affinity_dependents import AffinityDependents, sums
+from muster.core.preemption.eviction_units import Floats, UnitTable
 from muster.core.preemption.limits import Quota
 from muster.core.words.gang import Shape
 from muster.core.world.devices import WHOLE
@@ -37,11 +37,11 @@ class _Pods:
     need: int = 0
 
 
-class Count:
-    """Arrays over the nodes for one request, and over the entries of a table: a cut on a node.
+class SlotBounds:
+    """Arrays over the nodes for one request, and over the entries of a table: a unit on a node.
 
     `grounds`: by node the number of a domain, or -1. The gang has to fit in one domain of the last ground;
-    the domains of the others are tighter. Nodes are numbered as columns, or, in a count `within` some of
+    the domains of the others are tighter. Nodes are numbered as columns, or, in bounds `within` some of
     them, by position.
     """
 
@@ -50,14 +50,14 @@ class Count:
         request: Request,
         nodes: Nodes,
         eligibility: Eligibility,
-        table: Table,
+        table: UnitTable,
         quota: Quota,
         grounds: Sequence[Ints],
         alone: tuple[Ints, Longs] | None,
     ) -> None:
         self.grounds = grounds
         self._alone = alone
-        #: cuts that free something here, or must be taken before one that does
+        #: units that free something here, or must be taken before one that does
         self.reach: Bools = np.ones(len(table), np.bool_)
         #: pods of one shape, of whichever pod sets
         self._parts = [_Pods(shape) for shape in dict.fromkeys(part.shape for part in request.demand.parts)]
@@ -102,18 +102,18 @@ class Count:
         return [pods.shape for pods in self._parts]
 
     def _enter(self, rows: list[int]) -> None:
-        """Compute, per cut and node, what taking the cut frees there of the resources that count."""
+        """Compute, per unit and node, what taking the unit frees there of the resources that count."""
         table = self._table
         position = {row: i for i, row in enumerate(rows)}
         entries: dict[tuple[tuple[int, int], ...], list[tuple[Longs, Longs]]] = {}
-        for row_amounts, cuts, columns, times in table.groups:
+        for row_amounts, units, columns, times in table.groups:
             freed = tuple(
                 (position[row], amount) for row, amount in self._at_most(row_amounts) if row in position
             )
-            entries.setdefault(freed, []).append((cuts * table.columns + columns, times))
+            entries.setdefault(freed, []).append((units * table.columns + columns, times))
         keys = np.concatenate([key for some in entries.values() for key, _ in some])
         distinct, inverse = np.unique(keys, return_inverse=True)
-        self._cut: Longs = distinct // table.columns
+        self._unit: Longs = distinct // table.columns
         self._column: Longs = distinct % table.columns
         self._amount: Longs = np.zeros((len(rows), len(distinct)), np.int64)
         start = 0
@@ -134,8 +134,8 @@ class Count:
             elif row == share:
                 yield whole, 1
 
-    def within(self, columns: Columns) -> "Count":
-        """The same count for these columns only: one domain."""
+    def within(self, columns: Columns) -> "SlotBounds":
+        """The same bounds for these columns only: one domain."""
         inside = copy(self)
         position = np.full(self._free.shape[1], -1)
         position[columns] = np.arange(len(columns))
@@ -143,27 +143,27 @@ class Count:
         inside.grounds = [np.zeros(len(columns), np.int32)]
         inside._free = self._free[:, columns]
         inside._open = [mask[columns] for mask in self._open]
-        inside._cut, inside._amount = self._cut[entries], self._amount[:, entries]
+        inside._unit, inside._amount = self._unit[entries], self._amount[:, entries]
         inside._column = position[self._column[entries]]
         if not len(self._quota.lacking):
             here = np.zeros(len(self._table), np.bool_)
-            here[inside._cut] = True
+            here[inside._unit] = True
             whole = np.zeros(len(self._table.candidates), np.bool_)
             whole[self._table.gang[here & ~self._table.kept(here & ~self._table.core)]] = True
             inside.reach = here | whole[self._table.gang]
         return inside
 
     def enough(self, taken: Bools) -> bool:
-        """Whether the slots suffice once these cuts are taken."""
+        """Whether the slots suffice once these units are taken."""
         if self._owed(taken).any():
             return False
         return bool(self._able(self.grounds[-1], self._without(taken)).any())
 
     def attainable(self, usable: Bools) -> bool:
-        """Whether the slots may suffice once the gangs have given up as many of these cuts as they can.
+        """Whether the slots may suffice once the gangs have given up as many of these units as they can.
 
         Of each resource, a slot on a node takes at least what is missing there for it. So there are no more
-        slots than the cuts can pay for together, the cheapest first. All nodes count as one domain.
+        slots than the units can pay for together, the cheapest first. All nodes count as one domain.
         """
         if self._table.holds(usable):
             return True
@@ -176,9 +176,9 @@ class Count:
         return bool(self._suffices(most).all())
 
     def _paid_slots(self, i: int, amount: int, slots: Longs, now: Longs, more: Bools, usable: Bools) -> int:
-        """How many slots beyond `now`, on the nodes `more`, one resource allows if these cuts go, at most."""
+        """How many slots beyond `now`, on the nodes `more`, one resource allows without these units."""
         here = more[self._column]
-        freed = np.bincount(self._cut[here], self._amount[i, here], len(self._table)).astype(np.int64)
+        freed = np.bincount(self._unit[here], self._amount[i, here], len(self._table)).astype(np.int64)
         budget = self._table.most(usable, freed)
         free = self._free[i, more]
         unpaid = np.clip(free // amount, now, slots)  # these take nothing of this resource
@@ -188,30 +188,30 @@ class Count:
         full = int((slots - unpaid).sum()) - len(partly)
         return int((unpaid - now).sum()) + begun + min(full, rest // amount)
 
-    def enough_each(self, sets: Bools, company: Companions) -> Bools:
-        """For many sets of cuts, one a row, whether the slots suffice beside the pods that stay."""
+    def enough_each(self, sets: Bools, dependents: AffinityDependents) -> Bools:
+        """For many sets of units, one a row, whether the slots suffice beside the pods that stay."""
         freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))
-        freed[:, self._cut, self._column] = self._amount
+        freed[:, self._unit, self._column] = self._amount
         free = self._free[:, None, :] + sets @ freed
         slots = [np.full(free.shape[1:], np.inf) for _ in self._parts]
         for p, some in enumerate(slots):
             for i, amount in self._asked[p]:
                 np.minimum(some, free[i] // amount, out=some)
             slots[p] = np.maximum(some, 0.0) * self._open[p]
-        able = self._suffices([sums(some, self.grounds[-1]) for some in company.limit(slots, sets)])
+        able = self._suffices([sums(some, self.grounds[-1]) for some in dependents.limit(slots, sets)])
         paid = sets @ self._quota.freed.T >= self._quota.lacking
         enough: Bools = np.logical_and(able.any(axis=1), paid.all(axis=1))
         return enough
 
-    def bounds(self, rank: int, usable: Bools) -> list[tuple[int, float]]:
-        """The domains of a ground that these cuts could clear, each with a lower bound of the loss."""
+    def least_losses(self, rank: int, usable: Bools) -> list[tuple[int, float]]:
+        """The domains of a ground that these units could clear, each with a lower bound of the loss."""
         of = self.grounds[rank]
         able = self._able(of, self._without(usable))
         numbers = np.flatnonzero(able)
         least = np.zeros(len(able))
         if len(numbers) > 1 or len(self.grounds) > 1:
             reach = np.any(self._open, axis=0)
-            here = np.flatnonzero(usable[self._cut] & (of[self._column] >= 0) & reach[self._column])
+            here = np.flatnonzero(usable[self._unit] & (of[self._column] >= 0) & reach[self._column])
             for i, amount in enumerate(self._least):
                 lacking = amount - _sums(of, np.maximum(self._free[i], 0) * reach)
                 if (lacking[numbers] > 0).any():
@@ -222,13 +222,13 @@ class Count:
         return list(zip(numbers.tolist(), least[numbers].tolist(), strict=True))
 
     def _knapsacks(self, of: Ints, entries: Longs, row: int, lacking: Floats) -> Floats:
-        """By domain, a lower bound of the loss for what is missing: cuts count as divisible."""
-        cuts = len(self._table)
-        keys = of[self._column[entries]].astype(np.int64) * cuts + self._cut[entries]
+        """By domain, a lower bound of the loss for what is missing: units count as divisible."""
+        units = len(self._table)
+        keys = of[self._column[entries]].astype(np.int64) * units + self._unit[entries]
         pairs, inverse = np.unique(keys, return_inverse=True)
         freed = np.bincount(inverse, self._amount[row, entries], len(pairs))
         pairs, freed = pairs[freed > 0], freed[freed > 0]
-        domain, lost = pairs // cuts, self._table.lost[pairs % cuts]
+        domain, lost = pairs // units, self._table.lost[pairs % units]
         order = np.lexsort((lost / freed, domain))
         domain, lost, freed = domain[order], lost[order], freed[order]
         before = np.cumsum(freed) - freed
@@ -242,15 +242,15 @@ class Count:
         Infinite where a pod stays that cannot be evicted.
         """
         table, gangs = self._table, len(self._table.candidates)
-        here = np.flatnonzero(usable[self._cut] & (alone[self._column] >= 0))
-        keys = alone[self._column[here]].astype(np.int64) * gangs + table.gang[self._cut[here]]
+        here = np.flatnonzero(usable[self._unit] & (alone[self._column] >= 0))
+        keys = alone[self._column[here]].astype(np.int64) * gangs + table.gang[self._unit[here]]
         domains = int(alone.max(initial=-1)) + 1
-        # Of each gang there the cuts that are there: so much is lost at the least.
-        cuts = np.unique(keys * len(table) + self._cut[here])
-        lost = np.bincount(cuts // (gangs * len(table)), table.lost[cuts % len(table)], domains)
+        # Of each gang there the units that are there: so much is lost at the least.
+        units = np.unique(keys * len(table) + self._unit[here])
+        lost = np.bincount(units // (gangs * len(table)), table.lost[units % len(table)], domains)
         left = others.copy()
-        for _, cuts, columns, times in table.groups:
-            left -= np.bincount(columns, times * usable[cuts], len(left)).astype(np.int64)
+        for _, units, columns, times in table.groups:
+            left -= np.bincount(columns, times * usable[units], len(left)).astype(np.int64)
         lost[_sums(alone, left) > 0] = np.inf
         cheapest = np.full(int(of.max(initial=-1)) + 1, np.inf)
         inside = np.flatnonzero((of >= 0) & (alone >= 0))
@@ -264,19 +264,19 @@ class Count:
     def picks(
         self, usable: Bools, start: Bools, fraction: float, lost: Floats, allow: Callable[[Bools], bool]
     ) -> Iterator[Bools]:
-        """Grow `start` by one pick after the other, and yield the cuts taken whenever the slots suffice.
+        """Grow `start` by one pick after the other, and yield the units taken whenever the slots suffice.
 
         Each pick is the one of `usable` that frees most relative to what is `lost`, as far as `allow`
-        permits: a cut of a gang, or all of its cuts that are left and may be taken. Ends when no pick helps.
-        `fraction`: what a whole slot's worth of fractions counts.
+        permits: a unit of a gang, or all of its units that are left and may be taken. Ends when no pick
+        helps. `fraction`: what a whole slot's worth of fractions counts.
         """
         table, parts = self._table, range(len(self._parts))
         taken, usable = start.copy(), usable.copy()
         free = self._without(taken)
         slots = [self._slots(p, free) for p in parts]
         values = [self._value(p, free, fraction) for p in parts]
-        gains = np.zeros(len(self._cut))
-        touched = np.arange(len(self._cut))
+        gains = np.zeros(len(self._unit))
+        touched = np.arange(len(self._unit))
         # Of equal losses: fewer gangs, then fewer pods. Even a loss of nothing costs a little.
         tiny = 1e-9 * (1.0 + float(lost.sum()))
         cost = lost + tiny * (1 + table.pods / 1e6)
@@ -287,7 +287,7 @@ class Count:
             columns = self._column[touched]
             after = free[:, columns] + self._amount[:, touched]
             gains[touched] = sum(self._value(p, after, fraction, columns) - values[p][columns] for p in parts)
-            gain: Floats = np.bincount(self._cut, gains, len(table)).astype(np.float64)
+            gain: Floats = np.bincount(self._unit, gains, len(table)).astype(np.float64)
             lacks = self._lacks([int(s.sum()) for s in slots])
             np.minimum(gain, max(lacks, 1), out=gain)  # more is of no use
             if owed.any():
@@ -300,7 +300,7 @@ class Count:
                 touched = touched[:0]
                 continue
             taken = taken | picked
-            entries = np.flatnonzero(picked[self._cut])
+            entries = np.flatnonzero(picked[self._unit])
             changed = np.zeros(free.shape[1], np.bool_)
             changed[self._column[entries]] = True
             where = np.flatnonzero(changed)
@@ -315,7 +315,7 @@ class Count:
             touched = np.flatnonzero(changed[self._column])
 
     def _best(self, gain: Floats, cost: Floats, left: Bools, taken: Bools) -> Bools | None:
-        """A cut of some gang, or all that is left of it. None: nothing frees anything."""
+        """A unit of some gang, or all that is left of it. None: nothing frees anything."""
         table = self._table
         picked = np.zeros(len(table), np.bool_)
         if table.whole:
@@ -338,7 +338,7 @@ class Count:
 
     def _without(self, taken: Bools) -> Longs:
         free = self._free.copy()
-        mine = taken[self._cut]
+        mine = taken[self._unit]
         columns = self._column[mine]
         for row, amount in zip(free, self._amount, strict=True):
             row += np.bincount(columns, amount[mine], len(row)).astype(np.int64)
@@ -366,7 +366,7 @@ class Count:
         return owed
 
     def _paid(self, owed: Longs) -> Floats:
-        """Which part of what is still to be freed each cut frees, over all caps."""
+        """Which part of what is still to be freed each unit frees, over all caps."""
         some = owed > 0
         paid: Floats = (np.minimum(self._quota.freed[some], owed[some, None]) / owed[some, None]).sum(axis=0)
         return paid
