@@ -16,7 +16,8 @@ import numpy as np
 from muster.core.cycle import Config, Scheduler
 from muster.core.demand import Demand, Part, Request, Rules
 from muster.core.demand.affinity import Concern
-from muster.core.placement.greedy import place, tightest_group
+from muster.core.placement.greedy import place
+from muster.core.placement.slots import tightest_group
 from muster.core.placement.topology.search import Choice
 from muster.core.reservations import Backfill
 from muster.core.words.events import (
@@ -154,7 +155,7 @@ def whole_placement(scheduler: Scheduler) -> float:
     for _ in range(200):
         tried = scheduler.ledger.trial()
         started = time.perf_counter()
-        placed = place(demand, [range(GROUP)], {}, None, scheduler.ledger, scheduler.slots)
+        placed = place(Request(demand, [range(GROUP)]), scheduler.ledger, scheduler.slots)
         times.append(time.perf_counter() - started)
         assert placed is not None
         tried.undo()
@@ -247,7 +248,7 @@ def refusal(scheduler: Scheduler) -> float:
     vacant = [range(NODES * 8)]
 
     def once() -> None:
-        assert place(demand, vacant, {}, None, scheduler.ledger, scheduler.slots) is None
+        assert place(Request(demand, vacant), scheduler.ledger, scheduler.slots) is None
 
     return median(once)
 
@@ -258,7 +259,7 @@ def one_by_one(scheduler: Scheduler) -> float:
     tried = scheduler.ledger.trial()
     started = time.perf_counter()
     for _ in range(GANGS):
-        assert place(demand, [range(1)], {}, None, scheduler.ledger, scheduler.slots)
+        assert place(Request(demand, [range(1)]), scheduler.ledger, scheduler.slots)
     took = time.perf_counter() - started
     tried.undo()
     return GANGS / took

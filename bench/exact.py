@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.cycle import Scheduler
-from muster.core.demand import Demand, Part
+from muster.core.demand import Demand, Part, Request
 from muster.core.placement import Infeasible, Placed, Reason
 from muster.core.placement.exact import Exact
 from muster.core.placement.exact.solver import Program, optimum
@@ -145,7 +145,7 @@ def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed
     """The answer and its seconds; the ledger is as before."""
     tried = scheduler.ledger.trial()
     started = time.process_time()
-    answer = exact.place(demand, [range(part.count) for part in demand.parts], {}, None)
+    answer = exact.place(Request(demand, [range(part.count) for part in demand.parts]))
     took = time.process_time() - started
     tried.undo()
     return answer, took
@@ -154,14 +154,14 @@ def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed
 def greedy(scheduler: Scheduler, demand: Demand) -> float:
     tried = scheduler.ledger.trial()
     started = time.process_time()
-    place(demand, [range(part.count) for part in demand.parts], {}, None, scheduler.ledger, scheduler.slots)
+    place(Request(demand, [range(part.count) for part in demand.parts]), scheduler.ledger, scheduler.slots)
     took = time.process_time() - started
     tried.undo()
     return took
 
 
 def fresh(scheduler: Scheduler) -> Exact:
-    exact = Exact(scheduler.nodes, scheduler.ledger, scheduler.slots)
+    exact = Exact(scheduler.ledger, scheduler.slots)
     exact.next_cycle()
     return exact
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from muster.core.cycle import Scheduler
-from muster.core.demand import Demand, Part
+from muster.core.demand import Demand, Part, Request
 from muster.core.placement import Infeasible, Placed, Reason, exact
 from muster.core.placement.exact import Exact, proofs, solver
 from muster.core.placement.exact.solver import Integral, Optimum, Program
 from muster.core.placement.greedy import place
 from muster.core.words.events import GangSubmitted, PodsEnded
-from muster.core.words.gang import Code, GangId, Place, PodSet
+from muster.core.words.gang import Code, GangId, Operator, Place, PodSet, PodTerm, Requirement
 from muster.core.world.nodes import Columns
 from tests.core.test_placement import Cluster, exactly_fits, one
 from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
@@ -27,10 +27,11 @@ Sets = tuple[tuple[tuple[int, int], int, int], ...]
 def ask(cluster: Cluster, demand: Demand, *, excluded: Columns | None = None) -> Placed | Infeasible:
     """Greedily, then exactly."""
     vacant = [range(part.count) for part in demand.parts]
-    placed = place(demand, vacant, {}, excluded, cluster.ledger, cluster.slots)
+    request = Request(demand, vacant, excluded=excluded)
+    placed = place(request, cluster.ledger, cluster.slots)
     if placed is not None:
         return placed
-    return Exact(cluster.nodes, cluster.ledger, cluster.slots).place(demand, vacant, {}, excluded)
+    return Exact(cluster.ledger, cluster.slots).place(request)
 
 
 def drawn(seed: int) -> tuple[Free, Sets, int]:
@@ -149,6 +150,20 @@ def test_what_greedy_placement_misses_is_placed() -> None:
     }
 
 
+def test_other_pods_see_the_labels_of_a_gang_that_only_a_search_can_place() -> None:
+    """Anti-affinity against them holds while their places are held, and once they are bound."""
+    host, app = "kubernetes.io/hostname", Requirement("app", Operator.IN, ("a",))
+    sets = [replace(pod_set, labels=(("app", "a"),), namespace="ns") for pod_set in MISSED]
+    nodes = [node("n0", gpu=4, labels={host: "n0"}), node("n1", gpu=5, labels={host: "n1"})]
+    muster = scheduler(nodes, gang("x", *sets))
+    (start,) = assigns(muster.decide(0.0))
+    away = replace(shape(cpu=100), apart=(PodTerm(host, (app,), ("ns",)),))
+    muster.apply(GangSubmitted(gang("away", of=away, submitted=1.0)))
+    assert assigns(muster.decide(1.0)) == []
+    bind(muster, start)
+    assert assigns(muster.decide(2.0)) == []
+
+
 def test_as_many_more_as_fit_follow_the_minimum() -> None:
     more = PodSet("small", SMALL, 9, 3)
     muster = scheduler(
@@ -213,8 +228,9 @@ def test_a_replacement_moves_if_nothing_fits_around_its_node() -> None:
     demand = wanted((((3, 1), 1, 1), ((2, 1), 3, 3)), 4)
     vacant = [range(part.count) for part in demand.parts]
     own = {Place("s0", 0): 0, Place("s1", 0): 1}
-    assert place(demand, vacant, own, None, cluster.ledger, cluster.slots) is None
-    answer = Exact(cluster.nodes, cluster.ledger, cluster.slots).place(demand, vacant, own, None)
+    request = Request(demand, vacant, preferred=own)
+    assert place(request, cluster.ledger, cluster.slots) is None
+    answer = Exact(cluster.ledger, cluster.slots).place(request)
     assert answer
     assert answer.columns[Place("s0", 0)] == 1
     assert answer.columns[Place("s1", 0)] == 1
@@ -227,19 +243,17 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
 
     def asked(one: Exact, cluster: Cluster, demand: Demand) -> Placed | Infeasible:
         tried = cluster.ledger.trial()
-        answer = one.place(demand, [range(part.count) for part in demand.parts], {}, None)
+        answer = one.place(Request(demand, [range(part.count) for part in demand.parts]))
         tried.undo()
         one.next_cycle()
         return answer
 
     cluster = Cluster(*problems[0][0], (4, 64), (5, 64))
     demands = [wanted(sets, need) for _, sets, need in problems if need]
-    used = Exact(cluster.nodes, cluster.ledger, cluster.slots)
+    used = Exact(cluster.ledger, cluster.slots)
     first = [asked(used, cluster, demand) for demand in demands]
     again = [asked(used, cluster, demand) for demand in reversed(demands)][::-1]
-    fresh = [
-        asked(Exact(cluster.nodes, cluster.ledger, cluster.slots), cluster, demand) for demand in demands
-    ]
+    fresh = [asked(Exact(cluster.ledger, cluster.slots), cluster, demand) for demand in demands]
     assert first == again == fresh
     assert {type(answer) for answer in first} == {Placed, Infeasible}
 
@@ -331,10 +345,11 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
         free, sets, need = drawn(seed)
         cluster, demand = Cluster(*free), wanted(sets, need)
         vacant = [range(part.count) for part in demand.parts]
-        if place(demand, vacant, {}, None, cluster.ledger, cluster.slots) is not None:
+        request = Request(demand, vacant)
+        if place(request, cluster.ledger, cluster.slots) is not None:
             continue
-        tried = Exact(cluster.nodes, cluster.ledger, cluster.slots)
-        verdict = tried.place(demand, vacant, {}, None)
+        tried = Exact(cluster.ledger, cluster.slots)
+        verdict = tried.place(request)
         if verdict or verdict.reason is not Reason.RELAXATION:
             continue
         now = list(free)
@@ -374,5 +389,5 @@ def test_nothing_is_left_to_solve_once_all_are_on_their_own_nodes() -> None:
     cluster = Cluster((1, 4), (2, 4))
     demand = Demand((Part("one", shape(gpu=1), 1, 1), Part("two", shape(gpu=2), 1, 1)), 2)
     own = {Place("one", 0): 0, Place("two", 0): 1}
-    exactly = Exact(cluster.nodes, cluster.ledger, cluster.slots)
-    assert exactly.place(demand, [range(1), range(1)], own, None) == Placed(own)
+    exactly = Exact(cluster.ledger, cluster.slots)
+    assert exactly.place(Request(demand, [range(1), range(1)], preferred=own)) == Placed(own)

@@ -8,10 +8,10 @@ from functools import lru_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.core.demand import Demand, Part
-from muster.core.placement.greedy import place, tightest, tightest_group
+from muster.core.demand import Demand, Part, Request
+from muster.core.placement.greedy import place
 from muster.core.placement.packing import Pack
-from muster.core.placement.slots import Slots
+from muster.core.placement.slots import Slots, tightest, tightest_group
 from muster.core.words.gang import Place, PodSet, Shape
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
@@ -31,7 +31,7 @@ class Cluster:
 
     def place(self, *parts: Part, need: int | None = None) -> dict[Place, int] | None:
         demand = Demand(parts, sum(p.need for p in parts) if need is None else need)
-        placed = place(demand, [range(p.count) for p in parts], {}, None, self.ledger, self.slots)
+        placed = place(Request(demand, [range(p.count) for p in parts]), self.ledger, self.slots)
         return placed.columns if placed else None
 
 

@@ -3,7 +3,7 @@
 import gc
 
 from muster.core.demand import Demand, Part
-from muster.core.placement.search_budget import Rota
+from muster.core.placement.search_budget import SearchBudget
 from tests.core.words import shape
 
 
@@ -12,54 +12,54 @@ def demand(gpu: int) -> Demand:
 
 
 def test_each_that_goes_on_asking_has_its_turn() -> None:
-    rota, demands = Rota(2), [demand(i) for i in range(1, 8)]
+    budget, demands = SearchBudget(2), [demand(i) for i in range(1, 8)]
     turns: list[int] = []
     for _ in range(4):
-        rota.next_cycle()
-        turns += [i for i, each in enumerate(demands) if rota.take(each)]
+        budget.next_cycle()
+        turns += [i for i, each in enumerate(demands) if budget.take(each)]
     assert turns == [0, 1, 2, 3, 4, 5, 0, 6]
 
 
 def test_a_want_that_asks_no_longer_gives_up_its_turn() -> None:
-    rota, demands = Rota(1), [demand(i) for i in range(1, 5)]
-    rota.next_cycle()
-    assert [rota.take(each) for each in demands] == [True, False, False, False]
-    rota.next_cycle()
-    assert [rota.take(each) for each in demands[2:]] == [False, False]  # the turn of demands[1]
-    rota.next_cycle()
-    assert [rota.take(each) for each in demands[2:]] == [True, False]
-    rota.next_cycle()
-    rota.next_cycle()
-    assert not rota.behind
+    budget, demands = SearchBudget(1), [demand(i) for i in range(1, 5)]
+    budget.next_cycle()
+    assert [budget.take(each) for each in demands] == [True, False, False, False]
+    budget.next_cycle()
+    assert [budget.take(each) for each in demands[2:]] == [False, False]  # the turn of demands[1]
+    budget.next_cycle()
+    assert [budget.take(each) for each in demands[2:]] == [True, False]
+    budget.next_cycle()
+    budget.next_cycle()
+    assert not budget.behind
 
 
 def test_a_turn_goes_to_a_want_that_has_asked_in_the_last_cycle() -> None:
-    rota, demands = Rota(1), [demand(i) for i in range(1, 5)]
-    rota.next_cycle()
-    assert [rota.take(each) for each in demands] == [True, False, False, False]
-    rota.next_cycle()
-    assert [rota.take(demands[i]) for i in (1, 3)] == [True, False]
-    rota.next_cycle()
-    assert rota.take(demands[3]), "wants[2] was before it, and has not asked"
+    budget, demands = SearchBudget(1), [demand(i) for i in range(1, 5)]
+    budget.next_cycle()
+    assert [budget.take(each) for each in demands] == [True, False, False, False]
+    budget.next_cycle()
+    assert [budget.take(demands[i]) for i in (1, 3)] == [True, False]
+    budget.next_cycle()
+    assert budget.take(demands[3]), "wants[2] was before it, and has not asked"
 
 
 def test_turns_do_not_depend_on_who_keeps_a_want_alive() -> None:
     def turns(kept: list[Demand]) -> list[bool]:
         """Three wants wait of which nothing refers to two any longer, unless they are `kept`."""
-        rota, last = Rota(1), demand(9)
-        rota.next_cycle()
+        budget, last = SearchBudget(1), demand(9)
+        budget.next_cycle()
         for passing in (demand(1), demand(2), demand(3)):
-            rota.take(passing)
+            budget.take(passing)
             kept.append(passing)
-        answers = [rota.take(last)]
+        answers = [budget.take(last)]
         if kept is dropped:
             kept.clear()
         del passing
         gc.collect()
         for _ in range(4):
-            answers.append(rota.behind)
-            rota.next_cycle()
-            answers.append(rota.take(last))
+            answers.append(budget.behind)
+            budget.next_cycle()
+            answers.append(budget.take(last))
         return answers
 
     dropped: list[Demand] = []

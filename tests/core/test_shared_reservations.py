@@ -1,23 +1,24 @@
 """Reservations of shares of GPUs: what is promised can be put on devices, and is kept."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config
-from muster.core.demand import Demand
+from muster.core.demand import Request
 from muster.core.placement import Infeasible, Placed, Reason
 from muster.core.placement import greedy as placement
 from muster.core.placement.exact import Exact
+from muster.core.placement.slots import Slots
 from muster.core.reservations import Backfill
 from muster.core.reservations.calendar import Timetable
-from muster.core.words.gang import Gang, GangId, NodeName, Place, PodSet, Shape
+from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
+from muster.core.world.ledger import Ledger
 from tests.core.test_backfill import Cluster, reserves
 from tests.core.words import GPU, assigns, gang, node, shape, started, where
 
@@ -161,14 +162,9 @@ def test_a_gang_for_which_no_places_are_found_again_starts_in_those_that_are_res
     cluster.submit(replace(gang("passer", of=shape(share=300), submitted=1.0), limit=20.0))
     assert started(cluster.decide(1.0)) == ["passer"]
 
-    def greedy(
-        demand: Demand, vacant: Sequence[Sequence[int]], preferred: Mapping[Place, int], *others: Any
-    ) -> Placed | None:  # Any: whatever else it is given
-        return (
-            placement.place(demand, vacant, preferred, *others)
-            if preferred or len(demand.parts) == 1
-            else None
-        )
+    def greedy(request: Request, ledger: Ledger, slots: Slots) -> Placed | None:
+        several = len(request.demand.parts) > 1
+        return placement.place(request, ledger, slots) if request.preferred or not several else None
 
     monkeypatch.setattr("muster.core.placement.place", greedy)
     monkeypatch.setattr(Exact, "place", lambda *_, **__: Infeasible(Reason.BUDGET))

@@ -646,8 +646,8 @@ FAULTS: Final = (
         "a spread that nobody judges in the end",
         "company",
         "core/placement/greedy.py",
-        "if (stay or not unmoved) and trial.fill_minimum(demand.need) and trial.even():",
-        "if (stay or not unmoved) and trial.fill_minimum(demand.need):",
+        "if (stay or not unmoved) and draft.fill_minimum() and draft.even():",
+        "if (stay or not unmoved) and draft.fill_minimum():",
         ("tests/core/test_constraints.py",),
     ),
     Fault(
@@ -701,7 +701,7 @@ FAULTS: Final = (
     Fault(
         "ties go to the largest name",
         "determinism",
-        "core/placement/greedy.py",
+        "core/placement/slots.py",
         "at_threshold = _first(key == threshold, count - len(candidates))",
         "at_threshold = len(key) - 1 - _first((key == threshold)[::-1], count - len(candidates))",
         ("tests/core/test_placement.py",),

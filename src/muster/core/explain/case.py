@@ -16,7 +16,7 @@ import numpy as np
 from muster.core.demand import Demand, Part, Request, Rules
 from muster.core.demand.affinity import NO_CONCERN
 from muster.core.placement import Fit, Infeasible
-from muster.core.placement.greedy import Trial
+from muster.core.placement.greedy import Draft
 from muster.core.placement.order import Vector
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import PodSetExplanation
@@ -60,14 +60,14 @@ class Case:
             return (self._alone(),)
         demand, ledger, slots = self.demand, self.world.ledger, self.fit.slots
         with ledger.trial():
-            trial = Trial(demand.parts, None, ledger, slots)
-            trial.fill_minimum(demand.need)
-            return self._short(trial)
+            draft = Draft(Request(demand, ()), ledger, slots)
+            draft.fill_minimum()
+            return self._short(draft)
 
-    def _short(self, trial: Trial) -> tuple[PodSetExplanation, ...]:
+    def _short(self, draft: Draft) -> tuple[PodSetExplanation, ...]:
         """What a placement of as much as fits has placed, and what limits the rest."""
         demand, slots = self.demand, self.fit.slots
-        wanted = [max(part.need, n) for part, n in zip(demand.parts, trial.placed, strict=True)]
+        wanted = [max(part.need, n) for part, n in zip(demand.parts, draft.placed, strict=True)]
         missing = demand.need - sum(wanted)
         for p, part in enumerate(demand.parts):
             more = min(max(missing, 0), part.count - wanted[p])
@@ -77,8 +77,8 @@ class Case:
             PodSetExplanation(
                 part.pod_set,
                 wanted[p],
-                trial.placed[p],
-                self.limits(slots.of(part.shape), trial.obstacles(p)) if trial.placed[p] < wanted[p] else {},
+                draft.placed[p],
+                self.limits(slots.of(part.shape), draft.obstacles(p)) if draft.placed[p] < wanted[p] else {},
             )
             for p, part in enumerate(demand.parts)
             if wanted[p]

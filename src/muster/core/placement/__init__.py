@@ -10,11 +10,10 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.placement import greedy
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
-from muster.core.placement.greedy import place, short_of_slots
+from muster.core.placement.greedy import Draft, place, short_of_slots
 from muster.core.placement.order import Order
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.search import Nearest, TopologyPlacement
@@ -36,7 +35,7 @@ class Fit:
         """`order`: in which nodes are filled."""
         nodes, ledger, topology = world.nodes, world.ledger, world.topology
         self.slots = Slots(order)
-        self.exact = Exact(nodes, ledger, self.slots)
+        self.exact = Exact(ledger, self.slots)
         self.exclusive_domains = world.exclusive_domains
         self.topology_placement = TopologyPlacement(nodes, topology, ledger, self.slots, self.exact)
         self._nodes, self._ledger = nodes, ledger
@@ -55,22 +54,14 @@ class Fit:
 
     def anywhere(self, request: Request) -> Placed | Infeasible:
         """As `fit`, for a request without topology rules; other gangs' exclusive domains are not barred."""
-        placed = place(
-            request.demand,
-            request.vacant,
-            request.preferred,
-            request.excluded,
-            self._ledger,
-            self.slots,
-            request.presences,
-        )
+        placed = place(request, self._ledger, self.slots)
         if placed is not None:
             return placed
         if not request.search:
             return Infeasible(Reason.UNSEARCHED)
         if request.demand.constrained:
             return self._search(request)
-        return self.exact.place(request.demand, request.vacant, request.preferred, request.excluded)
+        return self.exact.place(request)
 
     def grounds(self, request: Request) -> list[Ints]:
         """Where to make room for a request: by column the number of a domain that must hold its minimum, or
@@ -126,14 +117,12 @@ class Fit:
         """Place a request with constraints besides room: disproved by room alone, or searched pod by pod."""
         if not self.exact.turn(request.demand):
             return Infeasible(Reason.UNSEARCHED)
-        proof = self.exact.lacks_room(request.demand, request.excluded)
+        proof = self.exact.lacks_room(request)
         if proof is not None:
             return proof
-        trial = greedy.Trial(
-            request.demand.parts, request.excluded, self._ledger, self.slots, presences=request.presences
-        )
-        failure = search(trial, request.demand)
-        return trial.places(request.vacant) if failure is None else Infeasible(failure)
+        draft = Draft(request, self._ledger, self.slots)
+        failure = search(draft)
+        return draft.places() if failure is None else Infeasible(failure)
 
 
 #: There are fewer slots than the minimum takes.

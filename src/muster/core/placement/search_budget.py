@@ -1,20 +1,20 @@
-"""Search budget: which wants are served, where a cycle does some kind of work for a few wants only."""
+"""The search budget: which demands are served, where a cycle does some work for a few demands only."""
 
 from muster.core.demand import Demand
 
 
-class Rota:
-    """Decides which wants are served in this cycle: waiting wants by arrival, then the first to ask.
+class SearchBudget:
+    """Decides which demands are served in this cycle: waiting ones by arrival, then the first to ask.
 
-    Of n wants that ask in every cycle, each has its turn at least every ⌈n / turns⌉ cycles. A demand that
-    does not ask for a whole cycle loses its position. So the order depends only on which wants asked, and in
-    particular not on when an unreferenced object is freed.
+    Of n demands that ask in every cycle, each is served at least every ⌈n / turns⌉ cycles. A demand that
+    does not ask for a whole cycle loses its position. So the order depends only on which demands asked, and
+    in particular not on when an unreferenced object is freed.
     """
 
     def __init__(self, turns: int) -> None:
         self._turns = self._left = turns
         self._now: set[Demand] = set()
-        #: waiting wants in order of arrival, and whether each has asked in this cycle
+        #: waiting demands in order of arrival, and whether each has asked in this cycle
         self._waiting: dict[Demand, bool] = {}
 
     def next_cycle(self) -> None:
@@ -26,6 +26,7 @@ class Rota:
         self._left = self._turns - len(self._now)
 
     def take(self, demand: Demand) -> bool:
+        """Whether this demand is served now."""
         if demand in self._now:
             self._now.remove(demand)
             return True
@@ -37,4 +38,5 @@ class Rota:
 
     @property
     def behind(self) -> bool:
+        """Whether demands wait for a later cycle."""
         return not self._left and bool(self._waiting)  # nothing waits as long as there are turns left

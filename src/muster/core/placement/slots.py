@@ -10,6 +10,7 @@ counts (`room`) does not update the keys; the next caller that needs them does (
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from muster.core.placement.order import NO_SLOT, Order, Vector
 from muster.core.words.gang import Shape
@@ -171,3 +172,87 @@ def scarcest(nodes: Nodes, row_amounts: RowAmounts) -> tuple[int, int, float]:
     scarce = min(parts, key=lambda row: (-parts[row][0], nodes.resource(row)))
     largest, amount = parts[scarce]
     return scarce, amount, largest
+
+
+def tightest(vector: Vector, excluded: Columns | None = None, within: Columns | None = None) -> int | None:
+    """The column for one more pod: the one of the lowest key. None: no column has a slot."""
+    key, none = _keys(vector, excluded, within)
+    if not len(key):
+        return None
+    column = int(key.argmin())
+    if key.item(column) == none:
+        return None
+    return column if within is None else within.item(column)
+
+
+def tightest_group(
+    vector: Vector, count: int, excluded: Columns | None = None, within: Columns | None = None
+) -> tuple[Columns, npt.NDArray[np.int64]]:
+    """Distinct columns, and the pods for each, that hold `count` pods or as many as fit.
+
+    Each candidate node has at least one slot, so the `count` smallest keys suffice: they are selected from
+    all keys, and only they are sorted.
+    """
+    key, none = _keys(vector, excluded, within)
+    if len(key) and (count <= _SMALL or count * len(key) <= vector.total):
+        # Most groups are small, or nodes large: the first node holds the whole group.
+        first = int(key.argmin())
+        column = first if within is None else within.item(first)
+        if key.item(first) != none and vector.slots.item(column) >= count:
+            return np.array([column], np.intp), np.array([count], np.int64)
+    threshold = np.partition(key, count - 1)[count - 1] if count <= len(key) else none
+    candidates = (key < threshold).nonzero()[0]
+    if threshold != none:
+        # Of the nodes at the threshold take the smallest names; argpartition would take any.
+        at_threshold = _first(key == threshold, count - len(candidates))
+        candidates = np.concatenate((candidates, at_threshold)) if len(candidates) else at_threshold
+    if vector.rank is None:
+        ordered = np.sort(key[candidates].astype(np.int64) << 32 | candidates) & 0xFFFF_FFFF
+    else:
+        ordered = candidates[np.lexsort((candidates, key[candidates]))]
+    if within is not None:
+        ordered = within[ordered]
+    times = vector.slots[ordered].astype(np.int64)
+    filled = times.cumsum()
+    cut = int(filled.searchsorted(count)) + 1
+    ordered, times = ordered[:cut], times[:cut]
+    if cut <= len(filled) and filled[cut - 1] > count:
+        times[-1] -= filled[cut - 1] - count
+    return ordered, times
+
+
+def _first(mask: Bools, count: int) -> Columns:
+    """The first `count` columns that a mask sets; it must set so many."""
+    head = mask[: _HEAD * count]
+    found = head.nonzero()[0]
+    return (found if len(found) >= count else mask.nonzero()[0])[:count]
+
+
+#: Groups of up to so many pods often fit on one node.
+_SMALL: Final = 16
+#: To find the first n of many set columns, so many times n columns are searched before all are.
+_HEAD: Final = 16
+
+
+def _keys(
+    vector: Vector, excluded: Columns | None, within: Columns | None
+) -> tuple[npt.NDArray[np.signedinteger], int]:
+    """The keys to choose from, lowest first, and the key of a node without a slot.
+
+    The keys are of the columns `within` (None = all); `excluded` columns count as without a slot. If there is
+    a rank, it is compared before the key.
+    """
+    key: npt.NDArray[np.signedinteger] = vector.key
+    none = NO_SLOT
+    if vector.rank is not None:
+        none = _RANKED_NO_SLOT
+        key = vector.rank.astype(np.int64) << 32 | vector.key
+        key[vector.key == NO_SLOT] = none
+    elif excluded is not None:
+        key = key.copy()
+    if excluded is not None:
+        key[excluded] = none
+    return key if within is None else key[within], none
+
+
+_RANKED_NO_SLOT: Final = 2**63 - 1

@@ -26,7 +26,7 @@ from typing import Final
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
-from muster.core.placement.search_budget import Rota
+from muster.core.placement.search_budget import SearchBudget
 from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.eviction_units import UnitTable
 from muster.core.preemption.failed_searches import FailedSearches
@@ -51,7 +51,7 @@ class Preemption:
         self._world, self._fit, self._queues, self._running = world, fit, world.queues, RunningGangs()
         self._candidates = Candidates(world.nodes, world.gangs, world.pods)
         self._failed = FailedSearches(world, self._running)
-        self._budget = Rota(SEARCHES)
+        self._budget = SearchBudget(SEARCHES)
         #: queues that a demand of a queue may take from, in this cycle
         self._from: dict[tuple[Demand, str], set[str]] = {}
         #: demands of a queue that are searched in a later cycle

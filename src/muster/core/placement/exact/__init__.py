@@ -1,7 +1,7 @@
 """Decides exactly whether any placement of a gang's minimum exists, where greedy placement finds none.
 
 Greedy placement is exact for one shape. For several it sometimes misses a placement, and it can never prove
-that there is none. So when it has failed there are three more rungs:
+that there is none. So when it has failed there are three more steps:
 
 1. *totals*: less is free of some resource, or of some pod set's slots, than the minimum takes. A proof.
 2. *relaxation*: a linear program over patterns (`patterns.py`) that may use half a node one way and half
@@ -12,21 +12,21 @@ that there is none. So when it has failed there are three more rungs:
    for what is left when the relaxation's solution is rounded down, then for the whole. What it
    finds is charged to the ledger, and taken only if it fits there.
 
-The bound of rung 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
+The bound of step 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
 almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer stays open.
 
-Proofs are cached (`refutes`). New problems are solved for at most `TURNS` wants per cycle; further ones
+Proofs are cached (`refutes`). New problems are solved for at most `TURNS` demands per cycle; further ones
 are solved in later cycles.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count, islice
 from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand
+from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
 from muster.core.placement.exact.patterns import Classes, Patterns
@@ -34,83 +34,72 @@ from muster.core.placement.exact.problem import Problem
 from muster.core.placement.exact.program import LACKING, on_nodes, program, rounded, search
 from muster.core.placement.exact.proofs import Proof, Proofs
 from muster.core.placement.exact.sharing import Sharing
-from muster.core.placement.greedy import Trial
-from muster.core.placement.search_budget import Rota
+from muster.core.placement.greedy import Draft
+from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Place
 from muster.core.world.devices import WHOLE
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Columns, Ints, Longs, Nodes
+from muster.core.world.nodes import Ints, Longs
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4
 
 
 class Exact:
-    """The rungs above greedy, on one ledger."""
+    """The steps after greedy placement, on one ledger."""
 
-    def __init__(self, nodes: Nodes, ledger: Ledger, slots: Slots) -> None:
-        self._nodes = nodes
-        self._ledger = ledger
-        self._slots = slots
-        self._patterns = Patterns(nodes)
-        self._proofs = Proofs(nodes, slots, self._patterns)
-        self._rota = Rota(TURNS)
+    def __init__(self, ledger: Ledger, slots: Slots) -> None:
+        self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
+        self._patterns = Patterns(self._nodes)
+        self._proofs = Proofs(self._nodes, slots, self._patterns)
+        self._budget = SearchBudget(TURNS)
         #: problems that may be solved outside the search budget (`lending`)
         self.lent = 0
 
     def next_cycle(self) -> None:
-        self._rota.next_cycle()
+        self._budget.next_cycle()
         self._proofs.next_cycle()
 
     @property
     def behind(self) -> bool:
-        """Whether some wants still wait for the search budget of a later cycle."""
-        return self._rota.behind
+        """Whether some demands still wait for the search budget of a later cycle."""
+        return self._budget.behind
 
-    def place(
-        self,
-        demand: Demand,
-        vacant: Sequence[Sequence[int]],
-        preferred: Mapping[Place, int],
-        excluded: Columns | None,
-        granted: bool = False,
-    ) -> Placed | Infeasible:
+    def place(self, request: Request, *, granted: bool = False) -> Placed | Infeasible:
         """Place what greedy placement could not, and charge it to the ledger.
 
         Places with a preferred node keep it if the minimum can be placed so; otherwise as many keep it as
         happen to. `granted`: `turn` has already granted this demand; else `turn` is called here.
         """
+        demand, preferred = request.demand, request.preferred
         if len({part.shape for part in demand.parts}) == 1:
             return Infeasible(Reason.TOTALS)
         problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
-        caps = problem.caps(self._slots, excluded)
-        if problem.exceeds(self._nodes, caps):
-            return Infeasible(Reason.TOTALS)
-        if len(problem.groups) == 1 and not preferred:
+        caps = problem.caps(self._slots, request.excluded)
+        if problem.exceeds(self._nodes, caps) or (len(problem.groups) == 1 and not preferred):
             return Infeasible(Reason.TOTALS)
         if not (granted or self.turn(demand)):
             return Infeasible(Reason.UNSEARCHED)
-        if preferred:
-            placed = self._place_around(demand, vacant, preferred, excluded)
-            if placed is not None:
-                return placed
-        counts = self._solve(problem, caps, demand if excluded is None and not preferred else None)
+        if preferred and (placed := self._place_around(request)):
+            return placed
+        remember = demand if request.excluded is None and not preferred else None
+        counts = self._solve(problem, caps, remember)
         if isinstance(counts, Infeasible):
             return counts
-        trial = Trial(demand.parts, excluded, self._ledger, self._slots)
-        placed = self._carry_out(trial, problem, counts, vacant, preferred)
-        return Infeasible(Reason.BUDGET) if placed is None else placed
+        placed = self._carry_out(Draft(request, self._ledger, self._slots), problem, counts, preferred)
+        return placed or Infeasible(Reason.BUDGET)
 
-    def lacks_room(self, demand: Demand, excluded: Columns | None) -> Infeasible | None:
+    def lacks_room(self, request: Request) -> Infeasible | None:
         """Return a proof that the minimum has no room even without constraints; None if not proven."""
+        demand = request.demand
         problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
-        caps = problem.caps(self._slots, excluded)
+        caps = problem.caps(self._slots, request.excluded)
         if problem.exceeds(self._nodes, caps):
             return Infeasible(Reason.TOTALS)
         if len(problem.groups) == 1:
             return None
-        found = self._relax(problem, caps, demand if excluded is None else None)
+        found = self._relax(problem, caps, demand if request.excluded is None else None)
         return found if isinstance(found, Infeasible) and found.proven else None
 
     @contextmanager
@@ -127,7 +116,7 @@ class Exact:
         if self.lent > 0:
             self.lent -= 1
             return True
-        return self._rota.take(demand)
+        return self._budget.take(demand)
 
     def refutes(self, demand: Demand) -> Infeasible | None:
         """Return an earlier proof that this demand does not fit; None if there is none that still holds."""
@@ -137,33 +126,23 @@ class Exact:
         """Invalidate proofs after room was freed within a cycle."""
         self._proofs.room_freed()
 
-    def _place_around(
-        self,
-        demand: Demand,
-        vacant: Sequence[Sequence[int]],
-        preferred: Mapping[Place, int],
-        excluded: Columns | None,
-    ) -> Placed | None:
+    def _place_around(self, request: Request) -> Placed | None:
         """Place the demand with every place on its preferred node that fits there; None if that fails."""
-        tried = self._ledger.trial()
-        trial = Trial(demand.parts, excluded, self._ledger, self._slots)
-        for place, column in sorted(preferred.items()):
-            trial.prefer(place, column)
-        problem = Problem.of(demand, trial.placed, self._slots)
-        if not problem.groups:  # the preferred nodes hold the whole minimum
-            trial.fill_up()
-            tried.keep()
-            return trial.places(vacant)
-        caps = problem.caps(self._slots, excluded)
-        placed = None
-        if not problem.exceeds(self._nodes, caps):
-            counts = self._solve(problem, caps, None)
-            if not isinstance(counts, Infeasible):
-                placed = self._carry_out(trial, problem, counts, vacant, {})
-        if placed is None:
-            tried.undo()
-        else:
-            tried.keep()
+        with self._ledger.trial() as trial:
+            draft = Draft(request, self._ledger, self._slots)
+            for place, column in sorted(request.preferred.items()):
+                draft.prefer(place, column)
+            problem = Problem.of(request.demand, draft.placed, self._slots)
+            placed = None
+            if not problem.groups:  # the preferred nodes hold the whole minimum
+                draft.fill_up()
+                placed = draft.places()
+            elif not problem.exceeds(self._nodes, caps := problem.caps(self._slots, request.excluded)):
+                counts = self._solve(problem, caps, None)
+                if not isinstance(counts, Infeasible):
+                    placed = self._carry_out(draft, problem, counts, {})
+            if placed:
+                trial.keep()
         return placed
 
     def _solve(self, problem: Problem, caps: Ints, remember: Demand | None) -> Longs | Infeasible:
@@ -193,10 +172,8 @@ class Exact:
         if classes is None:
             return Infeasible(Reason.PATTERNS)
         relaxed = solver.optimum(program(problem, classes, relaxed=True))
-        if relaxed is None:
-            return classes, None
-        if relaxed.cost <= LACKING:
-            return classes, relaxed.x
+        if relaxed is None or relaxed.cost <= LACKING:
+            return classes, None if relaxed is None else relaxed.x
         proof = Proof.of(problem, classes, relaxed.prices, len(self._nodes))
         if not proof.holds:
             return classes, None
@@ -205,12 +182,7 @@ class Exact:
         return Infeasible(Reason.RELAXATION)
 
     def _carry_out(
-        self,
-        trial: Trial,
-        problem: Problem,
-        counts: Longs,
-        vacant: Sequence[Sequence[int]],
-        preferred: Mapping[Place, int],
+        self, draft: Draft, problem: Problem, counts: Longs, preferred: Mapping[Place, int]
     ) -> Placed | None:
         """Charge the minimum as found, then as many more pods as fit.
 
@@ -219,30 +191,28 @@ class Exact:
         targets = problem.targets(counts.sum(axis=1).tolist())
         if targets is None:
             return None
-        tried = self._ledger.trial()
-        later = []
-        for place, column in sorted(preferred.items()):
-            p = next(p for p, part in enumerate(trial.parts) if part.pod_set == place.pod_set)
-            g = problem.group_of.get(p)
-            if g is not None and targets[p] and counts[g, column] and trial.prefer(place, column):
-                targets[p] -= 1
-                counts[g, column] -= 1
-            else:
-                later.append((place, column))
-        with self._ledger.on(self._devices(problem, counts)):
-            for g, group in enumerate(problem.groups):
-                columns = np.repeat(np.arange(counts.shape[1]), counts[g])
-                for p in group.parts:
-                    mine, columns = columns[: targets[p]], columns[targets[p] :]
-                    if len(mine) < targets[p] or not trial.put(p, mine):
-                        tried.undo()
-                        return None
-        for place, column in later:
-            trial.prefer(place, column)
-        for p in trial.order:
-            trial.fill(p, trial.parts[p].count)
-        tried.keep()
-        return trial.places(vacant)
+        with self._ledger.trial() as trial:
+            later = []
+            for place, column in sorted(preferred.items()):
+                p = next(p for p, part in enumerate(draft.parts) if part.pod_set == place.pod_set)
+                g = problem.group_of.get(p)
+                if g is not None and targets[p] and counts[g, column] and draft.prefer(place, column):
+                    targets[p] -= 1
+                    counts[g, column] -= 1
+                else:
+                    later.append((place, column))
+            with self._ledger.on(self._devices(problem, counts)):
+                for g, group in enumerate(problem.groups):
+                    columns = np.repeat(np.arange(counts.shape[1]), counts[g])
+                    for p in group.parts:
+                        mine, columns = columns[: targets[p]], columns[targets[p] :]
+                        if len(mine) < targets[p] or not draft.put(p, mine):
+                            return None
+            for place, column in later:
+                draft.prefer(place, column)
+            draft.fill_up()
+            trial.keep()
+        return draft.places()
 
     def _devices(self, problem: Problem, counts: Longs) -> dict[tuple[NodeName, int], list[int]]:
         """Return devices for so many pods of each group on each node, by node and thousandths.

@@ -32,7 +32,7 @@ from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
-from muster.core.placement.greedy import Filled, Trial, fill_in_some_way
+from muster.core.placement.greedy import Draft, Filled, fill_in_some_way
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.batch import first_that_holds
 from muster.core.placement.topology.candidates import Candidates, Grouped
@@ -191,7 +191,7 @@ class Search:
         found = self._on_own_nodes() or self.choose()
         if isinstance(found, Choice):
             found = self._charge(
-                found.level, found.number, found.demand, lambda trial: _take(trial, found.filled)
+                found.level, found.number, found.demand, lambda draft: _take(draft, found.filled)
             )
         if found is not None:
             return found
@@ -288,14 +288,14 @@ class Search:
         return None if found is None else Choice(level, numbers[found[0]], demand, found[1])
 
     def _fill_one_shape(
-        self, level: int, number: int, asked: Grouped, trial: Trial | None = None
+        self, level: int, number: int, asked: Grouped, draft: Draft | None = None
     ) -> list[Filled] | None:
-        """Return by part where pods of one shape go: as many as fit into a domain besides those of a trial.
+        """Return by part where pods of one shape go: as many as fit into a domain besides those of a draft.
 
         None if less than the minimum fits.
         """
         of, parts, (group,) = self._of, asked.demand.parts, asked.groups
-        placed = [0] * len(parts) if trial is None else trial.placed
+        placed = [0] * len(parts) if draft is None else draft.placed
         least = max(asked.demand.need, group.need) - sum(placed)
         most = group.count - sum(placed)
         vector, free = of.slots.of(group.shape), self._candidates.slots(0)
@@ -303,13 +303,13 @@ class Search:
             filled = fill(of.nodes, self._topology, vector, free, level, number, least, most)
         else:
             divided, there = self._in_multiples, self._settled
-            if trial is not None:
-                divided, there = None, np.append(there, trial.columns).astype(np.intp)
-                for _, blocked in trial.obstacles(0, skew=False):
+            if draft is not None:
+                divided, there = None, np.append(there, draft.columns).astype(np.intp)
+                for _, blocked in draft.obstacles(0, skew=False):
                     free = np.where(blocked, 0, free)
             if divided is None:
                 divided = InMultiples(of.nodes, self._topology, vector, free, self._multiples, there, most)
-            if trial is None:
+            if draft is None:
                 self._in_multiples = divided
             filled = divided.fill(level, number, max(least, 0))
         if filled is None:
@@ -327,11 +327,11 @@ class Search:
     def _attempt(self, level: int, number: int, asked: Grouped, own: Mapping[Place, int]) -> Placed | None:
         """Place the minimum in this domain, with places on their `own` nodes, then more pods nearby."""
 
-        def fill(trial: Trial) -> bool:
-            return self._fill(trial, level, number, asked, own) and self._multiples_hold(trial)
+        def fill(draft: Draft) -> bool:
+            return self._fill(draft, level, number, asked, own) and self._multiples_hold(draft)
 
-        def fill_as_divided(trial: Trial) -> bool:
-            return self._fill_as_divided(trial, level, number, asked) and self._multiples_hold(trial)
+        def fill_as_divided(draft: Draft) -> bool:
+            return self._fill_as_divided(draft, level, number, asked) and self._multiples_hold(draft)
 
         placed = self._charge(level, number, asked.demand, fill)
         if placed is None and self._multiples and asked.demand.constrained and not self._several:
@@ -339,35 +339,35 @@ class Search:
         return placed
 
     def _charge(
-        self, level: int, number: int, demand: Demand, fill: Callable[[Trial], bool]
+        self, level: int, number: int, demand: Demand, fill: Callable[[Draft], bool]
     ) -> Placed | None:
         """Fill a domain, and place as many more pods as fit: in it, then in wider ones up to the limit."""
         with self._of.ledger.trial() as tried:
-            trial = self._trial(demand, self._columns(level, number))
-            if not fill(trial):
+            draft = self._draft(demand, self._columns(level, number))
+            if not fill(draft):
                 return None
             tried.keep()
         wider = level
-        while not self._multiples and sum(trial.placed) < self._minimum.size and wider >= self._limit:
+        while not self._multiples and sum(draft.placed) < self._minimum.size and wider >= self._limit:
             if wider < level:
                 above = self._topology.above(np.array([number]), level, wider).item()
-                trial.within = self._columns(wider, above)
-            trial.fill_up()
+                draft.within = self._columns(wider, above)
+            draft.fill_up()
             wider -= 1
-        return trial.places(self._request.vacant)
+        return draft.places()
 
-    def _fill(self, trial: Trial, level: int, number: int, asked: Grouped, own: Mapping[Place, int]) -> bool:
-        if trial.constrained:
-            return fill_in_some_way(trial, asked.demand, own)
-        trial.prefer_all(own)
+    def _fill(self, draft: Draft, level: int, number: int, asked: Grouped, own: Mapping[Place, int]) -> bool:
+        if draft.constrained:
+            return fill_in_some_way(draft, own)
+        draft.prefer_all(own)
         if self._several:
-            return trial.fill_minimum(asked.demand.need)
-        filled = self._fill_one_shape(level, number, asked, trial)
-        return filled is not None and _take(trial, filled)
+            return draft.fill_minimum()
+        filled = self._fill_one_shape(level, number, asked, draft)
+        return filled is not None and _take(draft, filled)
 
-    def _fill_as_divided(self, trial: Trial, level: int, number: int, asked: Grouped) -> bool:
+    def _fill_as_divided(self, draft: Draft, level: int, number: int, asked: Grouped) -> bool:
         """Place constrained pods of one shape as multiples allow, if their constraints permit that."""
-        filled = self._fill_one_shape(level, number, asked, trial)
+        filled = self._fill_one_shape(level, number, asked, draft)
         if filled is None:
             return False
         there: dict[Place, int] = {}
@@ -375,11 +375,11 @@ class Search:
         for part, indices, (columns, times) in zip(parts, vacant, filled, strict=True):
             own = (Place(part.pod_set, index) for index in indices)
             there.update(zip(own, np.repeat(columns, times).tolist(), strict=False))
-        return trial.prefer_all(there) and trial.even()
+        return draft.prefer_all(there) and draft.even()
 
-    def _multiples_hold(self, trial: Trial) -> bool:
-        """Whether the trial is in multiples: for several shapes or constraints, only chance makes it so."""
-        new = np.array(trial.columns, np.intp)
+    def _multiples_hold(self, draft: Draft) -> bool:
+        """Whether the draft is in multiples: for several shapes or constraints, only chance makes it so."""
+        new = np.array(draft.columns, np.intp)
         return not self._multiples or self._multiples.hold(self._topology, new, self._settled)
 
     def _exactly(self, level: int, number: int, demand: Demand) -> Placed | None:
@@ -393,22 +393,23 @@ class Search:
         self._searches += 1
         columns = self._columns(level, number)
         if demand.constrained:
-            trial = self._trial(demand, columns)
-            failure = search(trial, demand)
+            draft = self._draft(demand, columns)
+            failure = search(draft)
             if failure is None:
-                return trial.places(request.vacant)
+                return draft.places()
             self._leave_open(Infeasible(failure))
             return None
         outside = None if columns is None else np.delete(np.arange(len(self._of.nodes)), columns)
-        found = exact.place(demand, request.vacant, request.preferred, outside, granted=True)
+        found = exact.place(request._replace(demand=demand, excluded=outside), granted=True)
         if found:
             return found
         if demand is self._minimum.demand and not found.proven:
             self._leave_open(found)
         return None
 
-    def _trial(self, demand: Demand, within: Columns | None) -> Trial:
-        return Trial(demand.parts, None, self._of.ledger, self._of.slots, within, self._request.presences)
+    def _draft(self, demand: Demand, within: Columns | None) -> Draft:
+        request = self._request._replace(demand=demand, excluded=None)
+        return Draft(request, self._of.ledger, self._of.slots, within)
 
     def _leave_open(self, infeasible: Infeasible) -> None:
         """Record a reason that is no proof: at least one domain is not ruled out."""
@@ -461,13 +462,13 @@ class Search:
             return None
         number = int(numbers[self._candidates.useful(level)[numbers].argmax()])
         with self._of.ledger.trial():
-            trial = self._trial(self._minimum.demand, self._columns(level, number))
-            trial.fill_minimum(self._minimum.demand.need)
-        fits = tuple(trial.placed)
+            draft = self._draft(self._minimum.demand, self._columns(level, number))
+            draft.fill_minimum()
+            fits = tuple(draft.placed)
         return Nearest(topology.title(level, number), fits, len(numbers), topology.columns(level, number))
 
 
-def _take(trial: Trial, filled: Sequence[Filled]) -> bool:
+def _take(draft: Draft, filled: Sequence[Filled]) -> bool:
     for p, some in enumerate(filled):
-        trial.take(p, some)
+        draft.take(p, some)
     return True
