@@ -1,8 +1,10 @@
 """Credentials are read again when they expire or are refused, and not before."""
 
+from collections.abc import Callable
+
 import pytest
 
-from muster.kube.credentials import PAUSE, Credentials, Reading
+from muster.kube.credentials import EARLY, PAUSE, Credentials, Reading
 
 
 class Source:
@@ -11,7 +13,8 @@ class Source:
     def __init__(self, *, same: bool = False, lifetime: float = 60.0) -> None:
         self.now, self.reads, self.same, self.lifetime = 1000.0, 0, same, lifetime
         self.fails = False
-        self.credentials = Credentials(self.read(), self.read, lambda: self.now)
+        self.beside: list[Callable[[], None]] = []
+        self.credentials = Credentials(self.read(), self.read, lambda: self.now, self.beside.append)
 
     def read(self) -> Reading:
         self.reads += 1
@@ -31,6 +34,29 @@ def test_credentials_are_kept_until_they_expire() -> None:
     assert (source.sent, source.reads) == ("token 1", 1)
     source.now += 0.1
     assert (source.sent, source.sent, source.reads) == ("token 2", "token 2", 2)
+
+
+def test_credentials_are_read_beside_the_requests_before_they_expire() -> None:
+    source = Source()
+    source.now += 60 - EARLY
+    assert {source.sent for _ in range(100)} == {"token 1"}
+    assert (len(source.beside), source.reads, source.credentials.expired) == (1, 1, False)
+    source.beside.pop()()
+    assert (source.sent, source.reads, source.beside) == ("token 2", 2, [])
+    source.now += 60 - EARLY
+    assert source.sent == "token 2"
+    assert len(source.beside) == 1
+
+
+def test_a_reading_that_hangs_beside_holds_up_nobody_while_the_last_is_valid() -> None:
+    source = Source()
+    source.now += 60 - EARLY
+    for _ in range(29):
+        assert (source.sent, source.credentials.expired) == ("token 1", False)
+        source.now += 1
+    assert (len(source.beside), source.reads) == (1, 1)
+    source.now += 2
+    assert source.credentials.expired
 
 
 def test_refused_credentials_are_read_again_once_for_all_requests_that_had_them() -> None:

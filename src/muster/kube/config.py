@@ -94,7 +94,9 @@ def load(
 
     first = Reading(_headers(found), _NEVER if until is None else until)
     credentials = Credentials(first, read if until is not None else None, now)
-    return Connection(found.host, tls, credentials.headers, namespace, credentials.refused)
+    return Connection(
+        found.host, tls, credentials.headers, lambda: credentials.expired, namespace, credentials.refused
+    )
 
 
 def _headers(found: Any) -> Mapping[str, str]:

@@ -1,10 +1,13 @@
 """The credentials of requests: kept until they expire or the API server refuses them, then read again.
 
-Reading may run a plug-in. The credentials are therefore read at most once in `PAUSE` seconds, whatever the
-plug-in answers: a token that is already expired when it is read, or is refused again, is sent until then.
+Reading may run a plug-in, which may take long. The credentials are therefore read at most once in `PAUSE`
+seconds, whatever the plug-in answers: a token that is already expired when it is read, or is refused again,
+is sent until then. They are read in a thread beside the requests while they are still valid for `EARLY`
+seconds. A caller that lives in an event loop asks `expired` first, and calls `headers` in a thread if so.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +17,8 @@ log = logging.getLogger(__name__)
 
 #: Least seconds between two reads of the credentials.
 PAUSE: Final = 10.0
+#: Seconds before their end at which credentials are renewed.
+EARLY: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +41,29 @@ class Credentials:
         reading: Reading,
         read: Callable[[], Reading] | None = None,
         now: Callable[[], float] = time.time,
+        beside: Callable[[Callable[[], None]], None] = lambda work: threading.Thread(
+            target=work, name="credentials", daemon=True
+        ).start(),
     ) -> None:
-        self._reading, self._read, self._now = reading, read, now
+        """`beside` runs a function in another thread."""
+        self._reading, self._read, self._now, self._beside = reading, read, now, beside
         self._next = now() + PAUSE
+        self._reading_beside = False
+        self._lock = threading.Lock()
+
+    @property
+    def expired(self) -> bool:
+        """Whether `headers` may take long, since it reads the credentials."""
+        return self._reading.until <= self._now() and self._due
 
     def headers(self) -> Mapping[str, str]:
         """The headers for a request to be sent now: the same object as long as the credentials are equal."""
-        if self._reading.until <= self._now():
+        left = self._reading.until - self._now()
+        if left <= 0:
             self._renew()
+        elif left <= EARLY and self._due and not self._reading_beside:
+            self._reading_beside = True
+            self._beside(self._renew)
         return self._reading.headers
 
     def refused(self, headers: Mapping[str, str]) -> bool:
@@ -52,14 +72,20 @@ class Credentials:
             self._renew()
         return headers != self._reading.headers
 
+    @property
+    def _due(self) -> bool:
+        return self._read is not None and self._now() >= self._next
+
     def _renew(self) -> None:
-        if self._read is None or self._now() < self._next:
-            return
-        try:
-            found = self._read()
-        except Exception as error:  # the loaders' exceptions have no common type
-            log.error("credentials cannot be renewed: %s", error)
-        else:
-            same = found.headers == self._reading.headers
-            self._reading = Reading(self._reading.headers if same else found.headers, found.until)
-        self._next = self._now() + PAUSE
+        with self._lock:
+            if self._read is None or not self._due:
+                return  # another thread has read them meanwhile
+            try:
+                found = self._read()
+            except Exception as error:  # the loaders' exceptions have no common type
+                log.error("credentials cannot be renewed: %s", error)
+            else:
+                same = found.headers == self._reading.headers
+                self._reading = Reading(self._reading.headers if same else found.headers, found.until)
+            self._next = self._now() + PAUSE
+            self._reading_beside = False

@@ -43,6 +43,8 @@ class Connection:
     tls: ssl.SSLContext | None = None
     #: called for each request, so that expired tokens can be renewed
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
+    #: whether `headers` would read the credentials now, which may take long
+    expired: Callable[[], bool] = lambda: False
     #: the namespace of the context in use
     namespace: str = "default"
     #: called with the headers of a request that was refused as Unauthorized: whether there are others now
@@ -170,6 +172,12 @@ class HttpClient:
         async for chunk in self._chunks(self._logs, POD.path(namespace, name, "log"), query):
             yield chunk
 
+    async def _headers(self) -> Mapping[str, str]:
+        """The credentials. The loop does not wait while a plug-in runs."""
+        if self._connection.expired():
+            return await asyncio.to_thread(self._connection.headers)
+        return self._connection.headers()
+
     async def _request(
         self,
         method: str,
@@ -179,15 +187,15 @@ class HttpClient:
         body: Patch | None = None,
         media: str = "application/json",
     ) -> bytes:
-        sent = self._connection.headers()
+        sent = await self._headers()
         payload = msgspec.json.encode(body) if body is not None else None
         kept = {"Content-Type": media} if body is not None else {}
         try:
             return await self._send(method, path, query, payload, {**sent, **kept})
         except errors.Unauthorized:
-            if not self._connection.refused(sent):
+            if not await asyncio.to_thread(self._connection.refused, sent):
                 raise
-        return await self._send(method, path, query, payload, {**self._connection.headers(), **kept})
+        return await self._send(method, path, query, payload, {**await self._headers(), **kept})
 
     async def _send(
         self,
@@ -213,15 +221,15 @@ class HttpClient:
         self, session: aiohttp.ClientSession, path: str, query: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
         """The body of a GET as it arrives."""
-        sent = self._connection.headers()
+        sent = await self._headers()
         try:
             async for chunk in self._stream(session, path, query, sent):
                 yield chunk
             return
         except errors.Unauthorized:  # raised before the first chunk only
-            if not self._connection.refused(sent):
+            if not await asyncio.to_thread(self._connection.refused, sent):
                 raise
-        async for chunk in self._stream(session, path, query, self._connection.headers()):
+        async for chunk in self._stream(session, path, query, await self._headers()):
             yield chunk
 
     async def _stream(
