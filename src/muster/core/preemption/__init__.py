@@ -114,11 +114,11 @@ class Preemption:
 
     def may_help(self, state: GangState, demand: Demand) -> bool:
         """Whether a search may make room for this demand, as far as is known without searching."""
-        gang = state.gang
-        if gang is None or not gang.preempts:
+        gang, queues = state.gang, self._running.priorities
+        if gang is None or not (queues and gang.preempts and state.waits):
             return False
         lower = self._lower_runs(gang)
-        if not (lower or self._running.priorities.keys() - {gang.queue}) or not state.waits:
+        if not lower and queues.keys() == {gang.queue}:
             return False
         if self._failed.has(gang, demand) or (demand, gang.queue) in self._later:
             return False
