@@ -69,7 +69,7 @@ class Story:
     def __init__(self, seed: int, config: Config) -> None:
         self.random = random.Random(seed)
         self.core, self.watchful = Scheduler(config), Scheduler(config)
-        self.watchful._quiet.lasts = lambda now: None  # type: ignore[method-assign]
+        self.watchful._incremental.lasts = lambda now: None  # type: ignore[method-assign]
         self.telling = Scheduler(replace(config, explain=True))
         self.now = 0.0
         self.gangs: dict[GangId, Gang] = {}

@@ -718,7 +718,7 @@ FAULTS: Final = (
         "a remedy that delays who has a reservation",
         "explanations",
         "core/cycle/dry_run.py",
-        "        if not last and self._starts.reserves(attempt):",
+        "        if not last and self._step.reserves(attempt):",
         "        if False:",
         _REMEDIES,
     ),

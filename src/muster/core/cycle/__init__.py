@@ -1,41 +1,38 @@
-"""The scheduler: facts in (`apply`), decisions out (`decide`), for whole gangs.
+"""The cycle: events in (`apply`), decisions out (`decide`), for whole gangs.
 
-`apply` records a fact at any time (`facts.py`). `decide` runs one cycle over all that is known:
+    1. `world.settle` updates what follows from the events: holds that end, what each gang lacks, what each
+       queue uses and is entitled to.
+    2. `queueing` says which gang is next, and how much it may have: a `Grant`, or `CapExceeded`.
+    3. `infeasible` knows demands that cannot start until something changes. These are skipped.
+    4. `placement` finds nodes for the whole gang: its minimum at once and as many more pods as fit, greedily,
+       then exactly, beside what is reserved. The answer is `Placed`, `Infeasible` or `WouldDelay`.
+    5. If the gang does not fit, `preemption` looks for victims without which it does.
+    6. If there are none, `reservations` reserves for it, and gangs behind it may not delay that.
 
-1. *nodes*: merge new nodes in.
-2. *settlement*: release holds that have ended.
-3. *settlement*, *queues*: compute what each gang lacks, what each queue uses and what it is entitled to.
-4. *order* says which gang is next, and how much it may have. *starts* places each gang whole: its minimum at
-   once and as many more pods as fit, or nothing; greedily, then exactly, then with victims (*fit*,
-   *preemption*). A gang that does not fit is skipped: *infeasible* remembers it, or it gets a reservation
-   (*backfill*).
-5. *settlement*: bring the accounts of started and evicted gangs up to date.
-6. *explain* why the other gangs wait.
-
-Both are pure: the same events and times give the same decisions on any machine. The scheduler itself only
-puts these parts together; each piece of state has one owner among them.
+Steps 3 to 6 are one gang's attempt (`start.py`). At the end the accounts of started and evicted gangs are
+updated, and `explain` says why the others wait. All of it is pure: the same events and times give the same
+decisions on any machine. Each piece of state has one owner; the scheduler itself only puts the parts
+together.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from math import inf
 
+from muster.core.cycle.config import Config
 from muster.core.cycle.dry_run import DryRun
-from muster.core.cycle.incremental import Quiet
-from muster.core.cycle.start import Starts
+from muster.core.cycle.incremental import IncrementalCycle
+from muster.core.cycle.start import PlacementStep
 from muster.core.explain import Explainer
 from muster.core.explain.remedies import Remedies
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
-from muster.core.placement.order import Order
-from muster.core.placement.packing import Pack
 from muster.core.preemption import Preemption
 from muster.core.queueing.admission import Admission
 from muster.core.queueing.attempts import Attempt, Attempts
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Backfill, Reservations
 from muster.core.reservations.backfill_order import shortest_first
-from muster.core.words.decisions import Decision, Explanation
+from muster.core.words.decisions import Decision, Explanation, Reserve, Wait
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -44,30 +41,7 @@ from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Nodes
 
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """Settings of a scheduler, fixed for its life. A policy of the simulator is one of these."""
-
-    #: seconds a vacated place of a standing gang stays held for its replacement
-    hold: float = 300.0
-    #: seconds until the next cycle if exact searches had to be put off
-    turn: float = 1.0
-    #: say why gangs wait (`Wait`); False for a replay whose explanations are not read
-    explain: bool = True
-    #: which gangs may start ahead of a gang that waits
-    backfill: Backfill = Backfill.EASY
-    #: under `conservative`: how many waiting gangs have a reservation
-    depth: int = 64
-    #: seconds after which nodes are kept free for a gang whose start cannot be estimated; None: never
-    drain_after: float | None = 3600.0
-    #: whether gangs that may backfill are served by rising duration, not in queue order
-    shortest_first: bool = False
-    #: the order in which nodes are filled
-    order: Callable[[Nodes, Eligibility], Order] = Pack
-    #: gangs of each queue for which a cycle finds what would start them, and placements that it tries for it
-    remedies: int = 3
-    trials: int = 100
+__all__ = ["Config", "Scheduler"]
 
 
 class Scheduler:
@@ -94,8 +68,12 @@ class Scheduler:
         self._infeasible = InfeasibleDemands(world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
         self._pending = PendingQueues(self.queues, self.ends.duration if backfill.reserves else None)
-        self._quiet = Quiet(world, self._pending, self._infeasible, self.preemption, self.reservations)
-        self._starts = Starts(hold, world, fit, self._infeasible, self.preemption, self.reservations)
+        self._incremental = IncrementalCycle(
+            world, self._pending, self._infeasible, self.preemption, self.reservations
+        )
+        self._placement = PlacementStep(
+            hold, world, fit, self._infeasible, self.preemption, self.reservations
+        )
         dry_run = DryRun(
             world,
             fit,
@@ -104,13 +82,13 @@ class Scheduler:
             self._infeasible,
             self.preemption,
             self.reservations,
-            self._starts,
+            self._placement,
             self._in_order,
         )
         remedies = Remedies(
             config.remedies,
             config.trials,
-            self._starts.request,
+            self._placement.request,
             self._admission,
             self.preemption,
             self.reservations,
@@ -119,6 +97,8 @@ class Scheduler:
         self._explainer = Explainer(world, fit, self._admission, remedies)
         #: gangs that were leaving stay, since the end of the last cycle: they may be victims again
         self._spared = False
+        #: some gang had to be explained in the last cycle
+        self._explained = False
         #: gangs that lacked something in the last cycle, in the order in which they were served
         self.served: Sequence[GangState] = ()
 
@@ -128,48 +108,17 @@ class Scheduler:
 
     def decide(self, now: float) -> list[Decision]:
         """Run one cycle. Return the decisions in the order in which they are to be carried out."""
-        # 1. What follows from the events
         lapsed, releases, changed = self.world.settle(now)
         self._follow(changed)
-        self.slots.order.settle()
-        if self.config.explain or (self._pending and not self.queues.undivided):
-            self.queues.entitle()
-        # 2. Each gang in order
-        self._infeasible.begin()
-        self.fit.exact.next_cycle()
-        self.preemption.next_cycle(now, changed=self._infeasible.changed)
-        # When explaining, visit infeasible gangs too: the reason may be the gang's own.
-        seen = self.config.explain
-        only = None if seen or lapsed else self._quiet.lasts(now)
-        if only is None:
-            self.reservations.begin(now)
-        else:
-            self.reservations.go_on(now)
-        attempts = Attempts(
-            self._pending,
-            self.queues,
-            self._admission,
-            lapsed,
-            self._starts.hopeless,
-            lambda demand: demand not in self._infeasible,
-            seen=seen,
-            only=only,
-        )
-        placed = [
-            decision for attempt in self._in_order(attempts) for decision in self._starts.place(attempt, now)
-        ]
+        placed: list[Decision] = []
+        attempts = self._begin(now, lapsed)
+        for attempt in self._in_order(attempts):
+            placed += self._placement.place(attempt, now)
         self.served = [*attempts.served.values()]
-        self._pending.newcomers.clear()
-        # 3. Gangs that have started, gangs that were evicted
         self._spared = self.world.end_forsaken()
         self._follow(self.world.account())
-        # 4. Why the other gangs wait
-        waits = []
-        if self.config.explain:
-            waits = self._explainer.explain(self.served, self._infeasible.verdict, now)
-        reserves = self.reservations.end()
-        self._quiet.note(self.served)
-        self._infeasible.end(started=bool(placed))
+        waits = self._explain(now)
+        reserves = self._end(started=bool(placed))
         return [*releases, *placed, *reserves, *waits]
 
     def settle(self) -> None:
@@ -202,6 +151,49 @@ class Scheduler:
             times.append(self.world.accounting.now + self.config.turn)
         times += [self.preemption.due, self.reservations.due_at]
         return None if (first := min(times)) == inf else first
+
+    def _begin(self, now: float, lapsed: set[GangId]) -> Attempts:
+        """Begin a cycle in all parts. Return its attempts. `lapsed`: gangs that have just lost a hold."""
+        self.slots.order.settle()
+        if self.config.explain or (self._pending and not self.queues.undivided):
+            self.queues.entitle()
+        self._infeasible.begin()
+        self.fit.exact.next_cycle()
+        self.preemption.next_cycle(now, changed=self._infeasible.changed)
+        # When explaining, visit infeasible gangs too: the reason may be the gang's own.
+        seen = self.config.explain
+        only = None if seen or lapsed else self._incremental.lasts(now)
+        if only is None:
+            self.reservations.begin(now)
+        else:
+            self.reservations.go_on(now)
+        return Attempts(
+            self._pending,
+            self.queues,
+            self._admission,
+            lapsed,
+            self._placement.cannot_start,
+            lambda demand: demand not in self._infeasible,
+            seen=seen,
+            only=only,
+        )
+
+    def _end(self, *, started: bool) -> list[Reserve]:
+        """End the cycle in all parts, and return the reservations that are new."""
+        self._pending.newcomers.clear()
+        reserves = self.reservations.end()
+        if not self.config.explain:
+            self._incremental.note(self.served)
+        self._infeasible.end(started=started)
+        return reserves
+
+    def _explain(self, now: float) -> list[Wait]:
+        """Why gangs wait, as far as the reason is new."""
+        waiting = [state for state in self.served if state.lacks] if self.config.explain else []
+        if not (waiting or self._explained):
+            return []
+        self._explained = bool(waiting)
+        return self._explainer.explain(waiting, self._infeasible.verdict, now)
 
     def _follow(self, changed: Sequence[GangState]) -> None:
         """Update what rests on gangs that have changed."""

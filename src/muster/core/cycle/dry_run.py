@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.cycle.start import Starts
+from muster.core.cycle.start import PlacementStep
 from muster.core.demand import Demand, Request
 from muster.core.explain.remedies.question import Outlook
 from muster.core.infeasible import InfeasibleDemands
@@ -54,7 +54,7 @@ class DryRun:
         infeasible: InfeasibleDemands,
         preemption: Preemption,
         reservations: Reservations,
-        starts: Starts,
+        step: PlacementStep,
         in_order: Callable[[Attempts], Iterable[Attempt]],
     ) -> None:
         """`in_order` sorts the attempts of a cycle as they are taken."""
@@ -62,7 +62,7 @@ class DryRun:
         self._accounting, self._pending_evictions = world.accounting, world.pending_evictions
         self._admission, self._pending = admission, pending
         self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
-        self._starts, self._in_order = starts, in_order
+        self._step, self._in_order = step, in_order
         #: how many placements were tried in total
         self.trials = 0
         self._last = 0
@@ -253,7 +253,7 @@ class DryRun:
         to_come, one_waits = set(asked), False
         self._wanted = {state.demand for state in asked.values()}
         attempts = Attempts(
-            self._pending, self._queues, self._admission, (), self._hopeless, self._may_fit, seen=False
+            self._pending, self._queues, self._admission, (), self._cannot_start, self._may_fit, seen=False
         )
         for attempt in self._in_order(attempts):
             gang = attempt.state.id
@@ -272,8 +272,8 @@ class DryRun:
             if not to_come:
                 return
 
-    def _hopeless(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
-        """As `Starts.hopeless`."""
+    def _cannot_start(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
+        """As `PlacementStep.cannot_start`."""
         if state.demand in self._wanted:
             return False  # else one refusal would skip the whole class, including the gang in question
         if isinstance(demand, CapExceeded):
@@ -304,13 +304,14 @@ class DryRun:
         return self._preemption.may_help(state, demand)
 
     def _place(self, attempt: Attempt, *, mine: bool, last: bool, keep: bool) -> Columns | None:
-        """Place the gang as `Starts.place` does, less what a dry run omits; return its columns if it starts.
+        """Place the gang as `PlacementStep.place` does, less what a dry run omits; return its
+        columns if it starts.
 
         `mine`: the gang is in question; `last`: no gang behind it is; `keep`: the start stays for gangs
         behind.
         """
         state, demand = attempt.state, attempt.grant.demand
-        if not demand.parts or self._starts.refused(state, attempt.grant):
+        if not demand.parts or self._step.refused(state, attempt.grant):
             return None
         if state.id in self._pending_evictions or any(not promise.told for promise in state.holds.values()):
             self._unsure()
@@ -320,7 +321,7 @@ class DryRun:
         vacant = attempt.grant.vacant
         if last and not (state.begun or self._preempts):
             vacant = [()] * len(demand.parts)  # whether it starts matters, not which place is on which node
-        request = self._starts.request(state, demand)._replace(vacant=vacant, search=False)
+        request = self._step.request(state, demand)._replace(vacant=vacant, search=False)
         before = self._nodes.used.copy()
         with self._world.trial() as trial:
             answer = self._answer(attempt, request, mine=mine, last=last)
@@ -332,11 +333,11 @@ class DryRun:
                     if not last:
                         self.trials += len(answer.columns) // PLACES
                         self._save(state)
-                        self._starts.promise(state, answer.columns, devices)
+                        self._step.promise(state, answer.columns, devices)
                         self._accounting.account(state)
                         self._started.append(state)
                 return where
-        if not last and self._starts.reserves(attempt):
+        if not last and self._step.reserves(attempt):
             self.trials += 1
             self._reservations.wait(state, request)
         return None
@@ -364,7 +365,7 @@ class DryRun:
 
     def _fit_without_victims(self, state: GangState, request: Request) -> _Answer:
         found = self._found = self._preemption.would_find(state, request._replace(search=True))
-        return None if found is None else self._starts.fit_without(state, found, request)
+        return None if found is None else self._step.fit_without(state, found, request)
 
     def _unsure(self) -> None:
         if self._strict:

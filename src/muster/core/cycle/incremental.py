@@ -27,7 +27,7 @@ from muster.core.world.gangs import GangState
 from muster.core.world.queues.account import Account
 
 
-class Quiet:
+class IncrementalCycle:
     def __init__(
         self,
         world: World,

@@ -32,7 +32,7 @@ from muster.core.world.nodes import Columns
 _NAMED: Final = 3
 
 
-class Starts:
+class PlacementStep:
     def __init__(
         self,
         hold: float,
@@ -50,7 +50,7 @@ class Starts:
         self._preemption, self._reservations = preemption, reservations
         self._pending_evictions = world.pending_evictions
 
-    def hopeless(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
+    def cannot_start(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
         """Whether the gang is known not to start with `demand`, which is all or a part of what it wants.
 
         `over`: the start would carry its queue over its entitlement, and gets no reservation for that.
